@@ -1,0 +1,173 @@
+"""Everything Podium raises on purpose, and nothing else.
+
+    PodiumError
+    ├── ConfigError            a setting, card, pool or argument is wrong
+    ├── QueryError             what was asked cannot be taken as a question
+    ├── PlanError              plan text or a plan is wrong (data, when a model wrote it)
+    │   ├── PlanSyntaxError    no plan can be read from the text
+    │   └── PlanInvalid        a plan was read and breaks a rule
+    ├── PlannerError           the planner gave no usable plan, and strictness was asked for
+    ├── LimitExceeded          going on would spend more than the run may
+    └── WorkerError            one call of one worker went wrong
+        ├── WorkerUnavailable  it could not be reached, or says it is overloaded or down
+        ├── WorkerRefused      it understood the request and will not serve it
+        ├── WorkerTimeout      it did not answer in time; if it was sent, it may be paid
+        ├── WorkerBroken       what came back is not a whole answer
+        └── WorkerFailed       code behind a worker raised
+
+Every error has a stable `code`, which is what is journalled and matched on; the
+sentence says what was wrong and how to mend it. Errors of libraries are translated
+once, at the module that talks to the outside, always `from` the original.
+"""
+
+from typing import Literal
+
+PlanSyntaxCode = Literal[
+    "no_plan",
+    "missing_list",
+    "truncated",
+    "bad_value",
+    "duplicate_key",
+    "rows_in_reasoning",
+    "two_plans",
+    "too_deep",
+    "too_long",
+    "too_tangled",
+]
+PlanInvalidCode = Literal[
+    "unequal_lists",
+    "missing_field",
+    "too_many_steps",
+    "bad_worker",
+    "unknown_worker",
+    "bad_subtask",
+    "empty_subtask",
+    "subtask_too_long",
+    "bad_access",
+    "forward_access",
+    "nothing_to_keep",
+    "unknown_schema",
+]
+
+
+class PodiumError(Exception):
+    """Base of everything Podium raises on purpose."""
+
+    code: str = "podium"
+    """Stable name of what went wrong, the same in every release."""
+
+
+class ConfigError(PodiumError):
+    """A setting, card, pool or argument is wrong; nothing was started."""
+
+    code = "config"
+
+
+class QueryError(PodiumError):
+    """What was asked cannot be taken as a question; nothing was started."""
+
+    code = "query"
+
+
+class PlanError(PodiumError):
+    """Plan text or a plan is wrong."""
+
+    code = "plan"
+
+
+class PlanSyntaxError(PlanError):
+    """No plan can be read from the text."""
+
+    def __init__(self, code: PlanSyntaxCode, message: str, *, position: int) -> None:
+        super().__init__(message)
+        self.code = code
+        self.position = position
+        """Offset in the text, in characters from 0."""
+
+
+class PlanInvalid(PlanError):
+    """A plan was read and breaks a rule."""
+
+    def __init__(
+        self,
+        code: PlanInvalidCode,
+        message: str,
+        *,
+        step: int | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.step = step
+        """Index of the offending step from 0; `None` when the plan as a whole is wrong."""
+        self.position = position
+        """Offset in the text, in characters from 0; `None` when the plan came without text."""
+
+
+class PlannerError(PodiumError):
+    """The planner gave no usable plan, and strictness was asked for."""
+
+    code = "planner"
+
+
+class LimitExceeded(PodiumError):
+    """Going on would spend more than the run may."""
+
+    code = "limit"
+
+    def __init__(self, limit: str, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+        """The field of `Limits` that was reached."""
+
+
+class WorkerError(PodiumError):
+    """One call of one worker went wrong."""
+
+    code = "worker"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        maybe_paid: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        """HTTP status, where there was one."""
+        self.retry_after = retry_after
+        """Seconds the worker asked us to wait; `None` when it did not say."""
+        self.maybe_paid = maybe_paid
+        """Whether the request had been sent, so that it may be on the bill all the same."""
+
+
+class WorkerUnavailable(WorkerError):
+    """The worker could not be reached, or says it is overloaded or down."""
+
+    code = "worker_unavailable"
+
+
+class WorkerRefused(WorkerError):
+    """The worker understood the request and will not serve it: key, model, input, content."""
+
+    code = "worker_refused"
+
+
+class WorkerTimeout(WorkerError):
+    """The worker did not answer in time."""
+
+    code = "worker_timeout"
+
+
+class WorkerBroken(WorkerError):
+    """What came back is not a whole answer: garbage, cut off, empty, without an end."""
+
+    code = "worker_broken"
+
+
+class WorkerFailed(WorkerError):
+    """Code behind a worker raised; the original is its `__cause__`."""
+
+    code = "worker_failed"

@@ -1,0 +1,160 @@
+"""What happens in a run, as typed events: one tagged union.
+
+Every event carries the ids of what it belongs to: run, round, step, attempt. A run that
+is nested in another has an id of its own and names its parent.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from podium.plan import Plan
+from podium.result import Outcome, Problem, Result
+
+SCHEMA = 1
+"""Version of the events' JSON form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Event:
+    type: ClassVar[str]
+    run_id: str
+    at: float
+    """Seconds since the run began."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the event as plain JSON data, tagged with its type."""
+        return {"schema": SCHEMA, "type": self.type, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(_Event):
+    """A query was accepted."""
+
+    type = "run_started"
+    workers: tuple[str, ...]
+    parent: tuple[str, int, int, int] | None = None
+    """Run, round, step and attempt this run answers for; `None` for a run a user started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundStarted(_Event):
+    """A round begins; what it was begun for is `why`."""
+
+    type = "round_started"
+    round: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDelta(_Event):
+    """A planner wrote a piece of plan text."""
+
+    type = "plan_delta"
+    round: int
+    planner: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRejected(_Event):
+    """A planner's text was not used."""
+
+    type = "plan_rejected"
+    round: int
+    planner: str
+    text: str
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReady(_Event):
+    """The round's plan is whole and valid."""
+
+    type = "plan_ready"
+    round: int
+    plan: Plan
+    planner: str
+    """Whose plan it is; `user` when it was given."""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStarted(_Event):
+    """A step's worker is called."""
+
+    type = "step_started"
+    round: int
+    step: int
+    attempt: int
+    worker: str
+    subtask: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDelta(_Event):
+    """A step's worker wrote a piece of its output."""
+
+    type = "step_delta"
+    round: int
+    step: int
+    attempt: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEnded(_Event):
+    """A step is over, or will never run."""
+
+    type = "step_ended"
+    round: int
+    step: int
+    attempt: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerDelta(_Event):
+    """A piece of the answer, sent as soon as it is known to be one.
+
+    A step that fails after some of its output was sent is superseded by the result.
+    """
+
+    type = "answer_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(_Event):
+    """The run is over."""
+
+    type = "run_ended"
+    result: Result
+
+
+Event = (
+    RunStarted
+    | RoundStarted
+    | PlanDelta
+    | PlanRejected
+    | PlanReady
+    | StepStarted
+    | StepDelta
+    | StepEnded
+    | AnswerDelta
+    | RunEnded
+)
+"""Anything that happens in a run."""
+
+__all__ = [
+    "AnswerDelta",
+    "Event",
+    "PlanDelta",
+    "PlanReady",
+    "PlanRejected",
+    "RoundStarted",
+    "RunEnded",
+    "RunStarted",
+    "StepDelta",
+    "StepEnded",
+    "StepStarted",
+]

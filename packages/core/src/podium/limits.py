@@ -1,0 +1,60 @@
+"""What a run may spend, and the ledger that holds it to that.
+
+One ledger covers a whole run: its rounds, the runs nested in it, the planner's calls.
+"""
+
+from dataclasses import dataclass, field
+
+from podium.errors import ConfigError, LimitExceeded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may spend."""
+
+    plan_steps: int = 5
+    """Steps of one plan; five, as in the paper."""
+    rounds: int = 1
+    """Plans carried out one after the other; 1 means no recursion."""
+    depth: int = 2
+    """How deep conductors may nest as workers; 1 means that none may."""
+    steps: int = 32
+    """Steps started in the whole run, over all rounds and nested runs."""
+    concurrency: int = 16
+    """Steps of one round that run at the same time."""
+    seconds: float = 600.0
+    """From acceptance to answer."""
+    step_seconds: float = 120.0
+    """One step, waiting for its worker's slot included."""
+    planner_seconds: float = 120.0
+    """One call of the planner."""
+    output_chars: int = 400_000
+    """Longest text one step may return, in characters."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"limit {name} is {getattr(self, name)!r}: it must be above 0")
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What one run, with all that is nested in it, has started."""
+
+    limits: Limits
+    deadline: float
+    """When the run must have ended, on the event loop's clock, in seconds."""
+    steps: int = field(default=0, init=False)
+    """Steps started so far."""
+
+    def start_step(self) -> None:
+        """Book one step.
+
+        Raises:
+            LimitExceeded: the run has started as many as it may.
+        """
+        if self.steps >= self.limits.steps:
+            raise LimitExceeded(
+                "steps", f"the run has started its {self.limits.steps} steps: raise Limits.steps for more"
+            )
+        self.steps += 1

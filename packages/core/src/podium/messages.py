@@ -1,0 +1,194 @@
+"""What goes into a model and what comes out: messages, sampling, usage, completions.
+
+Knows nothing of plans, pools or transports.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self, get_args
+
+from podium.errors import QueryError
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
+Part = Mapping[str, Any]
+"""One content part as OpenAI writes it: `{"type": "text", "text": …}`, `{"type": "image_url", …}`."""
+
+MAX_QUERY_CHARS = 4 * 2**20
+"""Longest text of a query, in characters; what a model's context takes is the worker's to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message."""
+
+    role: Role
+    content: str | tuple[Part, ...]
+    """Text, or content parts, which reach the workers untouched."""
+    tool_calls: tuple[Part, ...] = ()
+    """Calls an assistant asked for, as OpenAI writes them."""
+    tool_call_id: str | None = None
+    """For the role `tool`: the call it answers."""
+
+    @property
+    def text(self) -> str:
+        """The text of the message, its text parts joined by newlines."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(str(part["text"]) for part in self.content if part.get("type") == "text")
+
+    @classmethod
+    def from_wire(cls, raw: Mapping[str, Any]) -> Self:
+        """Read a message in the form of OpenAI's chat completions.
+
+        Raises:
+            QueryError: the role or the content is none that a chat message has.
+        """
+        content = raw.get("content")
+        role: Role | None = next((r for r in get_args(Role) if r == raw.get("role")), None)
+        if role is None:
+            raise QueryError(f"role {raw.get('role')!r} is not one of {', '.join(get_args(Role))}")
+        calls = tuple(raw.get("tool_calls") or ())
+        if content is None and calls:
+            content = ""
+        if isinstance(content, str):
+            return cls(role, storable(content), calls, raw.get("tool_call_id"))
+        if not isinstance(content, Sequence) or not all(isinstance(p, Mapping) for p in content):
+            raise QueryError(f"a message's content is text or a list of parts, not {content!r:.80}")
+        return cls(role, tuple(content), calls, raw.get("tool_call_id"))
+
+    def to_wire(self) -> dict[str, Any]:
+        """Write the message in the form of OpenAI's chat completions."""
+        content = self.content if isinstance(self.content, str) else list(self.content)
+        wire: dict[str, Any] = {"role": self.role, "content": content}
+        if self.tool_calls:
+            wire["tool_calls"] = list(self.tool_calls)
+        if self.tool_call_id is not None:
+            wire["tool_call_id"] = self.tool_call_id
+        return wire
+
+
+Query = str | Sequence[Message | Mapping[str, Any]]
+"""What a user asks: text, or chat messages with their history, the question last."""
+
+
+def read_query(query: Query) -> tuple[Message, ...]:
+    """Return the query as messages, the last of which is the question.
+
+    Raises:
+        QueryError: it is empty, too long, or not made of chat messages.
+    """
+    if isinstance(query, str):
+        messages: tuple[Message, ...] = (Message("user", storable(query)),)
+    else:
+        messages = tuple(m if isinstance(m, Message) else Message.from_wire(m) for m in query)
+    if not messages or (isinstance(messages[-1].content, str) and not messages[-1].text.strip()):
+        raise QueryError("the question is empty: ask something")
+    if messages[-1].role not in ("user", "tool"):
+        raise QueryError(f"the last message must be the user's, not the {messages[-1].role}'s")
+    if sum(len(m.text) for m in messages) > MAX_QUERY_CHARS:
+        raise QueryError(
+            f"the question is longer than {MAX_QUERY_CHARS:,} characters: "
+            "put long material behind a retriever and ask about it"
+        )
+    return messages
+
+
+def storable(text: str) -> str:
+    """Replace what no database or wire takes (lone surrogates, NUL) by U+FFFD."""
+    if "\0" in text:
+        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A form the model's text is held to by the server while it decodes."""
+
+    kind: Literal["json", "grammar"]
+    value: Mapping[str, Any] | str
+    """A JSON schema, or an EBNF grammar whose start is `root`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a model is to write. `None` leaves a choice to the server."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    """Most tokens the answer may have, reasoning included."""
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    effort: str | None = None
+    """Reasoning effort, in the provider's own word (`low`, `high`, `xhigh`, …)."""
+    constraint: Constraint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call or of many. Parts of a whole are counted in the whole, once."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    """The part of `input_tokens` served from the provider's prompt cache."""
+    reasoning_tokens: int = 0
+    """The part of `output_tokens` spent on reasoning nobody is shown."""
+    orchestration_input_tokens: int = 0
+    """What a hosted conductor's own workers read, on top of `input_tokens`."""
+    orchestration_output_tokens: int = 0
+    """What a hosted conductor's own workers wrote, on top of `output_tokens`."""
+    orchestration_cached_tokens: int = 0
+    """The part of `orchestration_input_tokens` served from a prompt cache."""
+    estimated: bool = False
+    """Whether any of it was counted by us from text instead of reported by the server."""
+
+    @property
+    def total_tokens(self) -> int:
+        """All tokens read and written."""
+        return (
+            self.input_tokens
+            + self.output_tokens
+            + self.orchestration_input_tokens
+            + self.orchestration_output_tokens
+        )
+
+    def __add__(self, other: "Usage") -> "Usage":
+        if other == Usage():
+            return self
+        counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        return Usage(**counts, estimated=self.estimated or other.estimated)
+
+    @classmethod
+    def total(cls, usages: Iterable["Usage"]) -> "Usage":
+        """Add up any number of usages."""
+        return sum(usages, cls())
+
+
+_COUNTS = tuple(f.name for f in fields(Usage) if f.name != "estimated")
+
+
+def estimate_usage(messages: Sequence[Message], text: str) -> Usage:
+    """Count tokens from text, four characters each, where a server reported none."""
+    read = sum(len(m.text) for m in messages)
+    return Usage(-(-read // 4), -(-len(text) // 4), estimated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A whole answer: its end was seen."""
+
+    text: str
+    finish_reason: FinishReason = "stop"
+    usage: Usage = Usage()
+    model: str | None = None
+    """The model that answered, in the server's word; `None` when nobody said."""
+    tool_calls: tuple[Part, ...] = ()
+    """Calls the model asks its caller to make, as OpenAI writes them."""
+    cost: float | None = None
+    """What it cost in USD, where the worker knows; `None` leaves it to the price on its card."""
