@@ -1,0 +1,198 @@
+"""Measures what reading plans costs: typical plans, the worst texts, growth with size.
+
+Run as `python -m podium_evals.parsing`; `--json FILE` keeps the figures. Every figure is
+the best of several runs, since what is asked for is the cost of the reader and not of what
+else the machine does. Knows the reader only through `parse_plan` and `PlanReader`.
+"""
+
+import argparse
+import json
+import time
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import get_args
+
+from podium.errors import PlanError
+from podium.parse import MAX_CHARS, PlanReader, parse_plan
+from podium.plan import Plan, Step
+from podium.spelling import Spelling, write_plan
+
+WORKERS = 3
+TYPICAL_BAR_US = 150.0
+"""Most a typical plan of 1.5 KB may take to read, in microseconds."""
+WORST_BAR_MS = 50.0
+"""Most the worst 256 KiB may take to read, in milliseconds."""
+MEMORY_BAR_MIB = 64.0
+"""Most memory that reading may hold at any time, in MiB."""
+GROWTH_BAR = 4.6
+"""Most times longer that a fourfold text may take."""
+
+HOSTILE = {
+    "braces": "{",
+    "brackets": "[",
+    "nested keys": '{"a":',
+    "open strings": '{"',
+    "open comments": "{#",
+    "commented lines": "{#\n",
+    "labels with open lists": "model_id=[",
+    "labels with open strings": "subtasks=['a\n",
+    "labels": "access ",
+    "tiny objects": "{}",
+    "tiny lists": "access:[0],",
+    "whole sets": "model_id:[0] subtasks:['a'] access:[[]] ",
+    "steps in lines": '{"worker":0,"subtask":"a","access":[]}\n',
+    "steps in a line": '{"worker":0,"subtask":"a","access":[]} or ',
+    "quotes and blanks": '{"' + " " * 1700 + "x",
+    "quotes": '"',
+    "triple quotes": '{"""',
+    "joined strings": "subtasks=['a'\n'a'\n'a'\n",
+    "backslashes": "\\",
+    "escaped quotes": '{"\\"',
+    "tags": "<think></think>",
+    "angle brackets": "<",
+    "newlines": "\n",
+    "letters": "a",
+}
+"""Pieces that make a hostile text when repeated."""
+
+GROWING: dict[str, Callable[[int], str]] = {
+    "prose": lambda size: "The worker has access to all models; some subtask waits. " * (size // 57),
+    "one long string": lambda size: "subtasks = ['" + "Look again. " * (size // 12),
+    "long lists": lambda size: _lists(size // 5),
+    "long rows": lambda size: _rows(size // 5),
+    "escapes": lambda size: 'subtasks = ["' + "\\n\\t" * (size // 4) + '"]',
+    "lines in a string": lambda size: "subtasks = ['" + "a\n" * (size // 2),
+    "blanks": lambda size: "access" + " " * size,
+    "angle brackets": lambda size: "<" * size,
+}
+"""Texts of a given size whose reading no cap cuts short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One thing measured, and what it may be at most."""
+
+    what: str
+    value: float
+    unit: str
+    bar: float | None = None
+    """`None` where nothing is promised."""
+
+    @property
+    def met(self) -> bool:
+        """Whether the bar is kept."""
+        return self.bar is None or self.value <= self.bar
+
+
+def seconds(work: Callable[[], object], repeats: int) -> float:
+    """Return the least time that `work` took; a plan that cannot be read counts as work done."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        with suppress(PlanError):
+            work()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def typical_plan() -> Plan:
+    """Return a plan of five steps that is about 1.5 KB of text."""
+    subtask = "Work out part {} of the question and give each reason; don't skip any. Quote what you use, "
+    subtask += 'say "unknown" where a fact is missing, and keep units. ' + "Check the result once more. " * 4
+    return Plan(tuple(Step(i % WORKERS, subtask.format(i), tuple(range(i))) for i in range(5)))
+
+
+def typical() -> list[Figure]:
+    """Measure typical plans, in each spelling."""
+    figures = []
+    for spelling in get_args(Spelling):
+        text = write_plan(typical_plan(), spelling)
+        took = seconds(lambda text=text: parse_plan(text, workers=WORKERS), 300)  # type: ignore[misc]
+        figures.append(Figure(f"{spelling}, {len(text):,} characters", took * 1e6, "µs", TYPICAL_BAR_US))
+    return figures
+
+
+def hostile() -> list[Figure]:
+    """Measure hostile texts of 256 KiB: at once, and the costliest of them in single characters."""
+    took, memory = dict[str, float](), dict[str, float]()
+    for name, piece in HOSTILE.items():
+        text = (piece * (MAX_CHARS // len(piece) + 1))[:MAX_CHARS]
+        took[name] = seconds(lambda text=text: parse_plan(text, workers=WORKERS), 3)  # type: ignore[misc]
+        memory[name] = peak(text)
+    worst = sorted(took, key=took.__getitem__, reverse=True)[:6]
+    heaviest = max(memory, key=memory.__getitem__)
+    figures = [Figure(f"256 KiB of {name}", took[name] * 1e3, "ms", WORST_BAR_MS) for name in worst]
+    figures.append(Figure(f"256 KiB of {heaviest}", memory[heaviest], "MiB", MEMORY_BAR_MIB))
+    return figures
+
+
+def arriving() -> list[Figure]:
+    """Measure 256 KiB that arrive one character at a time."""
+    figures = []
+    for name in ("tiny objects", "newlines", "open comments", "joined strings"):
+        text = (HOSTILE[name] * MAX_CHARS)[:MAX_CHARS]
+        took = seconds(lambda text=text: feed(text), 2)  # type: ignore[misc]
+        figures.append(Figure(f"256 KiB of {name}, by character", took * 1e3, "ms"))
+    return figures
+
+
+def growth() -> list[Figure]:
+    """Measure how many times longer a fourfold text takes."""
+    figures = []
+    for name, make in GROWING.items():
+        small, large = make(MAX_CHARS // 6), make(MAX_CHARS // 6 * 4)
+        ratio = seconds(lambda text=large: parse_plan(text, workers=WORKERS), 15)  # type: ignore[misc]
+        ratio /= seconds(lambda text=small: parse_plan(text, workers=WORKERS), 30)  # type: ignore[misc]
+        figures.append(Figure(f"fourfold {name}", ratio, "times", GROWTH_BAR))
+    return figures
+
+
+def feed(text: str) -> None:
+    """Read `text` as it would arrive, one character at a time."""
+    reader = PlanReader(workers=WORKERS)
+    for char in text:
+        reader.feed(char)
+    reader.close()
+
+
+def peak(text: str) -> float:
+    """Return the most memory that reading `text` held at any time, in MiB."""
+    tracemalloc.start()
+    with suppress(PlanError):
+        parse_plan(text, workers=WORKERS)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most / 2**20
+
+
+def main() -> None:
+    """Measure everything, print a table and say with the exit status whether all bars are kept."""
+    options = argparse.ArgumentParser(description="Measure what reading plans costs.")
+    options.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    target = options.parse_args().json
+    figures = [*typical(), *hostile(), *arriving(), *growth()]
+    for figure in figures:
+        bar = "" if figure.bar is None else f"  at most {figure.bar:g}{'' if figure.met else '  MISSED'}"
+        print(f"{figure.what:<45}{figure.value:>10.2f} {figure.unit:<6}{bar}")
+    if target:
+        target.write_text(json.dumps([asdict(figure) for figure in figures], ensure_ascii=False, indent=1))
+    raise SystemExit(0 if all(figure.met for figure in figures) else 1)
+
+
+def _lists(size: int) -> str:
+    return write_plan(_long_plan(size), "lists")
+
+
+def _rows(size: int) -> str:
+    return write_plan(_long_plan(size), "rows")
+
+
+def _long_plan(size: int) -> Plan:
+    return Plan(tuple(Step(0, 'Look "here". ' * (size // 15)) for _ in range(5)))
+
+
+if __name__ == "__main__":
+    main()

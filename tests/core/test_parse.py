@@ -1,0 +1,127 @@
+"""What a reader does beyond reading one text: rows in time, positions, sentences, bounds."""
+
+import pytest
+
+from podium.errors import PlanError, PlanInvalid, PlanSyntaxError
+from podium.parse import MAX_CHARS, PlanReader, parse_plan
+from podium.plan import Plan, Step
+
+ROW = '{{"worker": {0}, "subtask": "Do part {0}.", "access": []}}\n'
+
+
+def test_a_row_is_a_step_when_its_line_ends() -> None:
+    """The first row is handed out while the second has not been written."""
+    reader = PlanReader(workers=3)
+    assert reader.feed("Plan:\n" + ROW.format(0).rstrip()) == []
+    assert reader.feed("\n") == [Step(0, "Do part 0.")]
+    assert reader.feed(ROW.format(1)[:20]) == []
+    assert reader.feed(ROW.format(1)[20:]) == [Step(1, "Do part 1.")]
+    assert reader.close().steps == (Step(0, "Do part 0."), Step(1, "Do part 1."))
+
+
+def test_a_row_of_many_lines_is_a_step_when_its_last_line_ends() -> None:
+    """Rows that were pretty-printed are handed out one by one all the same."""
+    reader = PlanReader(workers=3)
+    for number in range(2):
+        assert reader.feed(f'{{\n "worker": {number},\n "subtask": "Do it.",\n "access": []\n') == []
+        assert reader.feed("}\n") == [Step(number, "Do it.")]
+
+
+def test_other_spellings_wait_for_the_end() -> None:
+    """Lists and objects may yet be written anew, so no step of theirs is handed out early."""
+    reader = PlanReader(workers=3)
+    assert reader.feed('{"steps": [{"worker": 0, "subtask": "Wait.", "access": []}]}\n') == []
+    assert reader.feed('model_id = [1]\nsubtasks = ["Start."]\naccess_list = [[]]\n\n') == []
+    assert reader.close() == Plan((Step(1, "Start."),))
+
+
+def test_no_row_follows_a_wrong_one() -> None:
+    """What comes after a row that breaks a rule is not handed out: its numbers would be wrong."""
+    reader = PlanReader(workers=3)
+    assert len(reader.feed(ROW.format(0))) == 1
+    assert reader.feed(ROW.format(7) + ROW.format(1)) == []
+    with pytest.raises(PlanInvalid) as caught:
+        reader.close()
+    assert (caught.value.code, caught.value.step) == ("unknown_worker", 1)
+
+
+def test_rows_of_a_cut_object_are_no_plan() -> None:
+    """Rows that are part of an object without an end are not taken for a whole plan."""
+    text = '{"steps": [\n' + ROW.format(0).replace("}", "},") + ROW.format(1)
+    with pytest.raises(PlanSyntaxError) as caught:
+        parse_plan(text, workers=3)
+    assert caught.value.code == "truncated"
+
+
+def test_a_step_error_names_step_and_position() -> None:
+    """Whoever repairs a plan learns where to look."""
+    text = "Sure.\nmodel_id = [0, 9]\nsubtasks = ['a', 'b']\naccess_list = [[], []]"
+    with pytest.raises(PlanInvalid) as caught:
+        parse_plan(text, workers=3)
+    assert caught.value.step == 1
+    assert caught.value.position == text.index("9")
+
+
+def test_a_syntax_error_has_the_position_in_the_whole_text() -> None:
+    """Positions count from the beginning of all that arrived, not of the last piece."""
+    reader = PlanReader(workers=3)
+    text = "x\n" * 500 + ROW.format(0) + '{"worker": 1 "subtask": "b"}\n'
+    for line in text.splitlines(keepends=True):
+        reader.feed(line)
+    with pytest.raises(PlanSyntaxError) as caught:
+        reader.close()
+    assert caught.value.position == text.index('"subtask": "b"')
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("model_id = [0, 5]\nsubtasks = ['a', 'b']\naccess_list = [[], []]", "write a number from 0 to 2"),
+        ("model_id = [0]\nsubtasks = ['a']\naccess_list = [[0]]", "write [] for the first step"),
+        (
+            "model_id = [0, 0]\nsubtasks = ['a', 'b']\naccess_list = [[], [3]]",
+            "write [] or numbers from 0 to 0",
+        ),
+        ("model_id = [0, 0]\nsubtasks = ['a']\naccess_list = [[], []]", "write one entry per step in each"),
+        ("model_id = [0]\nsubtasks = ['a']", "the list for access: write all three"),
+        ("model_id = [0]\nsubtasks = ['a", "write it whole, and shorter"),
+        ("<think>model_id = [0]", "close it with </think>"),
+        (ROW.format(0) * 6, "at most 5 are allowed"),
+        ("nothing", "write its steps"),
+    ],
+)
+def test_an_error_says_what_to_write(text: str, advice: str) -> None:
+    """Each sentence ends in something a small model can do."""
+    with pytest.raises(PlanError) as caught:
+        parse_plan(text, workers=3)
+    assert advice in str(caught.value)
+
+
+def test_an_error_names_the_workers_of_a_small_pool() -> None:
+    """Where workers have names, the names to choose from are told."""
+    with pytest.raises(PlanInvalid, match=r"from 0 to 1, or a name \(Critic, coder\)"):
+        parse_plan("model_id = [nobody]\nsubtasks = ['a']\naccess_list = [[]]", workers=["coder", "Critic"])
+
+
+def test_too_long_a_text_is_refused_while_it_arrives() -> None:
+    """A planner that never stops writing is noticed at the limit, not at its end."""
+    reader = PlanReader(workers=3)
+    reader.feed("x" * MAX_CHARS)
+    with pytest.raises(PlanSyntaxError) as caught:
+        reader.feed("y")
+    assert (caught.value.code, caught.value.position) == ("too_long", MAX_CHARS)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "shape", ["{", "[", '{"a":', "{#", '"', "access ", "model_id=[", "\n", "\\", "<", "{}"]
+)
+def test_hostile_texts_end(shape: str) -> None:
+    """Shapes that defeat readers with back-tracking or recursion end in one of our errors."""
+    text = (shape * MAX_CHARS)[:MAX_CHARS]
+    for step in (MAX_CHARS, 1):
+        reader = PlanReader(workers=3)
+        with pytest.raises(PlanSyntaxError):  # noqa: PT012 - which call raises depends on the pieces
+            for start in range(0, len(text), step):
+                reader.feed(text[start : start + step])
+            reader.close()

@@ -1,0 +1,201 @@
+"""Properties that hold for every plan and for every text, hunted for by hypothesis."""
+
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import get_args
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podium.errors import PlanInvalid, PlanSyntaxError
+from podium.parse import PlanReader, parse_plan
+from podium.plan import Plan, Step
+from podium.spelling import Spelling, write_plan
+
+WORKERS = 3
+MAX_STEPS = 5
+NAMES = ["searcher", "Coder 2", "批评者", "0", 'don\'t "panic"']
+FRAGMENTS = [
+    *"{}[]()\"'“”‘’«»「」,，、:：=#\\\n\r\t \0\ud800",
+    *(
+        '"""',
+        "'''",
+        "//",
+        "\\n",
+        '\\"',
+        "\\ud83d",
+        "\\ude00",
+        "```json\n",
+        "\r\n",
+        "\ufeff",
+        "- ",
+        "Step 1: ",
+    ),
+    *("model_id", "model_id = ", "subtasks = ", "access_list = ", "access: ", '"worker": ', '"access": '),
+    *('{"steps": [', "<think>", "</think>", '"all"', "all", "[[], [0]]", "[0]", "-1", "1.5", "null", "don't"),
+    *('\n{"worker": 0, "subtask": "a", "access": []}\n', '{"worker": 1, "subtask": "b", "access": [0]}'),
+    *(
+        "model_id=[0,1]",
+        'subtasks=["a","b"]',
+        'access_list=[[],["all"]]',
+        "{}",
+        '{"a": 1}',
+        ', "b"',
+        ", a:",
+        "List[int]",
+    ),
+]
+
+bounded = settings(deadline=None, max_examples=300, derandomize="CI" in os.environ)
+spellings = st.sampled_from(get_args(Spelling))
+subtasks = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40),
+    st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=8).map(
+        lambda parts: "".join(parts).replace("\0", "").replace("\ud800", "")
+    ),
+).filter(str.strip)
+
+
+@st.composite
+def plans(draw: st.DrawFn, workers: int = WORKERS) -> Plan:
+    """Plans of up to five steps, of no steps too."""
+    steps = []
+    for index in range(draw(st.integers(0, MAX_STEPS))):
+        seen = draw(st.sets(st.integers(0, index - 1))) if index else set()
+        steps.append(Step(draw(st.integers(0, workers - 1)), draw(subtasks), tuple(seen)))
+    return Plan(tuple(steps))
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    """Plan texts in which slices were deleted, inserted, doubled, swapped or cut off."""
+    text = "\n".join(
+        write_plan(plan, draw(spellings)) for plan in draw(st.lists(plans(), min_size=1, max_size=2))
+    )
+    for _ in range(draw(st.integers(1, 4))):
+        first, second, third = sorted(draw(st.tuples(*[st.integers(0, len(text))] * 3)))
+        text = draw(
+            st.sampled_from(
+                [
+                    text[:first] + text[second:],
+                    text[:first] + draw(st.sampled_from(FRAGMENTS)) + text[first:],
+                    text[:second] + text[first:second] + text[second:],
+                    text[:first] + text[second:third] + text[first:second] + text[third:],
+                    text[:third],
+                ]
+            )
+        )
+    return text
+
+
+texts = st.one_of(
+    mutated(),
+    st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("".join),
+    st.text(st.characters(exclude_categories=[]), max_size=60),
+)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What came of reading a text: a plan, or the kind, code and position of an error."""
+
+    plan: Plan | None = None
+    error: tuple[type[Exception], str, int | None] | None = None
+    early: tuple[Step, ...] = ()
+
+
+def read(pieces: list[str]) -> Read:
+    """Read a text that arrives in pieces; anything but a plan or our errors goes through."""
+    reader, early = PlanReader(workers=WORKERS, max_steps=MAX_STEPS), list[Step]()
+    try:
+        for piece in pieces:
+            early += reader.feed(piece)
+        return Read(reader.close(), early=tuple(early))
+    except (PlanSyntaxError, PlanInvalid) as error:
+        return Read(error=(type(error), error.code, error.position))
+
+
+def read_whole(text: str) -> Read:
+    """Read a text that is there at once."""
+    try:
+        return Read(parse_plan(text, workers=WORKERS, max_steps=MAX_STEPS))
+    except (PlanSyntaxError, PlanInvalid) as error:
+        return Read(error=(type(error), error.code, error.position))
+
+
+def cut(text: str, places: list[int]) -> list[str]:
+    """Cut a text at these places, which are taken modulo its length."""
+    ends = sorted({place % (len(text) + 1) for place in places} | {0, len(text)})
+    return [text[start:end] for start, end in pairwise(ends)]
+
+
+@bounded
+@given(plans(), spellings)
+def test_what_is_written_is_read(plan: Plan, spelling: Spelling) -> None:
+    """Writing and reading is the identity, for every plan and spelling."""
+    assert parse_plan(write_plan(plan, spelling), workers=WORKERS) == plan
+
+
+@bounded
+@given(plans(len(NAMES)), spellings)
+def test_names_are_read_back(plan: Plan, spelling: Spelling) -> None:
+    """Workers that are written by name are the same workers again, whatever their names."""
+    assert parse_plan(write_plan(plan, spelling, workers=NAMES), workers=NAMES) == plan
+
+
+@bounded
+@given(
+    plans(),
+    spellings,
+    st.sampled_from(
+        ["", "Here is my plan.\n\n", "<think>model_id = [0]\n{'a</think>\n", "access: [0] would do\n"]
+    ),
+    st.sampled_from(
+        ["{}", "```python\n{}\n```\n", "~~~\n{}\n~~~", "Plan:\n{}\nThe last step's output is the answer."]
+    ),
+)
+def test_prose_and_fences_around_change_nothing(
+    plan: Plan, spelling: Spelling, before: str, around: str
+) -> None:
+    """A plan is found wherever it stands."""
+    text = before + around.replace("{}", write_plan(plan, spelling))
+    assert parse_plan(text, workers=WORKERS) == plan
+
+
+@bounded
+@given(texts, st.lists(st.integers(0, 10_000), max_size=8))
+def test_any_chunking_gives_the_same(text: str, places: list[int]) -> None:
+    """A text read in pieces gives the plan, or the error, that it gives at once."""
+    whole = read_whole(text)
+    for pieces in (cut(text, places), list(text), text.splitlines(keepends=True)):
+        found = read(pieces)
+        assert (found.plan, found.error) == (whole.plan, whole.error)
+        if found.plan is not None:
+            assert found.plan.steps[: len(found.early)] == found.early
+
+
+@bounded
+@given(texts)
+def test_a_parsed_plan_keeps_the_rules(text: str) -> None:
+    """Whatever was written, a plan has known workers, earlier steps and storable subtasks."""
+    plan = read_whole(text).plan
+    if plan is not None:
+        assert len(plan.steps) <= MAX_STEPS
+        for index, step in enumerate(plan.steps):
+            assert step.worker in range(WORKERS)
+            assert set(step.access) <= set(range(index))
+            assert step.subtask.encode().decode().strip()
+            assert "\0" not in step.subtask
+
+
+@bounded
+@given(st.binary(max_size=200))
+def test_any_bytes_are_survived(data: bytes) -> None:
+    """Bytes of any kind give a plan or one of our errors, however they are decoded."""
+    for text in (
+        data.decode("latin-1"),
+        data.decode(errors="surrogateescape"),
+        data.decode(errors="replace"),
+    ):
+        read_whole(text)

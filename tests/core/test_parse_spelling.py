@@ -1,0 +1,162 @@
+"""Plans as they are written, and what holds a decoder to them."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import get_args
+
+import jsonschema
+import pytest
+
+from podium.errors import ConfigError
+from podium.parse import parse_plan
+from podium.plan import Plan, Step
+from podium.spelling import Spelling, plan_grammar, plan_schema, write_plan
+
+SPELLINGS = get_args(Spelling)
+CHAIN = Plan(
+    (
+        Step(1, 'Say "why", don\'t\n\\guess.'),
+        Step(0, " 漢字 😀 \x01\x7f", (0,)),
+        Step(11, "]}, {[", (0, 1)),
+        Step(2, "#", (1,)),
+        Step(10, "\t(end)", (0, 2, 3)),
+    )
+)
+PLANS = [Plan(CHAIN.steps[:count]) for count in range(1, 6)]
+PLANS += [Plan(tuple(Step(3, "again", tuple(range(0, i, 2))) for i in range(5)))]
+TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|[\w-]+|[()|?*])')
+
+
+class Grammar:
+    """A tiny reader of GBNF: literals, classes, rules, groups, `|`, `?` and `*`."""
+
+    def __init__(self, source: str) -> None:
+        lines = (line.split(" ::= ", 1) for line in source.splitlines())
+        self.rules = {name: self._alternatives(TOKEN.findall(body)) for name, body in lines}
+
+    def accepts(self, text: str) -> bool:
+        """Say whether the whole text is a sentence of `root`."""
+        return len(text) in set(self._rule("root", text, 0))
+
+    def _alternatives(self, tokens: list[str]) -> list[list[tuple[object, str]]]:
+        found: list[list[tuple[object, str]]] = [[]]
+        while tokens:
+            part = tokens.pop(0)
+            if part == ")":
+                break
+            if part == "|":
+                found.append([])
+            else:
+                item = self._alternatives(tokens) if part == "(" else part
+                found[-1].append((item, tokens.pop(0) if tokens and tokens[0] in "?*" else ""))
+        return found
+
+    def _rule(self, name: str, text: str, start: int) -> Iterator[int]:
+        return self._any(self.rules[name], text, start)
+
+    def _any(self, alternatives: list[list[tuple[object, str]]], text: str, start: int) -> Iterator[int]:
+        for items in alternatives:
+            ends = {start}
+            for item, count in items:
+                ends = self._repeat(item, count, text, ends)
+            yield from ends
+
+    def _repeat(self, item: object, count: str, text: str, starts: set[int]) -> set[int]:
+        ends = set(starts) if count else set[int]()
+        new = {end for start in starts for end in self._one(item, text, start)}
+        while count == "*" and new - ends:
+            ends |= new
+            new = {end for start in new for end in self._one(item, text, start)}
+        return ends | new
+
+    def _one(self, item: object, text: str, start: int) -> Iterator[int]:
+        if isinstance(item, list):
+            yield from self._any(item, text, start)
+        elif str(item)[0] == '"':
+            literal = json.loads(str(item))
+            if text.startswith(literal, start):
+                yield start + len(literal)
+        elif str(item)[0] == "[":
+            if re.compile(str(item)).match(text, start):
+                yield start + 1
+        else:
+            yield from self._rule(str(item), text, start)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_grammar_takes_what_is_written(plan: Plan, spelling: Spelling) -> None:
+    """A decoder held to the grammar can write every plan of ours."""
+    text = write_plan(plan, spelling)
+    assert Grammar(plan_grammar(spelling, 12, 5)).accepts(text)
+    assert parse_plan(text, workers=12) == plan
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_the_grammar_takes_nothing_else(spelling: Spelling) -> None:
+    """Too many steps, unknown workers, forward references, empty subtasks and rests are refused."""
+    grammar = Grammar(plan_grammar(spelling, 3, 3))
+    good = Plan((Step(0, "one"), Step(2, "two", (0,)), Step(1, "three", (1,))))
+    text = write_plan(good, spelling)
+    assert grammar.accepts(text)
+    four = Plan((*good.steps, Step(0, "four")))
+    bad = [
+        write_plan(four, spelling),
+        text[:-2],
+        text + "x",
+        text.replace("two", ""),
+        text.replace("two", " "),
+    ]
+    bad += [text.replace("[1]", "[2]"), text.replace("[1]", "[1, 0]"), text.replace("2", "3", 1)]
+    bad += [write_plan(Plan(()), spelling)]
+    assert [wrong for wrong in bad if grammar.accepts(wrong)] == []
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_keeping_is_in_the_grammar_when_asked_for(spelling: Spelling) -> None:
+    """After a first round, a decoder may also say that nothing is to change."""
+    text = write_plan(Plan(()), spelling)
+    assert Grammar(plan_grammar(spelling, 3, 3, keep=True)).accepts(text)
+    assert parse_plan(text, workers=3) == Plan(())
+
+
+def test_the_schema_takes_plans_and_nothing_else() -> None:
+    """The schema knows fields, workers and numbers of steps."""
+    schema = plan_schema(3, 2)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    valid = jsonschema.Draft202012Validator(schema).is_valid
+    step = {"worker": 2, "subtask": "Do it.", "access": [0]}
+    assert valid(json.loads(write_plan(Plan((Step(0, "a b"), Step(2, "c", (0,)))), "json")))
+    changes = [
+        {"worker": 3},
+        {"worker": "0"},
+        {"access": [1]},
+        {"access": [0, 0]},
+        {"extra": 1},
+        {"subtask": 1},
+    ]
+    wrong = [{"steps": [step | change]} for change in changes]
+    wrong += [{"steps": []}, {"steps": [step] * 3}, {"steps": [step], "more": 1}, {}]
+    assert [plan for plan in wrong if valid(plan)] == []
+
+
+def test_the_schema_can_keep() -> None:
+    """No steps are allowed only when asked for."""
+    assert plan_schema(1, 1)["properties"]["steps"]["minItems"] == 1
+    assert plan_schema(1, 1, keep=True)["properties"]["steps"]["minItems"] == 0
+
+
+@pytest.mark.parametrize(("workers", "max_steps"), [(0, 5), (3, 0)])
+def test_nobody_and_nothing_are_refused(workers: int, max_steps: int) -> None:
+    """A plan for no workers or of no steps cannot be asked for."""
+    with pytest.raises(ConfigError):
+        plan_schema(workers, max_steps)
+    with pytest.raises(ConfigError):
+        plan_grammar("rows", workers, max_steps)
+
+
+def test_names_take_the_place_of_numbers() -> None:
+    """What people read has names in it."""
+    text = write_plan(Plan((Step(1, "go"),)), "lists", workers=["ann", "bob"])
+    assert text == 'model_id = ["bob"]\nsubtasks = ["go"]\naccess_list = [[]]'

@@ -1,0 +1,68 @@
+"""Reads the folder of plan texts, good and bad, one file each."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.errors import PlanError
+from podium.parse import PlanReader, parse_plan
+from podium.plan import Plan, Step
+
+TEXTS = Path(__file__).parent / "plan_texts"
+VALID = sorted((TEXTS / "valid").glob("*.json"))
+INVALID = sorted((TEXTS / "invalid").glob("*.json"))
+
+
+def load(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return a text and what is said about it; texts that UTF-8 cannot hold are in the JSON."""
+    told = json.loads(path.read_bytes())
+    if "text" in told:
+        return told["text"] * told.get("repeat", 1), told
+    return path.with_suffix(".txt").read_bytes().decode(), told
+
+
+def settings(told: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments a text is to be read with."""
+    return {"workers": told["workers"], "max_steps": told.get("max_steps", 5)}
+
+
+def expected(told: dict[str, Any]) -> Plan:
+    """Return the plan a text is to give."""
+    return Plan(tuple(Step(s["worker"], s["subtask"], tuple(s["access"])) for s in told["plan"]["steps"]))
+
+
+@pytest.mark.parametrize("path", VALID, ids=lambda path: path.stem)
+def test_a_readable_text_gives_its_plan(path: Path) -> None:
+    """What a reader would understand is understood."""
+    text, told = load(path)
+    assert parse_plan(text, **settings(told)) == expected(told)
+
+
+@pytest.mark.parametrize("path", VALID, ids=lambda path: path.stem)
+def test_a_readable_text_is_read_in_pieces(path: Path) -> None:
+    """A text that arrives character by character gives the same plan, its rows first."""
+    text, told = load(path)
+    reader = PlanReader(**settings(told))
+    early = [step for char in text for step in reader.feed(char)]
+    plan = reader.close()
+    assert plan == expected(told)
+    assert plan.steps[: len(early)] == tuple(early)
+
+
+@pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
+def test_a_bad_text_gives_its_error(path: Path) -> None:
+    """What is ambiguous, broken or against the rules is an error of the expected kind."""
+    text, told = load(path)
+    with pytest.raises(PlanError) as caught:
+        parse_plan(text, **settings(told))
+    found = {"type": type(caught.value).__name__, "code": caught.value.code}
+    assert found == told["error"], str(caught.value)
+
+
+def test_every_text_has_its_other_half() -> None:
+    """No text lies about that no test reads."""
+    for path in TEXTS.glob("*/*.txt"):
+        assert path.with_suffix(".json").exists(), path.name
+    assert len(VALID) + len(INVALID) >= 90

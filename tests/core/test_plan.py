@@ -1,0 +1,104 @@
+"""Steps and plans as data."""
+
+import pytest
+
+from podium.errors import PlanInvalid
+from podium.messages import Message
+from podium.plan import Plan, Step
+
+DIAMOND = Plan(
+    (Step(0, "Start.", ()), Step(1, "Left.", (0,)), Step(2, "Right.", (0,)), Step(0, "Join.", (2, 1, 1)))
+)
+
+
+def test_access_is_folded_and_sorted() -> None:
+    """Repeats mean nothing, nor does order."""
+    assert Step(0, "a", (2, 0, 2)).access == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("worker", "subtask", "code"), [(-1, "a", "bad_worker"), (0, " \n", "empty_subtask")]
+)
+def test_a_step_cannot_be_built_wrong(worker: int, subtask: str, code: str) -> None:
+    """Workers count from 0 and subtasks say something."""
+    with pytest.raises(PlanInvalid) as caught:
+        Step(worker, subtask)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("seen", [1, 2, -1])
+def test_a_plan_cannot_look_ahead(seen: int) -> None:
+    """A step sees earlier steps only, and never itself."""
+    with pytest.raises(PlanInvalid) as caught:
+        Plan((Step(0, "a"), Step(0, "b", (seen,))))
+    assert (caught.value.code, caught.value.step) == ("forward_access", 1)
+
+
+def test_shape_of_a_diamond() -> None:
+    """Layers, dependencies and the longest chain are what one draws by hand."""
+    assert DIAMOND.dependencies == ((), (0,), (0,), (1, 2))
+    assert DIAMOND.layers == ((0,), (1, 2), (3,))
+    assert DIAMOND.needed == {0, 1, 2, 3}
+    assert DIAMOND.critical_path([1.0, 1.0, 5.0, 1.0]) == (0, 2, 3)
+    assert len(DIAMOND.critical_path()) == 3
+
+
+def test_a_step_nobody_sees_is_not_needed() -> None:
+    """Only what reaches the answer is worth running."""
+    assert Plan((Step(0, "lost"), Step(0, "seen"), Step(0, "answer", (1,)))).needed == {1, 2}
+
+
+def test_the_empty_plan_has_a_shape() -> None:
+    """A plan of no steps has nothing to draw, wait for or run."""
+    empty = Plan(())
+    assert (empty.layers, empty.needed, empty.critical_path()) == ((), frozenset(), ())
+    assert empty.to_mermaid() == "flowchart TD\n"
+
+
+def test_renumbered() -> None:
+    """Workers are replaced, the rest stays."""
+    assert [step.worker for step in DIAMOND.renumbered([5, 6, 7]).steps] == [5, 6, 7, 5]
+    assert DIAMOND.renumbered([5, 6, 7]).dependencies == DIAMOND.dependencies
+
+
+def test_json_goes_round() -> None:
+    """A plan written as JSON is the same plan again, with the conversation it was made for."""
+    plan = Plan(DIAMOND.steps, (Message("user", "Why?"),))
+    back = Plan.from_json(plan.to_json())
+    assert back == plan
+    assert back.query == plan.query
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": 99},
+        {"steps": None},
+        {"steps": ["a"]},
+        {"steps": [{"worker": 0, "subtask": "a"}]},
+        {"steps": [{"worker": True, "subtask": "a", "access": []}]},
+        {"steps": [{"worker": 0, "subtask": None, "access": []}]},
+        {"steps": [{"worker": 0, "subtask": "a", "access": "0"}]},
+        {"steps": [{"worker": 0, "subtask": "a", "access": [0.0]}]},
+        {"steps": [{"worker": 0, "subtask": "a", "access": [0]}]},
+        {"query": 3},
+    ],
+)
+def test_foreign_json_is_refused(change: dict[str, object]) -> None:
+    """What `to_json` would not have written is an error of ours, never a guess."""
+    with pytest.raises(PlanInvalid):
+        Plan.from_json({**DIAMOND.to_json(), **change})
+
+
+def test_mermaid_shows_workers_and_arrows() -> None:
+    """The drawing has a box per step and an arrow per visible step."""
+    drawn = DIAMOND.to_mermaid(["ann", "bob", "cy"])
+    assert '    s1["1: bob<br/>Left."]\n' in drawn
+    assert "    s1 --> s3\n" in drawn
+    assert drawn.endswith("    s3 --> answer([answer])\n")
+
+
+def test_mermaid_is_not_written_by_subtasks() -> None:
+    """Quotes, tags and directives in a subtask stay text."""
+    drawn = Plan((Step(0, '"] --> x\n%%{init: 1}%% <script> `#'),)).to_mermaid()
+    assert 's0["0: worker 0<br/>#34;] --#62; x #37;#37;{init: 1}#37;#37; #60;script#62; #96;#35;"]' in drawn
