@@ -1,0 +1,1 @@
+"""Workers: the seam, the pool, and the workers that come with Podium."""

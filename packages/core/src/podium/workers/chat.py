@@ -1,0 +1,84 @@
+"""A worker that is a chat model behind an endpoint.
+
+It joins what a request says, how its provider is asked and how the answer is read. It
+retries nothing: there is one place for that, elsewhere.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from types import TracebackType
+from typing import Self
+
+from podium.errors import WorkerBroken, WorkerTimeout
+from podium.messages import Completion, Sampling
+from podium.workers.answers import AnswerReader
+from podium.workers.chat_body import chat_body, merge_sampling
+from podium.workers.endpoint import Endpoint
+from podium.workers.providers import ConstraintKind
+from podium.workers.worker import Card, Request, Worker
+
+_PATH = "/chat/completions"
+
+
+class ChatWorker(Worker):
+    """A model of an OpenAI-compatible endpoint.
+
+    Args:
+        model: its name on the server.
+        endpoint: the server; workers of one server share it, and with it the connections.
+        card: `None` names the worker after its model, of unknown price.
+        sampling: how it writes where a request does not say.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        endpoint: Endpoint,
+        card: Card | None = None,
+        sampling: Sampling = Sampling(),  # noqa: B008  (frozen)
+    ) -> None:
+        self.model = model
+        self.endpoint = endpoint
+        self.card = card or Card(name=model)
+        self.sampling = sampling
+
+    def __repr__(self) -> str:
+        return f"ChatWorker({self.model!r}, endpoint={self.endpoint!r})"
+
+    @property
+    def constraint_kinds(self) -> frozenset[ConstraintKind]:
+        """The kinds of constraint the server can hold a text to; others are left out of a request."""
+        return frozenset(self.endpoint.provider.constraints)
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Ask the model: as a stream where somebody reads along, else for an answer in one piece."""
+        sampling = merge_sampling(self.sampling, request.sampling)
+        body = chat_body(
+            self.endpoint.provider, self.model, request.messages, sampling, stream=request.stream
+        )
+        answer = AnswerReader()
+        if not request.stream:
+            answer.feed(await self.endpoint.ask(_PATH, body, deadline=request.deadline))
+        else:
+            try:
+                async with aclosing(self.endpoint.listen(_PATH, body, deadline=request.deadline)) as events:
+                    async for event in events:
+                        if text := answer.feed(event):
+                            yield text
+            except (WorkerBroken, WorkerTimeout):
+                if answer.finish is None:
+                    raise
+        yield answer.completion(request.messages)
+
+    async def __aenter__(self) -> Self:
+        await self.endpoint.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.endpoint.__aexit__(kind, error, traceback)

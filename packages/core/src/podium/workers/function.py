@@ -1,0 +1,58 @@
+"""A worker made of a Python function."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from inspect import isawaitable, iscoroutinefunction
+
+import anyio.to_thread
+
+from podium.errors import PodiumError, WorkerBroken, WorkerFailed
+from podium.messages import Completion, storable
+from podium.workers.worker import Brief, Card, Price, Request, Worker, brief_of
+
+
+class FunctionWorker(Worker):
+    """Calls a function with what the step's worker is shown.
+
+    Args:
+        function: takes a `Brief` (subtask, visible steps, question) and returns an
+            answer: text, or a `Completion` that also states what it cost. A plain
+            function runs in a thread and cannot be stopped there: after a cancel or a
+            timeout it is left behind. A coroutine function is awaited.
+        card: `None` names the worker after the function, described by its docstring.
+        price: what a default card says it costs; a function reports no tokens, so this
+            says whether its work is `FREE` or (`None`) of unknown price.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Brief], str | Completion | Awaitable[str | Completion]],
+        *,
+        card: Card | None = None,
+        price: Price | None = None,
+    ) -> None:
+        self._function = function
+        name = getattr(function, "__name__", type(function).__name__)  # a callable object has no name
+        self.card = card or Card(name=name, description=(function.__doc__ or "").strip(), price=price)
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Call the function with the request's brief."""
+        brief = brief_of(request)
+        try:
+            if iscoroutinefunction(self._function):
+                returned = await self._function(brief)
+            else:
+                returned = await anyio.to_thread.run_sync(self._function, brief, abandon_on_cancel=True)
+                if isawaitable(returned):
+                    returned = await returned
+        except PodiumError:
+            raise
+        except Exception as error:
+            message = f"{self.card.name!r} raised {type(error).__name__}: {error}"
+            raise WorkerFailed(message, maybe_paid=True) from error
+        if isinstance(returned, str):
+            returned = Completion(storable(returned))
+        if not isinstance(returned, Completion):
+            raise WorkerBroken(f"{self.card.name!r} returned {type(returned).__name__}: return text")
+        if request.stream:
+            yield returned.text
+        yield returned

@@ -1,0 +1,76 @@
+"""The workers of a run, numbered, and the slots in which they may be called."""
+
+from asyncio import AbstractEventLoop, get_running_loop
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from podium.errors import ConfigError
+from podium.workers.worker import Card, Worker
+
+
+class Pool:
+    """Workers, numbered from 0 in the order given.
+
+    Entering the pool enters its workers; it may be entered any number of times.
+
+    Raises:
+        ConfigError: there is no worker, or two have one name.
+    """
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        if not workers:
+            raise ConfigError("a pool needs at least one worker")
+        self.workers = tuple(workers)
+        self.cards: tuple[Card, ...] = tuple(worker.card for worker in workers)
+        self.names = tuple(card.name for card in self.cards)
+        twice = {name for name in self.names if self.names.count(name) > 1}
+        if twice:
+            told = ", ".join(repr(name) for name in sorted(twice))
+            raise ConfigError(f"two workers are named {told}: give each a name of its own")
+        self._slots: WeakKeyDictionary[AbstractEventLoop, list[anyio.Semaphore | None]] = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        return len(self.workers)
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(self.workers)
+
+    def __getitem__(self, number: int) -> Worker:
+        return self.workers[number]
+
+    def slot(self, number: int) -> anyio.Semaphore | None:
+        """Return what bounds the calls of a worker, over all runs of this event loop.
+
+        `None` means that nothing does.
+        """
+        loop = get_running_loop()
+        slots = self._slots.get(loop)
+        if slots is None:
+            slots = [
+                None if card.concurrency is None else anyio.Semaphore(card.concurrency, fast_acquire=True)
+                for card in self.cards
+            ]
+            self._slots[loop] = slots
+        return slots[number]
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as entered:
+            for worker in self.workers:
+                await entered.enter_async_context(worker)
+            entered.pop_all()  # `__aexit__` leaves them; the stack only undoes a start that fails half-way
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        async with AsyncExitStack() as leaving:
+            for worker in self.workers:
+                leaving.push_async_exit(worker)

@@ -1,0 +1,41 @@
+"""Which proxy the environment names for a server. Knows the standard variables alone."""
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from podium.errors import ConfigError
+
+
+def find_proxy(base_url: str) -> str | None:
+    """Return the URL of the proxy for `base_url`; `None` means a direct connection.
+
+    `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` count, in either case, and the
+    system's settings where there are any. A server on this machine never has a proxy.
+
+    Raises:
+        ConfigError: the environment names a proxy that cannot be used.
+    """
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    if _is_loopback(host) or proxy_bypass(host):
+        return None
+    proxies = getproxies()
+    named = proxies.get(parts.scheme) or proxies.get("all")
+    if not named:
+        return None
+    proxy = named if "://" in named else f"http://{named}"
+    scheme = urlsplit(proxy).scheme
+    if scheme not in ("http", "https"):
+        raise ConfigError(
+            f"the environment's proxy for {base_url} speaks {scheme!r}, which is not supported: "
+            "name an HTTP proxy, or put the host into NO_PROXY"
+        )
+    return proxy
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

@@ -1,0 +1,92 @@
+"""Reads server-sent events from bytes, however they were cut.
+
+It owns lines and events and their bounds, and knows nothing of what the data means.
+"""
+
+from typing import NamedTuple
+
+from podium.errors import WorkerBroken
+
+MAX_LINE = 2**20
+"""Longest line of a stream, in bytes."""
+MAX_ANSWER = 32 * 2**20
+"""Most bytes one answer may have, streamed or whole."""
+
+
+class SseEvent(NamedTuple):
+    """One event."""
+
+    name: str
+    """What the server calls it; mostly empty."""
+    data: str
+    """Its data lines, joined by newlines."""
+
+
+class SseReader:
+    """Turns pieces of a stream into events, as the WHATWG's HTML standard (§9.2) reads them."""
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._after_cr = False
+        self._at_start = True
+        self._size = 0
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, piece: bytes) -> list[SseEvent]:
+        """Return the events that `piece` completes.
+
+        Raises:
+            WorkerBroken: a line or the stream as a whole is longer than any answer.
+        """
+        self._size += len(piece)
+        if self._after_cr and piece:
+            self._after_cr = False
+            piece = piece.removeprefix(b"\n")
+        if not piece:
+            return []
+        if b"\r" in piece:
+            self._after_cr = piece.endswith(b"\r")
+            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        first, *lines = piece.split(b"\n")
+        self._line += first
+        events: list[SseEvent] = []
+        for line in lines:
+            self._end_line(events)
+            self._line += line
+        if len(self._line) > MAX_LINE or self._size > MAX_ANSWER:
+            raise WorkerBroken(
+                f"the stream holds a line over {MAX_LINE:,} bytes or is over {MAX_ANSWER:,} bytes: "
+                "no answer is that long",
+                maybe_paid=True,
+            )
+        return events
+
+    def close(self) -> list[SseEvent]:
+        """Return the event that the end of the stream cut short, if any; it may be half of one."""
+        events: list[SseEvent] = []
+        self._end_line(events)
+        self._end_event(events)
+        return events
+
+    def _end_line(self, events: list[SseEvent]) -> None:
+        if self._at_start:
+            self._at_start = False
+            if self._line.startswith(b"\xef\xbb\xbf"):
+                del self._line[:3]
+        if not self._line:
+            self._end_event(events)
+            return
+        field, _, value = self._line.decode(errors="replace").partition(":")
+        self._line.clear()
+        value = value.removeprefix(" ")
+        if field == "data":
+            self._data.append(value)
+        elif field == "event":
+            self._name = value
+
+    def _end_event(self, events: list[SseEvent]) -> None:
+        if self._data:
+            events.append(SseEvent(self._name, "\n".join(self._data)))
+            self._data = []
+        self._name = ""

@@ -1,0 +1,66 @@
+"""Reads the tokens a server reports, in every dialect there is.
+
+It owns which count is called what, and which counts are parts of others. It knows no
+answer around them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from podium.messages import Usage
+
+_MOST = 2**53
+"""Larger counts are nonsense, and more than a database column takes."""
+
+
+def read_usage(raw: object) -> Usage | None:
+    """Return the usage in the form of OpenAI's chat completions, Responses, or a relative of theirs.
+
+    `None` means that nothing usable was reported. Counts that a server states next to the
+    output instead of within it (reasoning of Gemini and Grok) are added to the output;
+    input that Anthropic states next to the cached one is added to the input.
+    """
+    if not isinstance(raw, Mapping):
+        return None
+    counts = _flat(raw)
+    read = _first(counts, "prompt_tokens", "input_tokens")
+    written = _first(counts, "completion_tokens", "output_tokens")
+    cached = _first(counts, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+    if "prompt_tokens" not in counts:
+        read += _first(counts, "cache_read_input_tokens") + _first(counts, "cache_creation_input_tokens")
+    if read + written == 0:
+        return None
+    reasoning = _first(counts, "reasoning_tokens", "thoughts_tokens")
+    hidden_read = _first(counts, "orchestration_input_tokens")
+    hidden_written = _first(counts, "orchestration_output_tokens")
+    hidden_cached = _first(counts, "orchestration_input_cached_tokens", "orchestration_cached_tokens")
+    beside = _first(counts, "total_tokens") - read - written
+    if beside > 0 and not hidden_read + hidden_written:
+        written += beside
+        reasoning = max(reasoning, beside)
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        cached_tokens=min(cached, read),
+        reasoning_tokens=min(reasoning, written),
+        orchestration_input_tokens=hidden_read,
+        orchestration_output_tokens=hidden_written,
+        orchestration_cached_tokens=min(hidden_cached, hidden_read),
+    )
+
+
+def _flat(raw: Mapping[str, Any]) -> dict[str, int]:
+    """Return the counts of `raw` and of its `…_details` under one roof, the outer ones first."""
+    counts: dict[str, int] = {}
+    for key, value in raw.items():
+        if isinstance(value, Mapping) and key.endswith("_details"):
+            counts = {name: n for name, n in value.items() if _is_count(n)} | counts
+    return counts | {key: value for key, value in raw.items() if _is_count(value)}
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+
+
+def _first(counts: Mapping[str, int], *names: str) -> int:
+    return next((counts[name] for name in names if name in counts), 0)

@@ -1,0 +1,173 @@
+"""The seam between a run and whoever does the work: one method.
+
+A worker is given messages and answers with a stream of text that ends in a
+`Completion`. It knows no plan, no pool and no other worker.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from podium.errors import ConfigError, WorkerBroken
+from podium.limits import Ledger
+from podium.messages import Completion, Message, Sampling, Usage
+
+if TYPE_CHECKING:
+    from podium.events import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What tokens cost, in USD per million."""
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    """Input served from the provider's prompt cache; `None` means it costs as other input."""
+
+    def cost(self, usage: Usage) -> float:
+        """Return what `usage` costs, in USD; a hosted conductor's own calls cost as the rest."""
+        cached = usage.cached_tokens + usage.orchestration_cached_tokens
+        read = usage.input_tokens + usage.orchestration_input_tokens - cached
+        written = usage.output_tokens + usage.orchestration_output_tokens
+        cached_price = self.input if self.cached_input is None else self.cached_input
+        return (read * self.input + cached * cached_price + written * self.output) / 1e6
+
+
+FREE = Price(input=0.0, output=0.0)
+"""The price of work done on one's own machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """What a planner and its reader are told of a worker."""
+
+    name: str
+    """What people call it; one word per pool."""
+    description: str = ""
+    """What it is good at, in a sentence or two."""
+    price: Price | None = None
+    """`None` means unknown, which is never taken for free."""
+    context_window: int | None = None
+    """Tokens its prompt and answer may have together; `None` means unknown."""
+    parts: frozenset[str] = frozenset()
+    """Types of content parts it takes besides text: `image_url`, `input_audio`, `file`."""
+    labels: frozenset[str] = frozenset()
+    """Properties that rules refer to: `eu`, `confidential`, `write-tools`."""
+    concurrency: int | None = None
+    """Calls it takes at the same time; `None` means as many as come."""
+
+    def __post_init__(self) -> None:
+        if not self.name or self.name != self.name.strip() or not self.name.isprintable():
+            raise ConfigError(f"worker name {self.name!r}: give it a printable name without outer spaces")
+        if self.concurrency is not None and self.concurrency < 1:
+            raise ConfigError(f"worker {self.name!r}: concurrency {self.concurrency} must be 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An earlier step, as a worker is shown it."""
+
+    step: int
+    subtask: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """All that a worker is shown of a run."""
+
+    subtask: str
+    visible: tuple[Shown, ...] = ()
+    """The steps on its access list that ended well, in the plan's order."""
+    query: tuple[Message, ...] = ()
+    """The conversation, its question last; empty where workers are not shown the question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The attempt a request belongs to: what a conductor that is itself a worker goes on from."""
+
+    run_id: str
+    round: int
+    step: int
+    attempt: int
+    depth: int
+    """How many runs this one is nested in; 0 for a run a user started."""
+    ledger: Ledger
+    emit: "Callable[[Event], None]"
+    """Takes the events of runs nested in this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One call of a worker."""
+
+    messages: tuple[Message, ...]
+    """What a chat model is sent."""
+    brief: Brief | None = None
+    """The same in its parts, for workers that are no chat model; `None` outside of a run."""
+    sampling: Sampling = field(default_factory=Sampling)
+    deadline: float | None = None
+    """When the answer must be whole, on the event loop's clock, in seconds; `None` means any time."""
+    stream: bool = False
+    """Whether anyone reads the text before it is whole; a worker may answer in one piece all the same."""
+    caller: Caller | None = None
+    """`None` outside of a run, as in a check of the worker."""
+
+
+class Worker(ABC):
+    """Something that can do a subtask.
+
+    Use as an async context manager to keep open what the worker holds open; workers may
+    be entered any number of times, and hold nothing before.
+    """
+
+    card: Card
+
+    @property
+    def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
+        """Kinds of `Constraint` the worker can hold its text to; it leaves out any other."""
+        return frozenset()
+
+    @abstractmethod
+    def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Do the work: yield pieces of text as they come, then one `Completion` with all of it.
+
+        Implementations are async generators. A caller who stops early must `aclose` it.
+
+        Raises:
+            WorkerError: the work was not done, and why.
+        """
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+
+def brief_of(request: Request) -> Brief:
+    """Return the request's brief; outside of a run the last message is the subtask."""
+    return request.brief or Brief(request.messages[-1].text)
+
+
+async def complete(worker: Worker, request: Request) -> Completion:
+    """Call `worker` and return its whole answer.
+
+    Raises:
+        WorkerError: the work was not done, and why.
+    """
+    async with aclosing(worker.call(request)) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, Completion):
+                return piece
+    raise WorkerBroken(f"worker {worker.card.name!r} ended without a completion")

@@ -1,0 +1,102 @@
+"""What every worker keeps to: subclass it as `Test…`, give it the two fixtures.
+
+class TestMine(WorkerContract):
+    @pytest.fixture
+    async def worker(self) -> AsyncIterator[Worker]: ...  # answers with text that holds the question
+
+    @pytest.fixture
+    async def slow_worker(self) -> AsyncIterator[Worker]: ...  # does not answer within the test
+"""
+
+import asyncio
+from contextlib import aclosing
+
+import anyio
+import pytest
+
+from podium.messages import Completion, Message
+from podium.workers.worker import Request, Worker, complete
+
+
+def question(text: str, *, stream: bool = False) -> Request:
+    """Return a request that asks `text`."""
+    return Request(messages=(Message("user", text),), stream=stream)
+
+
+async def collect(worker: Worker, request: Request) -> list[str | Completion]:
+    """Return all that a call yields."""
+    async with aclosing(worker.call(request)) as pieces:
+        return [piece async for piece in pieces]
+
+
+async def until_settled(tasks: set[asyncio.Task[object]]) -> None:
+    """Wait until no other tasks than `tasks` run."""
+    with anyio.fail_after(5):
+        while asyncio.all_tasks() - tasks:  # noqa: ASYNC110  (nothing announces the end of a leak)
+            await anyio.sleep(0.001)
+
+
+@pytest.mark.anyio
+class WorkerContract:
+    """The checks."""
+
+    @pytest.mark.parametrize("stream", [False, True])
+    async def test_ends_in_exactly_one_completion(self, worker: Worker, *, stream: bool) -> None:
+        """The last thing a call yields is its completion, and the only one."""
+        async with worker:
+            *pieces, last = await collect(worker, question("red", stream=stream))
+        assert isinstance(last, Completion)
+        assert "red" in last.text
+        assert all(isinstance(piece, str) for piece in pieces)
+
+    async def test_streamed_pieces_are_the_text(self, worker: Worker) -> None:
+        """What is streamed, joined, is the text of the completion."""
+        async with worker:
+            *pieces, last = await collect(worker, question("red", stream=True))
+        assert isinstance(last, Completion)
+        assert "".join(str(piece) for piece in pieces) == last.text
+
+    async def test_calls_at_once_do_not_mix(self, worker: Worker) -> None:
+        """Each of many calls at the same time gets its own answer."""
+        answers: dict[str, str] = {}
+
+        async def ask(colour: str) -> None:
+            answers[colour] = (await complete(worker, question(colour))).text
+
+        colours = [f"colour{n}" for n in range(10, 30)]
+        async with worker, anyio.create_task_group() as group:
+            for colour in colours:
+                group.start_soon(ask, colour)
+        assert [colour in answers[colour] for colour in colours] == [True] * len(colours)
+
+    async def test_may_be_entered_many_times(self, worker: Worker) -> None:
+        """Entering again, inside or afterwards, keeps the worker working."""
+        for _ in range(2):
+            async with worker:
+                async with worker:
+                    assert (await complete(worker, question("red"))).text
+                assert (await complete(worker, question("red"))).text
+
+    async def test_a_caller_may_stop_early(self, worker: Worker) -> None:
+        """Closing a call after its first piece leaves nothing running and the worker usable."""
+        tasks = asyncio.all_tasks()
+        async with worker:
+            async with aclosing(worker.call(question("red", stream=True))) as pieces:
+                await anext(pieces)
+            assert (await complete(worker, question("blue"))).text
+        await until_settled(tasks)
+
+    @pytest.mark.parametrize("stream", [False, True])
+    async def test_cancel_ends_a_call(self, slow_worker: Worker, *, stream: bool) -> None:
+        """A cancelled call ends soon, yields no completion and leaves nothing running."""
+        tasks = asyncio.all_tasks()
+        pieces: list[str | Completion] = []
+        with anyio.fail_after(5):
+            async with slow_worker:
+                with anyio.move_on_after(0.05) as scope:
+                    async with aclosing(slow_worker.call(question("red", stream=stream))) as call:
+                        async for piece in call:
+                            pieces.append(piece)  # noqa: PERF401  (kept when the call is cancelled)
+        assert scope.cancelled_caught
+        assert not any(isinstance(piece, Completion) for piece in pieces)
+        await until_settled(tasks)

@@ -1,0 +1,229 @@
+"""What an endpoint accepts, opens, shares and hides."""
+
+import subprocess
+import sys
+import threading
+from urllib.parse import urlsplit
+
+import anyio
+import pytest
+from servers.chat_server import Call, ChatServer, Reply, says
+
+from podium.errors import ConfigError
+from podium.messages import Message
+from podium.workers.chat import ChatWorker
+from podium.workers.endpoint import Endpoint
+from podium.workers.timeouts import Timeouts
+from podium.workers.worker import Request, complete
+
+KEY = "sk-abcdefghijklmnop"
+WHY = Request(messages=(Message("user", "why?"),))
+
+
+def hello(call: Call) -> Reply:
+    """Answer in a word."""
+    return says(call, "hello")
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://user:hunter22@host/v1", "user name or password"),
+        ("http://host/v1?key=hunter22", "query or fragment"),
+        ("http://host/v1#hunter22", "query or fragment"),
+        ("ftp://host/v1", "no http"),
+        ("host:8000/v1", "no http"),
+        ("http:///v1", "no http"),
+        ("http://host:99999/v1", "no URL"),
+        ("http://[::1/v1", "no URL"),
+        ("", "no http"),
+        ("http://ho st/v1", "space"),
+        ("https://host/v1/chat/completions", "leave out /chat/completions"),
+    ],
+)
+def test_refuses_a_wrong_url(url: str, reason: str) -> None:
+    """A URL that cannot be meant is refused with the reason, without what it gives away."""
+    with pytest.raises(ConfigError, match=reason) as caught:
+        Endpoint(url)
+    assert "hunter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["", " ", "sk-hunter22\n", "sk hunter22", "sk-hunter22…"])
+def test_refuses_a_key_that_is_none(key: str) -> None:
+    """A key with stray characters is refused, and not shown."""
+    with pytest.raises(ConfigError, match="api_key is empty or holds") as caught:
+        Endpoint("http://host/v1", api_key=key)
+    assert "hunter22" not in str(caught.value)
+
+
+def test_refuses_a_header_that_is_none() -> None:
+    """A header that would split the request is refused, and its value not shown."""
+    with pytest.raises(ConfigError, match="'X-Own'") as caught:
+        Endpoint("http://host/v1", headers={"X-Own": "hunter22\r\nHost: elsewhere"})
+    assert "hunter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["connect", "first_byte", "idle", "total"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_refuses_a_timeout_that_is_none(name: str, seconds: float) -> None:
+    """A timeout is a positive number of seconds."""
+    with pytest.raises(ConfigError, match=f"timeout {name}"):
+        Timeouts(**{name: seconds})
+
+
+def test_shows_no_key() -> None:
+    """Neither an endpoint nor a worker shows its key."""
+    endpoint = Endpoint("http://host/v1/", api_key=KEY, headers={"X-Own": "another-secret"})
+    shown = f"{endpoint!r} {endpoint} {ChatWorker('m', endpoint=endpoint)!r} {vars(endpoint)}"
+    assert "http://host/v1" in shown
+    assert "another-secret" not in repr(endpoint)
+    assert KEY not in f"{endpoint!r} {endpoint} {ChatWorker('m', endpoint=endpoint)!r}"
+
+
+@pytest.mark.anyio
+async def test_workers_share_the_connections_of_their_endpoint() -> None:
+    """Two workers of one server use one connection, one after the other."""
+    async with ChatServer(hello) as server:
+        endpoint = Endpoint(server.url)
+        one, two = ChatWorker("one", endpoint=endpoint), ChatWorker("two", endpoint=endpoint)
+        async with one, two:
+            await complete(one, WHY)
+            await complete(two, WHY)
+        assert [call.body["model"] for call in server.calls] == ["one", "two"]
+        assert server.connections == 1
+
+
+@pytest.mark.anyio
+async def test_closes_with_its_last_user() -> None:
+    """Connections stay until the last exit, and no longer."""
+    async with ChatServer(hello) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url))
+        async with worker:
+            async with worker:
+                await complete(worker, WHY)
+            assert server.open_connections == 1
+        with anyio.fail_after(5):
+            while server.open_connections:  # noqa: ASYNC110  (the server's side of a closed socket)
+                await anyio.sleep(0.001)
+
+
+@pytest.mark.anyio
+async def test_works_without_being_entered() -> None:
+    """A call of a worker nobody opened opens and closes what it needs."""
+    async with ChatServer(hello) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url))
+        assert (await complete(worker, WHY)).text == "hello"
+        assert (await complete(worker, WHY)).text == "hello"
+        assert server.connections == 2
+
+
+@pytest.mark.anyio
+async def test_takes_as_many_calls_at_once_as_come() -> None:
+    """Nothing in the endpoint holds back calls that run at the same time."""
+    arrived = 0
+    everybody = anyio.Event()
+
+    async def script(call: Call) -> Reply:
+        nonlocal arrived
+        arrived += 1
+        if arrived == 150:
+            everybody.set()
+        await everybody.wait()
+        return hello(call)
+
+    async with ChatServer(script) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url))
+        with anyio.fail_after(20):
+            async with worker, anyio.create_task_group() as group:
+                for _ in range(150):
+                    group.start_soon(complete, worker, WHY)
+        assert len(server.calls) == 150
+
+
+def test_threads_with_loops_of_their_own_share_a_worker() -> None:
+    """One worker serves many threads at once, each with its own loop and connections."""
+    texts: list[str] = []
+
+    async def use(worker: ChatWorker) -> None:
+        async with worker:
+            for _ in range(20):
+                texts.append((await complete(worker, WHY)).text)  # noqa: PERF401  (one call after the other)
+
+    with ChatServer(hello).in_thread() as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url))
+        threads = [threading.Thread(target=anyio.run, args=(use, worker)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert texts == ["hello"] * 80
+
+
+def test_sends_no_cookies_back() -> None:
+    """What a server would remember of one call is not told to it in another."""
+
+    async def use(url: str) -> None:
+        async with ChatWorker("m", endpoint=Endpoint(url)) as worker:
+            await complete(worker, WHY)
+            await complete(worker, WHY)
+
+    def script(call: Call) -> Reply:
+        first, *rest = hello(call).parts
+        assert isinstance(first, bytes)
+        return Reply((first.replace(b"\r\n", b"\r\nSet-Cookie: who=you\r\n", 1), *rest))
+
+    with ChatServer(script).in_thread() as server:
+        anyio.run(use, server.url.replace("127.0.0.1", "localhost"))  # jars keep no cookies of an IP address
+    assert all("cookie" not in call.headers for call in server.calls)
+
+
+def test_importing_opens_and_imports_nothing() -> None:
+    """The HTTP libraries are imported when the first endpoint is opened, and no earlier."""
+    code = (
+        "import sys, threading\n"
+        "from podium.workers.chat import ChatWorker\n"
+        "from podium.workers.endpoint import Endpoint\n"
+        "ChatWorker('m', endpoint=Endpoint('https://host/v1', api_key='k'))\n"
+        "assert not {'httpx', 'aiohttp', 'httpx_aiohttp'} & sys.modules.keys()\n"
+        "assert threading.active_count() == 1\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=30)
+
+
+@pytest.mark.anyio
+async def test_takes_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server elsewhere is reached through the proxy that the environment names."""
+    async with ChatServer(hello) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://{urlsplit(proxy.url).netloc}")
+        worker = ChatWorker("m", endpoint=Endpoint("http://models.invalid/v1"))
+        assert (await complete(worker, WHY)).text == "hello"
+    assert proxy.calls[0].path == "http://models.invalid/v1/chat/completions"
+
+
+@pytest.mark.anyio
+async def test_reaches_this_machine_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server on loopback is never behind a proxy."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    async with ChatServer(hello) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url))
+        assert (await complete(worker, WHY)).text == "hello"
+
+
+@pytest.mark.anyio
+async def test_honours_the_exceptions_from_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host in `NO_PROXY` is reached directly: here, not at all."""
+    async with ChatServer(hello) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://{urlsplit(proxy.url).netloc}")
+        monkeypatch.setenv("no_proxy", "models.invalid")
+        worker = ChatWorker("m", endpoint=Endpoint("http://models.invalid/v1"))
+        with pytest.raises(Exception, match="no connection"):
+            await complete(worker, WHY)
+    assert proxy.calls == []
+
+
+@pytest.mark.anyio
+async def test_refuses_a_proxy_it_cannot_speak_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy of another kind is named, with what to do."""
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
+    with pytest.raises(ConfigError, match=r"'socks5'.*NO_PROXY"):
+        await complete(ChatWorker("m", endpoint=Endpoint("http://models.invalid/v1")), WHY)

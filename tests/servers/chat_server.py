@@ -1,0 +1,345 @@
+"""A chat completions server on loopback that does what a test scripts, faults included.
+
+It owns sockets and bytes, and knows nothing of Podium. A `reply` function is given each
+`Call` and returns a `Reply`: bytes, pauses and faults in the order they go on the wire;
+`says`, `events` and `whole` build the usual ones.
+
+    async with ChatServer(lambda call: says(call, "hello")) as server:
+        ...  # server.url, server.calls, server.open_connections
+
+`with ChatServer(reply).in_thread() as server` serves from a thread with a loop of its own;
+`python tests/servers/chat_server.py` serves from its own process and prints its URL.
+"""
+
+import argparse
+import asyncio
+import inspect
+import json
+import socket
+import struct
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Self
+
+MODEL = "scripted-1"
+USAGE: Mapping[str, Any] = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Nothing is sent for a while."""
+
+    seconds: float
+
+
+STALL: Literal["stall"] = "stall"
+"""Nothing is sent any more; the connection stays open until the client leaves."""
+RESET: Literal["reset"] = "reset"
+"""The connection ends at once, with a TCP reset."""
+CUT: Literal["cut"] = "cut"
+"""The connection ends in good order after what was sent, whether that was all or not."""
+
+Part = bytes | Pause | Literal["stall", "reset", "cut"]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What goes on the wire, in order; an iterator may be endless."""
+
+    parts: Iterable[Part]
+
+
+@dataclass
+class Call:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    """Names in lower case."""
+    raw: bytes
+    body: dict[str, Any]
+    """The JSON object sent; empty if there was none."""
+    hung_up: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the client left before it had the whole reply."""
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the whole reply is on the wire."""
+
+
+Script = Callable[[Call], Reply | Awaitable[Reply]]
+
+
+def whole(
+    body: object,
+    *,
+    status: int = 200,
+    content_type: str = "application/json",
+    headers: Mapping[str, str] | None = None,
+) -> Reply:
+    """Reply in one piece: bytes or text as they are, anything else as JSON."""
+    data = body if isinstance(body, bytes) else body.encode() if isinstance(body, str) else _json(body)
+    named = {"Content-Type": content_type, "Content-Length": str(len(data)), **(headers or {})}
+    return Reply((_head(status, named) + data,))
+
+
+def events(
+    *items: Mapping[str, Any] | Part,
+    slice_size: int | None = None,
+    done: bool = True,
+    headers: Mapping[str, str] | None = None,
+) -> Reply:
+    """Reply with server-sent events.
+
+    A mapping is one event, its data as JSON; bytes go into the stream as they are; pauses
+    and faults do what they say, and nothing is sent after a fault.
+
+    Args:
+        items: what is sent, in order.
+        slice_size: bytes that travel at a time; `None` sends each item in one piece.
+        done: whether `data: [DONE]` follows.
+        headers: more headers.
+    """
+    named = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **(headers or {})}
+    parts: list[Part] = [_head(200, named)]
+    for item in (*items, b"data: [DONE]\n\n") if done else items:
+        if isinstance(item, Mapping | bytes):
+            data = item if isinstance(item, bytes) else b"data: " + _json(item) + b"\n\n"
+            parts += _chunks(data, slice_size)
+        else:
+            parts.append(item)
+    return Reply((*parts, b"0\r\n\r\n"))
+
+
+def says(  # noqa: PLR0913  (what an answer may consist of)
+    call: Call,
+    text: str,
+    *,
+    pieces: int = 3,
+    usage: Mapping[str, Any] | None = USAGE,
+    finish_reason: str | None = "stop",
+    tool_calls: Sequence[Mapping[str, Any]] = (),
+    delay: float = 0.0,
+    slice_size: int | None = None,
+) -> Reply:
+    """Answer as a model would: as a stream of `pieces` where that was asked for, else in one body.
+
+    Args:
+        call: the request that is answered.
+        text: the answer.
+        pieces: the parts a streamed text is cut into.
+        usage: the tokens reported; `None` reports none.
+        finish_reason: why the model stopped; `None` never says.
+        tool_calls: calls the model asks for.
+        delay: seconds before the first byte.
+        slice_size: bytes of a stream that travel at a time.
+    """
+    if call.body.get("stream"):
+        length = max(1, -(-len(text) // pieces))
+        cuts = [text[at : at + length] for at in range(0, len(text), length)]
+        calls = [{"index": i, **one} for i, one in enumerate(tool_calls)]
+        frames: list[Mapping[str, Any] | Part] = [chunk({"role": "assistant", "content": ""})]
+        frames += [chunk({"content": cut}) for cut in cuts]
+        frames += [chunk({"tool_calls": [one]}) for one in calls]
+        frames.append(chunk({}, finish_reason=finish_reason))
+        if usage is not None and call.body.get("stream_options", {}).get("include_usage"):
+            frames.append({"object": "chat.completion.chunk", "model": MODEL, "choices": [], "usage": usage})
+        reply = events(*frames, slice_size=slice_size)
+    else:
+        reply = whole(completion(text, usage=usage, finish_reason=finish_reason, tool_calls=tool_calls))
+    return Reply([Pause(delay), *reply.parts]) if delay else reply
+
+
+def completion(
+    text: object,
+    *,
+    usage: Mapping[str, Any] | None = USAGE,
+    finish_reason: str | None = "stop",
+    tool_calls: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return the body of a whole answer."""
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if tool_calls:
+        message["tool_calls"] = list(tool_calls)
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason}
+    body = {"id": "c1", "object": "chat.completion", "model": MODEL, "choices": [choice]}
+    return body if usage is None else {**body, "usage": dict(usage)}
+
+
+def chunk(delta: Mapping[str, Any], *, finish_reason: str | None = None) -> dict[str, Any]:
+    """Return the data of one event of a streamed answer."""
+    choice = {"index": 0, "delta": dict(delta), "finish_reason": finish_reason}
+    return {"id": "c1", "object": "chat.completion.chunk", "model": MODEL, "choices": [choice]}
+
+
+class ChatServer:
+    """Serves on 127.0.0.1 while entered, each request as `reply` says."""
+
+    def __init__(self, reply: Script, *, port: int = 0) -> None:
+        self.reply = reply
+        """May be exchanged at any time."""
+        self.calls: list[Call] = []
+        """Every request so far, in the order they arrived."""
+        self.connections = 0
+        """Connections accepted so far."""
+        self.open_connections = 0
+        """Connections open now."""
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._port = port
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """The base URL a client is given."""
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: _Connection(self), "127.0.0.1", self._port, backlog=1024
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self.tasks.copy():
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks)
+
+    @contextmanager
+    def in_thread(self) -> Iterator[Self]:
+        """Serve from a thread of its own, for clients that block or have a loop of their own."""
+        ready, stop = threading.Event(), asyncio.Event()
+        loop = asyncio.new_event_loop()
+
+        async def serve() -> None:
+            async with self:
+                ready.set()
+                await stop.wait()
+
+        thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+        thread.start()
+        ready.wait(10)
+        try:
+            yield self
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            thread.join(10)
+            loop.close()
+
+
+class _Connection(asyncio.Protocol):
+    """One client's connection: reads requests one after the other, plays each one's reply."""
+
+    def __init__(self, server: ChatServer) -> None:
+        self._server = server
+        self._buffer = b""
+        self._call: Call | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._server.connections += 1
+        self._server.open_connections += 1
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.open_connections -= 1
+        if self._call is not None and not self._call.answered.is_set():
+            self._call.hung_up.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head, found, rest = self._buffer.partition(b"\r\n\r\n")
+        if not found:
+            return
+        request, *lines = head.decode("latin-1").split("\r\n")
+        method, path, _ = request.split(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        length = int(headers.get("content-length", "0"))
+        if len(rest) < length:
+            return
+        raw, self._buffer = rest[:length], rest[length:]
+        self._call = Call(method, path, headers, raw, json.loads(raw) if raw else {})
+        self._server.calls.append(self._call)
+        self._task = asyncio.get_running_loop().create_task(self._answer(self._call))
+        self._server.tasks.add(self._task)
+        self._task.add_done_callback(self._server.tasks.discard)
+
+    async def _answer(self, call: Call) -> None:
+        try:
+            reply = self._server.reply(call)
+            if inspect.isawaitable(reply):
+                reply = await reply
+        except Exception as exc:  # noqa: BLE001  (a script's mistake is shown to whoever asked)
+            reply = whole({"error": {"message": f"the test's script raised {exc!r}"}}, status=500)
+        for part in reply.parts:
+            await self._play(part)
+            if part in (RESET, CUT):
+                return
+        call.answered.set()
+
+    async def _play(self, part: Part) -> None:
+        match part:
+            case bytes():
+                self._transport.write(part)
+                await self._writable.wait()
+                if not part.startswith(b"HTTP/"):
+                    await asyncio.sleep(0)  # lets a client in this loop read piece by piece
+            case Pause():
+                await asyncio.sleep(part.seconds)
+            case "stall":
+                await asyncio.Event().wait()
+            case "reset":
+                sock = self._transport.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self._transport.abort()
+            case "cut":
+                self._transport.close()
+
+
+def _head(status: int, headers: Mapping[str, str]) -> bytes:
+    lines = [f"HTTP/1.1 {status} Scripted", *(f"{name}: {value}" for name, value in headers.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def _chunks(data: bytes, size: int | None) -> Iterator[bytes]:
+    for at in range(0, len(data), size or max(1, len(data))):
+        cut = data[at : at + size] if size else data
+        yield b"%x\r\n%b\r\n" % (len(cut), cut)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+async def _serve_until_killed(text: str, delay: float, port: int) -> None:
+    async with ChatServer(lambda call: says(call, text, delay=delay), port=port) as server:
+        print(server.url, flush=True)  # noqa: T201
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Serve one scripted answer to every request.")
+    parser.add_argument("--port", type=int, default=0, help="0 takes any free one")
+    parser.add_argument("--text", default="hello")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before the first byte")
+    args = parser.parse_args()
+    asyncio.run(_serve_until_killed(args.text, args.delay, args.port))
