@@ -1,0 +1,171 @@
+"""A remote conductor behind the face of a local one.
+
+What it shows is the answer, its usage and tool calls. Plan, steps and what each of them
+cost stay with it, so they are absent here.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Literal, Self
+from uuid import uuid4
+
+import anyio
+
+from podium.errors import ConfigError, PodiumError, WorkerBroken, WorkerTimeout
+from podium.events import AnswerDelta, Event, RunEnded, RunStarted
+from podium.messages import Completion, Message, Part, Query, Sampling, estimate_usage, read_query
+from podium.result import Problem, Result
+from podium.stream import events_of, run_sync
+from podium.workers.answers import AnswerReader
+from podium.workers.chat_body import chat_body
+from podium.workers.endpoint import Endpoint
+from podium.workers.responses import ResponsesReader, responses_input, responses_tools
+from podium.workers.timeouts import Timeouts
+from podium.workers.worker import Price
+
+PATIENT = Timeouts(first_byte=3600.0, idle=3600.0, total=7200.0)
+"""For an endpoint whose conductor may work for an hour before it writes a word."""
+
+_EFFORTS = ("high", "xhigh", "max")
+
+
+class HostedConductor:
+    """Hands each query as it is to a conductor behind an API, such as Sakana's Fugu.
+
+    Args:
+        model: its name on the server: `fugu`, `fugu-ultra`, ….
+        endpoint: the server; give it `PATIENT` timeouts, since an answer can take an hour.
+        api: which of OpenAI's two APIs to speak.
+        effort: how hard it is to try: `high`, `xhigh` or `max`; `None` leaves it to the server.
+        max_tokens: most tokens of an answer; `None` leaves it to the server.
+        tools: offered to it as they are, in the form of chat completions; its calls come
+            back in `Result.tool_calls` and are the caller's to make.
+        price: what its tokens cost, its own workers' included; `None` means unknown.
+        seconds: longest run.
+
+    Raises:
+        ConfigError: the effort is none it takes.
+    """
+
+    def __init__(  # noqa: PLR0913 - the facts of one server and one way to ask it
+        self,
+        model: str = "fugu",
+        *,
+        endpoint: Endpoint,
+        api: Literal["responses", "chat"] = "responses",
+        effort: str | None = None,
+        max_tokens: int | None = None,
+        tools: Sequence[Part] = (),
+        price: Price | None = None,
+        seconds: float = 7200.0,
+    ) -> None:
+        if effort is not None and effort not in _EFFORTS:
+            raise ConfigError(f"effort {effort!r} is none a hosted conductor takes: {', '.join(_EFFORTS)}")
+        self.model = model
+        self._endpoint = endpoint
+        self._api = api
+        self._sampling = Sampling(effort=effort, max_tokens=max_tokens)
+        self._tools = tuple(tools)
+        self._price = price
+        self._seconds = seconds
+
+    async def run(self, asked: Query) -> Result:
+        """Answer a query. A conductor that fails does not raise: the result says why.
+
+        Raises:
+            QueryError: the query is not one.
+        """
+        return await self._run(asked, _ignore)
+
+    def stream(self, asked: Query) -> AsyncGenerator[Event, None]:
+        """Do as `run`, and yield `RunStarted`, the answer as it comes, and `RunEnded`.
+
+        Leaving the iteration closes the connection. Raises as `run`.
+        """
+        return events_of(lambda emit: self._run(asked, emit))
+
+    def run_sync(self, asked: Query) -> Result:
+        """Do as `run` from code that is not async, inside a running event loop too."""
+        return run_sync(lambda: self.run(asked))
+
+    async def _run(self, asked: Query, emit: Callable[[Event], None]) -> Result:
+        query, run_id, began = read_query(asked), uuid4().hex, anyio.current_time()
+        emit(RunStarted(run_id=run_id, at=0.0, workers=()))
+        pieces: list[str] = []
+        completion, problem = None, None
+        try:
+            async with aclosing(self._call(query, began + self._seconds)) as answer:
+                async for piece in answer:
+                    if isinstance(piece, Completion):
+                        completion = piece
+                        break
+                    pieces.append(piece)
+                    emit(AnswerDelta(run_id=run_id, at=anyio.current_time() - began, text=piece))
+        except PodiumError as error:
+            problem = Problem.of(error)
+        text = "".join(pieces) if completion is None else completion.text
+        if completion is not None and completion.finish_reason == "length":
+            problem = Problem("cut", "the answer was cut at the token limit")
+        if completion is not None and text and not pieces:
+            emit(AnswerDelta(run_id=run_id, at=anyio.current_time() - began, text=text))
+        usage = estimate_usage(query, text) if completion is None else completion.usage
+        seconds = anyio.current_time() - began
+        result = Result(
+            run_id=run_id,
+            answer=text,
+            status="ok" if problem is None else "partial" if text else "failed",
+            problem=problem,
+            seconds=seconds,
+            tool_calls=() if completion is None else completion.tool_calls,
+            hosted_usage=usage,
+            hosted_cost=None if self._price is None else self._price.cost(usage),
+        )
+        emit(RunEnded(run_id=run_id, at=seconds, result=result))
+        return result
+
+    async def _call(
+        self, query: tuple[Message, ...], deadline: float
+    ) -> AsyncGenerator[str | Completion, None]:
+        reader = AnswerReader() if self._api == "chat" else ResponsesReader(self._endpoint.quote)
+        path = "/chat/completions" if self._api == "chat" else "/responses"
+        body = self._chat_body(query) if self._api == "chat" else self._responses_body(query)
+        try:
+            async with aclosing(self._endpoint.listen(path, body, deadline=deadline)) as events:
+                async for event in events:
+                    if text := reader.feed(event):
+                        yield text
+        except (WorkerBroken, WorkerTimeout):
+            if reader.finish is None:
+                raise
+        yield reader.completion(query)
+
+    def _chat_body(self, query: tuple[Message, ...]) -> dict[str, object]:
+        body = chat_body(self._endpoint.provider, self.model, query, self._sampling, stream=True)
+        return body | ({"tools": list(self._tools)} if self._tools else {})
+
+    def _responses_body(self, query: tuple[Message, ...]) -> dict[str, object]:
+        body: dict[str, object] = {"model": self.model, "input": responses_input(query), "stream": True}
+        if self._sampling.effort is not None:
+            body["reasoning"] = {"effort": self._sampling.effort}
+        if self._sampling.max_tokens is not None:
+            body["max_output_tokens"] = self._sampling.max_tokens
+        if self._tools:
+            body["tools"] = responses_tools(self._tools)
+        return body
+
+    async def __aenter__(self) -> Self:
+        await self._endpoint.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._endpoint.__aexit__(kind, error, traceback)
+
+
+def _ignore(event: Event) -> None:
+    """Take an event nobody reads."""
