@@ -46,7 +46,8 @@ class Outcome:
     cost: float | None = 0.0
     """In USD; `None` when it is unknown."""
     attempts: int = 0
-    """Calls made of the worker; 0 for a step that never started."""
+    """Number of the call it came of, from 1: a step that replaces a superseded one goes on
+    counting from there; 0 for a step that never started."""
     started: float | None = None
     """Seconds since the run began; `None` for a step that never started."""
     ended: float | None = None

@@ -1,1 +1,24 @@
-"""Workers: the seam, the pool, and the workers that come with Podium."""
+"""Workers: the seam, what passes over it, and the workers that come with Podium."""
+
+from podium.messages import Completion
+from podium.workers.calculator import Calculator
+from podium.workers.documents import Documents
+from podium.workers.gather import Gather
+from podium.workers.timeouts import Timeouts
+from podium.workers.worker import FREE, Brief, Caller, Request, Shown, Worker, brief_of, complete
+
+__all__ = [
+    "FREE",
+    "Brief",
+    "Calculator",
+    "Caller",
+    "Completion",
+    "Documents",
+    "Gather",
+    "Request",
+    "Shown",
+    "Timeouts",
+    "Worker",
+    "brief_of",
+    "complete",
+]

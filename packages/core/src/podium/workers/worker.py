@@ -9,15 +9,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from podium.errors import ConfigError, WorkerBroken
+from podium.events import Event
 from podium.limits import Ledger
 from podium.messages import Completion, Message, Sampling, Usage
-
-if TYPE_CHECKING:
-    from podium.events import Event
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
@@ -98,7 +95,7 @@ class Caller:
     depth: int
     """How many runs this one is nested in; 0 for a run a user started."""
     ledger: Ledger
-    emit: "Callable[[Event], None]"
+    emit: Callable[[Event], None]
     """Takes the events of runs nested in this one."""
 
 

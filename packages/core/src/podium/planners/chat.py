@@ -1,0 +1,101 @@
+"""A chat model as the conductor."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from podium.messages import Completion, Constraint, Sampling
+from podium.planners.planner import Planner, PlanRequest, PlanText
+from podium.planners.task import Show, planner_messages
+from podium.spelling import Spelling, plan_grammar, plan_schema
+from podium.workers.worker import Request, Worker
+
+
+class ChatPlanner(Planner):
+    """Asks a chat model for the plan.
+
+    Where the model's server can hold a text to a form while decoding it, the plan is
+    held to its spelling: to a grammar, or for `json` at least to a JSON schema.
+
+    Args:
+        worker: the model, as any worker; its card names and prices the planner.
+        spelling: how the plan is to be written. Only `rows` lets a step start while the
+            next is still being written; `lists` is what the paper's conductors write.
+        show: whether workers are shown with their cards, or as bare ordinals to a
+            conductor that was trained so.
+        shuffle: show the workers in another order in every run, against a bias for the
+            first. Not for a conductor that has learned who stands where.
+        constrain: hold the text to its spelling where the server can.
+        sampling: how to write; `None` leaves it to the worker.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        *,
+        spelling: Spelling = "rows",
+        show: Show = "cards",
+        shuffle: bool = False,
+        constrain: bool = True,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self.name = worker.card.name
+        self.worker = worker
+        self.spelling = spelling
+        self._show = show
+        self._shuffle = shuffle
+        self._constrain = constrain
+        self._sampling = sampling or Sampling()
+
+    def order(self, workers: int, run_id: str) -> Sequence[int]:
+        """Return the pool's order, or with `shuffle` one that the run's id decides."""
+        order = list(range(workers))
+        if self._shuffle:
+            Random(run_id).shuffle(order)  # noqa: S311 - a shuffle that can be repeated, no secret
+        return order
+
+    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Ask the model."""
+        call = Request(
+            messages=planner_messages(request, spelling=self.spelling, show=self._show),
+            sampling=self._constrained(request),
+            deadline=request.deadline,
+            stream=request.stream,
+        )
+        async with aclosing(self.worker.call(call)) as pieces:
+            async for piece in pieces:
+                yield self._whole(piece) if isinstance(piece, Completion) else piece
+
+    def _whole(self, completion: Completion) -> PlanText:
+        price = self.worker.card.price
+        cost = completion.cost
+        if cost is None and price is not None:
+            cost = price.cost(completion.usage)
+        return PlanText(
+            text=completion.text, finish_reason=completion.finish_reason, usage=completion.usage, cost=cost
+        )
+
+    def _constrained(self, request: PlanRequest) -> Sampling:
+        kinds = self.worker.constraint_kinds if self._constrain else frozenset()
+        size, steps, keep = len(request.cards), request.max_steps, request.may_keep
+        constraint = None
+        if "grammar" in kinds:  # says more than a schema can: who may see whom
+            constraint = Constraint("grammar", plan_grammar(self.spelling, size, steps, keep=keep))
+        elif self.spelling == "json" and "json" in kinds:
+            constraint = Constraint("json", plan_schema(size, steps, keep=keep))
+        return self._sampling if constraint is None else replace(self._sampling, constraint=constraint)
+
+    async def __aenter__(self) -> Self:
+        await self.worker.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.worker.__aexit__(kind, error, traceback)

@@ -1,0 +1,92 @@
+"""The seam between a run and whoever plans it: one method.
+
+A planner is given a query and the workers' cards and answers with plan text, in any of
+the three spellings. Reading that text, and judging it, is not its business.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from podium.messages import FinishReason, Message, Usage
+from podium.spelling import Spelling
+from podium.workers.worker import Card
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A text the planner wrote before, and what is to be said to it."""
+
+    text: str
+    feedback: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """One call of a planner."""
+
+    query: tuple[Message, ...]
+    """The conversation, its question last."""
+    cards: tuple[Card, ...]
+    """The workers, in the order in which the plan is to number them."""
+    max_steps: int
+    turns: tuple[Turn, ...] = ()
+    """What was written before, oldest first: a plan to repair, or the plans of earlier rounds."""
+    may_keep: bool = False
+    """Whether a plan of no steps, which keeps the previous answer, has a place."""
+    shows_question: bool = True
+    """Whether workers will be shown the question besides their subtask."""
+    deadline: float | None = None
+    """When the text must be whole, on the event loop's clock, in seconds; `None` means any time."""
+    stream: bool = True
+    """Whether the text is read while it is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanText:
+    """A whole plan text."""
+
+    text: str
+    why: str = ""
+    """What the planner has to say of its choice, in a sentence without a full stop."""
+    finish_reason: FinishReason = "stop"
+    usage: Usage = Usage()
+    cost: float | None = 0.0
+    """In USD; `None` when it is unknown."""
+
+
+class Planner(ABC):
+    """Something that plans. Used as a worker is: enter it to keep open what it holds open."""
+
+    name: str
+    """What events and results call it."""
+    spelling: Spelling = "rows"
+    """How it writes its plans."""
+
+    @abstractmethod
+    def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Plan: yield pieces of text as they come, then one `PlanText` with all of it.
+
+        Implementations are async generators. A caller who stops early must `aclose` it.
+
+        Raises:
+            PodiumError: there is no plan text, and why.
+        """
+
+    def order(self, workers: int, run_id: str) -> Sequence[int]:
+        """Return the order in which this run's workers are shown, as numbers of the pool."""
+        del run_id
+        return range(workers)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None

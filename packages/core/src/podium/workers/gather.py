@@ -1,0 +1,43 @@
+"""An offline worker that joins what earlier steps returned."""
+
+from collections.abc import AsyncGenerator
+
+from podium.errors import WorkerRefused
+from podium.messages import Completion
+from podium.workers.worker import FREE, Card, Request, Shown, Worker, brief_of
+
+_DESCRIPTION = "Gathers the outputs of earlier steps into one answer, word for word; adds nothing of its own."
+
+
+class Gather(Worker):
+    """Joins the outputs of its visible steps into one Markdown text, each under its subtask.
+
+    Nothing is left out, reworded or judged, so sources stay where they were. The output of
+    a single visible step is returned as it is.
+
+    Args:
+        name: what plans call it.
+    """
+
+    def __init__(self, name: str = "gather") -> None:
+        self.card = Card(name=name, description=_DESCRIPTION, price=FREE)
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Join the visible steps.
+
+        Raises:
+            WorkerRefused: no step is visible.
+        """
+        visible = brief_of(request).visible
+        if not visible:
+            raise WorkerRefused("there is nothing to gather: give this step access to earlier ones")
+        text = visible[0].output if len(visible) == 1 else "\n\n".join(_section(shown) for shown in visible)
+        if request.stream:
+            yield text
+        yield Completion(text)
+
+
+def _section(shown: Shown) -> str:
+    heading = " ".join(shown.subtask.split())
+    # A heading of its own level would be closed by the headings of what it holds.
+    return f"**{heading.replace('*', chr(92) + '*')}**\n\n{shown.output.strip()}"

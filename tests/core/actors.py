@@ -1,0 +1,125 @@
+"""Workers and plans for the tests of runs, where `ScriptedWorker` cannot play the part."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+
+import anyio
+
+from podium.events import Event
+from podium.messages import Completion, Usage
+from podium.plan import Plan, Step
+from podium.planners.chat import ChatPlanner
+from podium.planners.planner import Planner, PlanRequest, PlanText
+from podium.spelling import write_plan
+from podium.workers.scripted import Reply, ScriptedWorker
+from podium.workers.worker import FREE, Card, Request, Worker
+
+Act = Callable[[Request], AsyncGenerator[str | Completion, None]]
+
+
+class Actor(Worker):
+    """Does what an async generator function does, and counts calls, their ends and their stops."""
+
+    def __init__(self, name: str | Card, act: Act) -> None:
+        self.card = name if isinstance(name, Card) else Card(name=name, price=FREE)
+        self._act = act
+        self.requests: list[Request] = []
+        self.running = 0
+        self.peak = 0
+        """Most calls that ran at the same time."""
+        self.stopped = 0
+        """Calls that saw a cancel."""
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        self.requests.append(request)
+        self.running += 1
+        self.peak = max(self.peak, self.running)
+        try:
+            async with aclosing(self._act(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except anyio.get_cancelled_exc_class():
+            self.stopped += 1
+            raise
+        finally:
+            self.running -= 1
+
+
+def writing(*pieces: str, pause: float = 1.0) -> Act:
+    """Return an act that writes each piece after a pause, in seconds, and ends well."""
+
+    async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
+        for piece in pieces:
+            await anyio.sleep(pause)
+            yield piece
+        yield Completion("".join(pieces), usage=Usage(10, 5))
+
+    return act
+
+
+def answering(text: str, *, latency: float = 0.0, usage: Usage | None = None) -> Act:
+    """Return an act that gives a whole answer after a time, in seconds."""
+
+    async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
+        await anyio.sleep(latency)
+        yield Completion(text, usage=usage or Usage(10, 5))
+
+    return act
+
+
+async def never(request: Request) -> AsyncGenerator[str | Completion, None]:
+    """Act by waiting for something that does not come."""
+    await anyio.sleep_forever()
+    yield Completion("too late")
+
+
+class PlanningActor(Planner):
+    """Plans what an async generator function writes; `name` is `actor`."""
+
+    name = "actor"
+
+    def __init__(self, act: Callable[[PlanRequest], AsyncGenerator[str | PlanText, None]]) -> None:
+        self._act = act
+
+    def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        return self._act(request)
+
+
+Row = tuple[int, str, tuple[int, ...]]
+
+
+def plan_of(*steps: Row) -> Plan:
+    """Return the plan of these steps."""
+    return Plan(tuple(Step(*step) for step in steps))
+
+
+def rows(*steps: Row) -> str:
+    """Write the plan of these steps as rows."""
+    return write_plan(plan_of(*steps), "rows")
+
+
+def boss(*replies: Reply, latency: float = 0.0, piece: int | None = None, **options: object) -> ChatPlanner:
+    """Return a planner that writes these texts one after the other, then the last again."""
+    left = list(replies)
+
+    def reply(request: Request) -> Reply:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    worker = ScriptedWorker("boss", reply, latency=latency, piece=piece)
+    return ChatPlanner(worker, **options)  # type: ignore[arg-type]  # a test names them right
+
+
+def told(planner: ChatPlanner, call: int = -1) -> str:
+    """Return all the text that a boss was sent in one of its calls."""
+    worker = planner.worker
+    assert isinstance(worker, ScriptedWorker)
+    return "\n".join(message.text for message in worker.requests[call].messages)
+
+
+def tags(events: Sequence[Event], *, without: str = "_delta") -> list[str]:
+    """Return the events in short: type and step."""
+    return [
+        f"{event.type} {event.step}" if hasattr(event, "step") else event.type
+        for event in events
+        if not event.type.endswith(without)
+    ]

@@ -1,0 +1,441 @@
+"""Steps start when their inputs exist, and each of them ends in one way only."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import anyio
+import pytest
+from core.actors import Actor, answering, boss, never, plan_of, rows, tags, writing
+from core.virtual_clock import BACKEND
+
+from podium.conductor import Conductor
+from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
+from podium.events import AnswerDelta, Event, StepDelta, StepEnded, StepStarted
+from podium.limits import Limits
+from podium.messages import Completion, Usage
+from podium.planners.chat import ChatPlanner
+from podium.result import Outcome, Result
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import FREE, Card, Request
+
+pytestmark = pytest.mark.anyio
+
+DIAMOND = plan_of((0, "find", ()), (1, "left", (0,)), (2, "right", (0,)), (0, "join", (1, 2)))
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Let waiting take no time."""
+    return BACKEND
+
+
+async def _events(conductor: Conductor, asked: object = "What?") -> list[Event]:
+    return [event async for event in conductor.stream(asked)]  # type: ignore[arg-type]
+
+
+def _spans(result: Result) -> list[tuple[float | None, float | None]]:
+    return [(outcome.started, outcome.ended) for outcome in result.outcomes]
+
+
+def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:
+    return [o.status if o.problem is None else f"{o.status} {o.problem.code}" for o in outcomes]
+
+
+async def test_a_step_starts_when_the_last_step_it_sees_has_ended() -> None:
+    """The two sides of a diamond run at once, and its end waits for the slower one only."""
+    workers = [
+        ScriptedWorker("a", "A", latency=1.0),
+        ScriptedWorker("b", "B", latency=2.0),
+        ScriptedWorker("c", "C", latency=5.0),
+    ]
+    result = await Conductor(boss(""), workers).run(DIAMOND)
+    assert _spans(result) == [(0, 1), (1, 3), (1, 6), (6, 7)]
+    assert result.status == "ok"
+    assert result.answer == "A"
+
+
+async def test_a_row_starts_while_the_planner_writes_the_next() -> None:
+    """A step whose row is whole runs to its end before the plan is."""
+    text = rows((0, "first", ()), (0, "second", (0,)))
+    first, second = text.splitlines(keepends=True)
+    planner = ChatPlanner(Actor("boss", writing(first, second, pause=4.0)))
+    events = await _events(Conductor(planner, [ScriptedWorker("a", "A", latency=1.0)]))
+    assert tags(events, without="_delta_") == [
+        "run_started",
+        "round_started",
+        "plan_delta",
+        "step_started 0",
+        "step_delta 0",
+        "step_ended 0",
+        "plan_delta",
+        "plan_ready",
+        "step_started 1",
+        "step_delta 1",
+        "answer_delta",
+        "step_ended 1",
+        "run_ended",
+    ]
+
+
+async def test_a_step_that_nobody_sees_is_not_run() -> None:
+    """A given plan's unseen step is skipped, told so, and its worker is never called."""
+    idle = ScriptedWorker("idle", "I")
+    plan = plan_of((0, "unseen", ()), (0, "unseen too", (0,)), (1, "answer", ()))
+    result = await Conductor(boss(""), [idle, ScriptedWorker("a", "A")]).run(plan)
+    assert _codes(result.outcomes) == ["skipped unseen", "skipped unseen", "ok"]
+    assert not idle.requests
+    assert result.status == "ok"
+
+
+async def test_an_unseen_step_that_runs_already_is_stopped() -> None:
+    """A row that started before the plan was whole is cancelled once nobody can see it."""
+    text = rows((0, "unseen", ()), (1, "answer", ()))
+    first, second = text.splitlines(keepends=True)
+    slow = Actor("slow", never)
+    planner = ChatPlanner(Actor("boss", writing(first, second)))
+    result = await Conductor(planner, [slow, ScriptedWorker("a", "A")]).run("What?")
+    assert _codes(result.outcomes) == ["cancelled unseen", "ok"]
+    assert slow.stopped == 1
+    assert result.answer == "A"
+
+
+async def test_a_failure_skips_what_depends_on_it_and_nothing_else() -> None:
+    """What an independent step was paid for is kept, and is the partial answer."""
+    plan = plan_of((0, "fails", ()), (1, "stands", ()), (1, "needs it", (0,)), (1, "needs all", (1, 2)))
+    workers = [ScriptedWorker("bad", WorkerRefused("no key")), ScriptedWorker("a", "A", latency=1.0)]
+    result = await Conductor(boss(""), workers).run(plan)
+    assert _codes(result.outcomes) == [
+        "failed worker_refused",
+        "ok",
+        "skipped dependency",
+        "skipped dependency",
+    ]
+    assert (result.status, result.answer) == ("partial", "A")
+    assert result.problem is not None
+    assert result.problem.message == "step 0 (bad): no key"
+
+
+async def test_a_row_that_arrives_after_its_input_failed_is_skipped() -> None:
+    """A step is never shown what a failed step left behind, however late it arrives."""
+    text = rows((0, "fails", ()), (1, "needs it", (0,)))
+    first, second = text.splitlines(keepends=True)
+    late = ScriptedWorker("late", "L")
+    planner = ChatPlanner(Actor("boss", writing(first, second, pause=2.0)))
+    result = await Conductor(planner, [ScriptedWorker("bad", WorkerRefused("no")), late]).run("What?")
+    assert _codes(result.outcomes) == ["failed worker_refused", "skipped dependency"]
+    assert not late.requests
+
+
+async def test_steps_that_a_repaired_plan_begins_with_are_kept() -> None:
+    """A step that started from a bad text runs once when the repaired plan has it too."""
+    good = rows((0, "first", ()), (1, "second", (0,)))
+    planner = boss(good.replace("[0]", "[7]"), good, latency=0.5)
+    first = ScriptedWorker("a", "A", latency=3.0)
+    result = await Conductor(planner, [first, ScriptedWorker("b", "B")]).run("What?")
+    assert _codes(result.outcomes) == ["ok", "ok"]
+    assert len(first.requests) == 1
+    assert result.answer == "B"
+
+
+async def test_steps_that_a_repaired_plan_replaces_are_cancelled() -> None:
+    """A superseded step is stopped at its worker, is accounted for, and leads to nothing."""
+    bad = rows((0, "old", ()), (0, "old too", (0,))) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
+    planner = boss(bad, rows((1, "new", ())), latency=0.5)
+    old = Actor("old", never)
+    result = await Conductor(planner, [old, ScriptedWorker("b", "B", latency=1.0)]).run("What?")
+    assert _codes(result.outcomes) == ["ok", "cancelled superseded", "skipped superseded"]
+    assert (len(old.requests), old.stopped) == (1, 1)
+    assert result.answer == "B"
+    assert result.usage_by_worker["old"].estimated
+
+
+async def test_a_step_and_the_one_it_replaces_are_told_apart() -> None:
+    """Events of a superseded step and of its successor carry different attempt ids."""
+    bad = rows((0, "old", ())) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
+    planner = boss(bad, rows((1, "new", ())), latency=0.5)
+    events = await _events(Conductor(planner, [Actor("old", never), ScriptedWorker("b", "B", latency=1.0)]))
+    started = [(e.worker, e.step, e.attempt) for e in events if isinstance(e, StepStarted)]
+    ended = {(e.outcome.worker, e.step, e.attempt) for e in events if isinstance(e, StepEnded)}
+    assert started == [("old", 0, 1), ("b", 0, 2)]
+    assert ended == set(started)
+
+
+async def test_what_a_superseded_step_wrote_is_no_answer() -> None:
+    """Neither the answer nor its stream holds text of a step whose plan was replaced."""
+
+    async def stubborn(request: Request) -> AsyncGenerator[str | Completion, None]:
+        yield "old"
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(3.0)
+        yield "older"
+        await anyio.sleep_forever()
+
+    bad = rows((0, "old", ())) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
+    planner = boss(bad, rows((1, "new", ())), latency=0.5)
+    workers = [Actor("old", stubborn), ScriptedWorker("b", "new answer", latency=9.0, piece=3)]
+    events = await _events(Conductor(planner, workers))
+    assert "".join(e.text for e in events if isinstance(e, AnswerDelta)) == "new answer"
+    assert any(e.text == "old" for e in events if isinstance(e, StepDelta))
+
+
+async def test_a_superseded_step_that_was_done_is_not_the_answer() -> None:
+    """When the repaired plan fails, the output of the step it replaced is not passed off as its own."""
+    bad = rows((0, "old", ())) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
+    planner = boss(bad, rows((1, "new", ())), latency=0.5)
+    workers = [ScriptedWorker("old", "old answer"), ScriptedWorker("bad", WorkerUnavailable("down"))]
+    result = await Conductor(planner, workers).run("What?")
+    assert _codes(result.outcomes) == ["failed worker_unavailable", "ok"]
+    assert (result.status, result.answer) == ("failed", "")
+
+
+async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> None:
+    """A bound on a worker holds over all runs of one conductor."""
+    worker = Actor(Card(name="a", price=FREE, concurrency=2), answering("A", latency=1.0))
+    conductor = Conductor(boss(""), [worker])
+    plan = plan_of((0, "x", ()), (0, "y", ()), (0, "z", ()), (0, "all", (0, 1, 2)))
+    async with anyio.create_task_group() as runs:
+        runs.start_soon(conductor.run, plan)
+        runs.start_soon(conductor.run, plan)
+    assert worker.peak == 2
+    assert len(worker.requests) == 8
+
+
+async def test_a_round_runs_no_more_steps_at_once_than_its_limit() -> None:
+    """`Limits.concurrency` bounds the steps of a run."""
+    worker = Actor("a", answering("A", latency=1.0))
+    plan = plan_of(*((0, str(i), ()) for i in range(4)), (0, "all", (0, 1, 2, 3)))
+    result = await Conductor(boss(""), [worker], limits=Limits(concurrency=2)).run(plan)
+    assert worker.peak == 2
+    assert result.outcomes[-1].ended == 3.0
+
+
+async def test_a_step_has_so_long_and_no_longer() -> None:
+    """A worker that does not answer is stopped, and what it wrote is kept with its cost."""
+
+    async def slow(request: Request) -> AsyncGenerator[str | Completion, None]:
+        yield "so far"
+        await anyio.sleep_forever()
+
+    worker = Actor("slow", slow)
+    result = await Conductor(boss(""), [worker], limits=Limits(step_seconds=7)).run(plan_of((0, "go", ())))
+    outcome = result.outcomes[0]
+    assert _codes(result.outcomes) == ["failed worker_timeout"]
+    assert (outcome.text, outcome.ended, worker.stopped) == ("so far", 7.0, 1)
+    assert outcome.usage.estimated
+    assert "Limits.step_seconds" in result.explain()
+
+
+async def test_waiting_for_a_slot_counts_as_the_steps_time() -> None:
+    """A step that got no slot in time says so, and was neither started nor paid."""
+    worker = Actor(Card(name="a", concurrency=1), answering("A", latency=5.0))
+    plan = plan_of((0, "x", ()), (0, "y", ()), (0, "z", ()), (0, "all", (0, 1, 2)))
+    result = await Conductor(boss(""), [worker], limits=Limits(step_seconds=5.5)).run(plan)
+    timeout = "failed worker_timeout"
+    assert _codes(result.outcomes) == ["ok", timeout, timeout, "skipped dependency"]
+    assert [outcome.started for outcome in result.outcomes] == [0.0, 5.0, None, None]
+    assert result.outcomes[2].cost == 0.0
+    assert "no free slot" in result.explain()
+
+
+async def test_a_run_out_of_time_keeps_what_was_paid() -> None:
+    """At the run's deadline its steps end, and the result holds what had been done, and its usage."""
+    plan = plan_of((0, "quick", ()), (1, "slow", ()), (0, "all", (0, 1)))
+    workers = [ScriptedWorker("a", "A", latency=1.0), Actor("slow", never)]
+    result = await Conductor(boss(""), workers, limits=Limits(seconds=10)).run(plan)
+    assert (result.status, result.answer, result.seconds) == ("partial", "A", 10.0)
+    assert result.problem is not None
+    assert result.problem.code == "limit"
+    assert _codes(result.outcomes)[:2] == ["ok", "failed worker_timeout"]
+    assert len(result.outcomes) == 3
+    assert result.usage_by_worker["a"].total_tokens > 0
+    assert result.usage_by_worker["slow"].estimated
+
+
+async def test_a_run_starts_no_more_steps_than_it_may() -> None:
+    """`Limits.steps` ends the run in an explained way."""
+    worker = ScriptedWorker("a", "A")
+    result = await Conductor(boss(""), [worker], limits=Limits(steps=2)).run(DIAMOND_OF_ONE)
+    assert len(worker.requests) == 2
+    assert _codes(result.outcomes)[-1] == "skipped dependency"
+    assert "failed limit" in _codes(result.outcomes)
+    assert result.status == "partial"
+
+
+DIAMOND_OF_ONE = plan_of((0, "find", ()), (0, "left", (0,)), (0, "right", (0,)), (0, "join", (1, 2)))
+
+
+async def _down(request: Request) -> AsyncGenerator[str | Completion, None]:
+    raise WorkerUnavailable("connection refused")
+    yield ""
+
+
+async def _raises(request: Request) -> AsyncGenerator[str | Completion, None]:
+    yield "half"
+    raise ZeroDivisionError("oops")
+
+
+async def _raises_timeout(request: Request) -> AsyncGenerator[str | Completion, None]:
+    raise TimeoutError("theirs")
+    yield ""
+
+
+async def _cancels_itself(request: Request) -> AsyncGenerator[str | Completion, None]:
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+    yield ""
+
+
+async def _group(request: Request) -> AsyncGenerator[str | Completion, None]:
+    async with anyio.create_task_group():
+        raise ValueError("inside")
+    yield ""
+
+
+async def _cut(request: Request) -> AsyncGenerator[str | Completion, None]:
+    yield "half an ans"
+
+
+async def _empty(request: Request) -> AsyncGenerator[str | Completion, None]:
+    yield Completion("  \n")
+
+
+async def _bytes(request: Request) -> AsyncGenerator[str | Completion, None]:
+    yield b"\xff"  # type: ignore[misc]
+
+
+async def _nothing(request: Request) -> AsyncGenerator[str | Completion, None]:
+    yield Completion(None)  # type: ignore[arg-type]
+
+
+async def _huge(request: Request) -> AsyncGenerator[str | Completion, None]:
+    while True:
+        yield "x" * 100_000
+
+
+async def _huge_whole(request: Request) -> AsyncGenerator[str | Completion, None]:
+    yield Completion("x" * 10_000_000)
+
+
+@pytest.mark.parametrize(
+    ("act", "code", "text"),
+    [
+        (_down, "worker_unavailable", "connection refused"),
+        (_raises, "worker_failed", "ZeroDivisionError: oops"),
+        (_raises_timeout, "worker_failed", "TimeoutError: theirs"),
+        (_cancels_itself, "worker_failed", "CancelledError"),
+        (_group, "worker_failed", "ExceptionGroup"),
+        (_cut, "worker_broken", "ended without a completion"),
+        (_empty, "worker_broken", "empty answer"),
+        (_bytes, "worker_broken", "yielded a bytes"),
+        (_nothing, "worker_failed", "NoneType"),
+        (_huge, "worker_broken", "400,000 characters"),
+        (_huge_whole, "worker_broken", "400,000 characters"),
+        (never, "worker_timeout", "did not answer"),
+    ],
+)
+async def test_a_worker_that_goes_wrong_fails_its_step_alone(act: object, code: str, text: str) -> None:
+    """Whatever a worker does, the other steps go on and the run ends with a reason."""
+    bad, good = Actor("bad", act), Actor("good", answering("A", latency=1.0))  # type: ignore[arg-type]
+    plan = plan_of((0, "go wrong", ()), (1, "go well", ()), (1, "join", (0, 1)))
+    result = await Conductor(boss(""), [bad, good]).run(plan)
+    assert _codes(result.outcomes) == [f"failed {code}", "ok", "skipped dependency"]
+    assert result.problem is not None
+    assert text in result.problem.message
+    assert (result.status, result.answer) == ("partial", "A")
+
+
+async def test_a_failed_workers_cost_is_unknown_without_a_price() -> None:
+    """What may have been paid is not counted as nothing."""
+    result = await Conductor(boss(""), [Actor(Card(name="bad"), _raises)]).run(plan_of((0, "go", ())))
+    assert result.cost is None
+    assert result.cost_by_worker == {"bad": None}
+    assert result.usage.estimated
+
+
+async def test_a_worker_that_was_never_reached_cost_nothing() -> None:
+    """A refused connection is not on the bill."""
+    result = await Conductor(boss(""), [Actor(Card(name="bad"), _down)]).run(plan_of((0, "go", ())))
+    assert result.cost == 0.0
+    assert result.usage == Usage()
+
+
+async def _goes_on(request: Request) -> AsyncGenerator[str | Completion, None]:
+    yield Completion("A")
+    yield "more"
+
+
+async def _ends_twice(request: Request) -> AsyncGenerator[str | Completion, None]:
+    yield Completion("A")
+    yield Completion("B")
+
+
+async def _fails_in_clearing_up(request: Request) -> AsyncGenerator[str | Completion, None]:
+    try:
+        yield Completion("A")
+    finally:
+        raise ValueError("too late to matter")
+
+
+async def _hangs_in_clearing_up(request: Request) -> AsyncGenerator[str | Completion, None]:
+    try:
+        yield Completion("A")
+    finally:
+        await anyio.sleep_forever()
+
+
+async def _refuses_to_close(request: Request) -> AsyncGenerator[str | Completion, None]:
+    try:
+        yield Completion("A")
+    except GeneratorExit:
+        yield "more"
+
+
+@pytest.mark.parametrize(
+    "act", [_goes_on, _ends_twice, _fails_in_clearing_up, _hangs_in_clearing_up, _refuses_to_close]
+)
+async def test_a_whole_answer_stands_whatever_its_worker_does_next(act: object) -> None:
+    """The first completion is the step's output."""
+    result = await Conductor(boss(""), [Actor("a", act)]).run(plan_of((0, "go", ())))  # type: ignore[arg-type]
+    assert (result.status, result.answer) == ("ok", "A")
+
+
+async def test_no_step_starts_after_a_cancel_on_a_slot_that_comes_free() -> None:
+    """A step that waits for a slot does not start when the slot comes free as the run is stopped."""
+    entered = anyio.Event()
+
+    async def gives_way(request: Request) -> AsyncGenerator[str | Completion, None]:
+        entered.set()
+        await anyio.sleep(1.0)
+        scope.cancel()
+        yield Completion("A")
+
+    worker = Actor("a", gives_way)
+    conductor = Conductor(boss(""), [worker], limits=Limits(concurrency=1))
+    with anyio.CancelScope() as scope:
+        await conductor.run(plan_of((0, "x", ()), (0, "y", ()), (0, "z", (0, 1))))
+    assert scope.cancelled_caught
+    assert len(worker.requests) == 1
+
+
+async def test_every_step_ends_in_one_event_when_the_run_is_out_of_time() -> None:
+    """Steps that never started are told of, too."""
+    conductor = Conductor(boss(""), [Actor("slow", never)], limits=Limits(seconds=3))
+    events = await _events(conductor, DIAMOND_OF_ONE)
+    assert sorted(e.step for e in events if isinstance(e, StepEnded)) == [0, 1, 2, 3]
+    assert events[-1].type == "run_ended"
+
+
+async def test_lone_surrogates_and_nul_do_not_pass_a_worker() -> None:
+    """What no database takes is replaced where a worker hands it over."""
+    odd = Actor("odd", writing("a\ud800", "b\0"))
+    reader = ScriptedWorker("reader", "fine")
+    result = await Conductor(boss(""), [odd, reader]).run(plan_of((0, "write", ()), (1, "read", (0,))))
+    assert result.status == "ok"
+    assert result.outcomes[0].text == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"
+
+
+async def test_the_caller_of_a_broken_worker_is_told_which() -> None:
+    """The account names the step, its worker and what happened."""
+    result = await Conductor(boss(""), [ScriptedWorker("w", WorkerBroken("cut off"))]).run(DIAMOND_OF_ONE)
+    assert "Step 0, w, seeing no step: failed (worker_broken: cut off)" in result.explain()

@@ -1,0 +1,338 @@
+"""What must hold for every plan, whatever its workers do and whenever it is stopped."""
+
+import asyncio
+import gc
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+import anyio
+from core.actors import Actor, boss
+from core.virtual_clock import OPTIONS
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from podium.conductor import Conductor
+from podium.errors import WorkerRefused
+from podium.events import Event, RunEnded, StepEnded, StepStarted
+from podium.limits import Limits
+from podium.messages import Completion, Usage
+from podium.plan import Plan, Step
+from podium.planners.chat import ChatPlanner
+from podium.result import Outcome, Result
+from podium.spelling import write_plan
+from podium.workers.worker import FREE, Card, Request
+
+T = TypeVar("T")
+Way = Literal["ok", "raises", "refuses", "cut"]
+TICK = 1 / 64
+"""Latencies are whole multiples of it, so that their sums are exact, in seconds."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A plan, and what its steps will do."""
+
+    plan: Plan
+    ticks: tuple[int, ...]
+    """Each step's latency."""
+    ways: tuple[Way, ...]
+    """How each step ends."""
+    slots: tuple[int | None, ...]
+    """Each worker's concurrency."""
+    concurrency: int = 16
+
+    def seconds(self, step: int) -> float:
+        """Return a step's latency."""
+        return self.ticks[step] * TICK
+
+
+@dataclass
+class Stage:
+    """Workers that play a scene, and what they saw of it."""
+
+    scene: Scene
+    started: list[int] = field(default_factory=list)
+    running: int = 0
+    peak: int = 0
+
+    def workers(self) -> list[Actor]:
+        """Return the scene's pool."""
+        return [
+            Actor(Card(name=f"w{number}", price=FREE, concurrency=slots), self.act)
+            for number, slots in enumerate(self.scene.slots)
+        ]
+
+    async def act(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Play the step the request is for."""
+        assert request.caller is not None
+        step = request.caller.step
+        self.started.append(step)
+        self.running += 1
+        self.peak = max(self.peak, self.running)
+        try:
+            await anyio.sleep(self.scene.seconds(step))
+        finally:
+            self.running -= 1
+        yield f"output-{step}-token "
+        way = self.scene.ways[step]
+        if way == "raises":
+            raise ValueError(step)
+        if way == "refuses":
+            raise WorkerRefused("no")
+        if way == "ok":
+            yield Completion(f"output-{step}-token", usage=Usage(7, 3))
+
+
+@st.composite
+def scenes(draw: st.DrawFn, *, failing: bool = False, limited: bool = False) -> Scene:
+    """Draw a plan of up to ten steps over up to three workers."""
+    count, pool = draw(st.integers(1, 10)), draw(st.integers(1, 3))
+    steps = []
+    for index in range(count):
+        seen = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set()
+        steps.append(Step(draw(st.integers(0, pool - 1)), f"subtask-{index}-token", tuple(seen)))
+    ways = st.sampled_from(["ok", "ok", "ok", "raises", "refuses", "cut"]) if failing else st.just("ok")
+    slots = st.one_of(st.none(), st.integers(1, 2)) if limited else st.none()
+    return Scene(
+        Plan(tuple(steps)),
+        tuple(draw(st.lists(st.integers(0, 64), min_size=count, max_size=count))),
+        tuple(draw(st.lists(ways, min_size=count, max_size=count))),
+        tuple(draw(st.lists(slots, min_size=pool, max_size=pool))),
+        draw(st.integers(1, 4)) if limited else 16,
+    )
+
+
+def on_virtual_clock(main: Callable[[], Awaitable[T]]) -> T:
+    """Run `main` and see that it leaves no task and no open generator."""
+    unclosed: list[Any] = []
+
+    async def watched() -> T:
+        first, _ = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(first, unclosed.append)
+        returned = await main()
+        await anyio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return returned
+
+    returned = anyio.run(watched, backend_options=OPTIONS)
+    gc.collect(0)
+    assert not unclosed
+    return returned
+
+
+def perform(scene: Scene) -> tuple[Stage, list[Actor], Result]:
+    """Run the scene's plan to its end."""
+    stage = Stage(scene)
+    workers = stage.workers()
+    limits = Limits(plan_steps=10, concurrency=scene.concurrency)
+    conductor = Conductor(boss(""), workers, limits=limits)
+    return stage, workers, on_virtual_clock(lambda: conductor.run(scene.plan))
+
+
+def expected(scene: Scene) -> list[str]:
+    """Return the status of each step, worked out from the plan alone."""
+    status: list[str] = []
+    for index, step in enumerate(scene.plan.steps):
+        if index not in scene.plan.needed or any(status[seen] != "ok" for seen in step.access):
+            status.append("skipped")
+        else:
+            status.append("ok" if scene.ways[index] == "ok" else "failed")
+    return status
+
+
+QUICK = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+
+
+@QUICK
+@given(scenes(failing=True, limited=True))
+def test_every_step_has_one_outcome_and_runs_at_most_once(scene: Scene) -> None:
+    """Unseen steps never run, a failure skips exactly what depends on it, the rest is ok."""
+    stage, _, result = perform(scene)
+    assert [outcome.step for outcome in result.outcomes] == list(range(len(scene.plan.steps)))
+    assert [outcome.status for outcome in result.outcomes] == expected(scene)
+    ran = [index for index, status in enumerate(expected(scene)) if status != "skipped"]
+    assert sorted(stage.started) == ran
+
+
+@QUICK
+@given(scenes(failing=True))
+def test_a_step_starts_exactly_when_its_last_input_ends(scene: Scene) -> None:
+    """With slots for all, no step starts earlier or later."""
+    _, _, result = perform(scene)
+    for outcome, step in zip(result.outcomes, scene.plan.steps, strict=True):
+        if outcome.started is not None and outcome.ended is not None:
+            inputs = [result.outcomes[seen].ended or 0.0 for seen in step.access]
+            assert outcome.started == max(inputs, default=0.0)
+            assert outcome.seconds == scene.seconds(outcome.step)
+
+
+@QUICK
+@given(scenes())
+def test_the_makespan_is_the_critical_path(scene: Scene) -> None:
+    """With slots for all, a run takes as long as its longest chain of needed steps."""
+    _, _, result = perform(scene)
+    needed = scene.plan.needed
+    seconds = [scene.seconds(i) if i in needed else 0.0 for i in range(len(scene.plan.steps))]
+    assert result.seconds == sum(seconds[i] for i in scene.plan.critical_path(seconds))
+
+
+@QUICK
+@given(scenes(failing=True, limited=True))
+def test_no_more_runs_at_once_than_the_limits_say(scene: Scene) -> None:
+    """Neither a worker's bound nor the run's is ever passed."""
+    stage, workers, _ = perform(scene)
+    assert stage.peak <= scene.concurrency
+    for worker, slots in zip(workers, scene.slots, strict=True):
+        assert slots is None or worker.peak <= slots
+
+
+@QUICK
+@given(scenes(failing=True, limited=True))
+def test_a_worker_is_shown_its_access_list_and_no_more(scene: Scene) -> None:
+    """No byte of another step's subtask or output reaches a worker, by message or by brief."""
+    _, workers, _ = perform(scene)
+    for request in (request for worker in workers for request in worker.requests):
+        assert request.caller is not None
+        assert request.brief is not None
+        index = request.caller.step
+        seen = scene.plan.steps[index].access
+        text = "\n".join(m.text for m in request.messages) + repr(request.brief)
+        for other in range(len(scene.plan.steps)):
+            assert (f"subtask-{other}-token" in text) == (other == index or other in seen)
+            assert (f"output-{other}-token" in text) == (other in seen)
+
+
+@QUICK
+@given(scenes(failing=True, limited=True), st.integers(0, 200), st.booleans())
+def test_after_a_cancel_nothing_starts_and_all_workers_are_stopped(
+    scene: Scene, ticks: int, streamed: bool
+) -> None:
+    """Cancelled at any instant, a run stops its workers and leaves nothing behind."""
+    stage = Stage(scene)
+    workers = stage.workers()
+    conductor = Conductor(boss(""), workers, limits=Limits(plan_steps=10, concurrency=scene.concurrency))
+    seen: list[Event] = []
+
+    async def consume() -> None:
+        async for event in conductor.stream(scene.plan):
+            seen.append(event)
+
+    async def main() -> None:
+        with anyio.move_on_after(ticks * TICK):
+            await (consume() if streamed else conductor.run(scene.plan))
+        started = list(stage.started)
+        assert stage.running == 0
+        assert all(worker.running == 0 for worker in workers)
+        await anyio.sleep(100)
+        assert stage.started == started
+
+    on_virtual_clock(main)
+
+
+@QUICK
+@given(scenes(failing=True, limited=True), st.integers(0, 200))
+def test_at_its_deadline_a_run_accounts_for_every_step(scene: Scene, ticks: int) -> None:
+    """Out of time at any instant, each step has one outcome and each start is paid for."""
+    stage = Stage(scene)
+    limits = Limits(plan_steps=10, concurrency=scene.concurrency, seconds=(ticks + 1) * TICK)
+    conductor = Conductor(boss(""), stage.workers(), limits=limits)
+
+    async def main() -> list[Event]:
+        return [event async for event in conductor.stream(scene.plan)]
+
+    events = on_virtual_clock(main)
+    last = events[-1]
+    assert isinstance(last, RunEnded)
+    outcomes = last.result.outcomes
+    assert [outcome.step for outcome in outcomes] == list(range(len(scene.plan.steps)))
+    assert sorted(e.step for e in events if isinstance(e, StepEnded)) == [o.step for o in outcomes]
+    assert {e.step for e in events if isinstance(e, StepStarted)} == {o.step for o in outcomes if o.attempts}
+    paid = [o for o in outcomes if o.attempts and (o.problem is None or o.problem.code != "worker_refused")]
+    assert all(outcome.usage != Usage() for outcome in paid)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a planner writes first, how fast, and what it writes when told to repair it."""
+
+    scene: Scene
+    """The plan of the repaired text."""
+    kept: int
+    """How many of its steps the first text begins with."""
+    others: int
+    """How many steps follow them there that the repaired plan has not."""
+    pauses: tuple[int, ...]
+
+
+@st.composite
+def drafts(draw: st.DrawFn) -> Draft:
+    """Draw a plan that is repaired: rows of it, then other rows, then one that is wrong."""
+    scene = draw(scenes(failing=True, limited=True))
+    kept = draw(st.integers(0, len(scene.plan.steps)))
+    pauses = draw(st.lists(st.integers(0, 64), min_size=25, max_size=25))
+    return Draft(scene, kept, draw(st.integers(0, 10 - kept)), tuple(pauses))
+
+
+@QUICK
+@given(drafts())
+def test_a_repaired_plan_keeps_what_it_shares_and_runs_nothing_twice(draft: Draft) -> None:
+    """Steps both texts begin with run once; those of the first alone are stopped or were done."""
+    scene = draft.scene
+    first = [*scene.plan.steps[: draft.kept]]
+    first += [Step(0, f"superseded-{i}", tuple(range(len(first)))[-1:]) for i in range(draft.others)]
+    bad = write_plan(Plan(tuple(first)), "rows") if first else ""
+    texts = [bad + '{"worker": 0, "subtask": "x", "access": [99]}\n', write_plan(scene.plan, "rows")]
+    pauses = iter(draft.pauses)
+
+    async def write(request: Request) -> AsyncGenerator[str | Completion, None]:
+        text = texts.pop(0)
+        for row in text.splitlines(keepends=True):
+            await anyio.sleep(next(pauses) * TICK)
+            yield row
+        yield Completion(text)
+
+    by_subtask: list[str] = []
+    stage = Stage(scene)
+
+    async def play(request: Request) -> AsyncGenerator[str | Completion, None]:
+        assert request.brief is not None
+        by_subtask.append(request.brief.subtask)
+        if request.brief.subtask.startswith("superseded"):
+            await anyio.sleep(TICK)
+            yield Completion("superseded output")
+        else:
+            async with aclosing(stage.act(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    workers = [Actor(worker.card, play) for worker in stage.workers()]
+    limits = Limits(plan_steps=11, concurrency=scene.concurrency)
+    conductor = Conductor(ChatPlanner(Actor("boss", write)), workers, limits=limits)
+    result = on_virtual_clock(lambda: conductor.run("What?"))
+    assert len(by_subtask) == len(set(by_subtask))
+    _check_outcomes(result, scene, draft, by_subtask)
+
+
+def _check_outcomes(result: Result, scene: Scene, draft: Draft, ran: list[str]) -> None:
+    count = len(scene.plan.steps)
+    own, superseded = result.outcomes[:count], result.outcomes[count:]
+    assert result.plans == (scene.plan,)
+    assert [outcome.step for outcome in own] == list(range(count))
+    assert len(superseded) == draft.others
+    for outcome, status in zip(own, expected(scene), strict=True):
+        # A step that was started early may turn out to be one that nobody sees.
+        unseen = outcome.step < draft.kept and outcome.step not in scene.plan.needed
+        assert outcome.status == status or unseen
+    assert result.answer == _answer(own)
+    assert "superseded output" not in result.answer
+    started = {f"subtask-{o.step}-token" for o in own if o.attempts}
+    assert started == {subtask for subtask in ran if subtask.startswith("subtask")}
+
+
+def _answer(own: tuple[Outcome, ...]) -> str:
+    """Return the last output there is of the plan's own steps."""
+    texts = [outcome.text for outcome in own if outcome.status == "ok"]
+    return texts[-1] if texts else ""
