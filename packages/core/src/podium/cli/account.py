@@ -1,0 +1,36 @@
+"""Says what a run came to, for people and for programs. Knows no terminal."""
+
+from dataclasses import asdict
+from typing import Any
+
+from podium.result import Result
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    """Write a result as plain JSON data."""
+    return {
+        "run_id": result.run_id,
+        "status": result.status,
+        "answer": result.answer,
+        "problem": None if result.problem is None else asdict(result.problem),
+        "workers": list(result.workers),
+        "plans": [plan.to_json() for plan in result.plans],
+        "outcomes": [asdict(outcome) for outcome in result.outcomes],
+        "usage": asdict(result.usage),
+        "cost": result.cost,
+        "seconds": result.seconds,
+        "tool_calls": [dict(call) for call in result.tool_calls],
+        "explain": result.explain(),
+    }
+
+
+def status_line(result: Result) -> str:
+    """Say in one line how the run ended and what it took."""
+    told = {"ok": "answered", "partial": "partial answer", "failed": "no answer"}[result.status]
+    if result.problem is not None:
+        told += f" ({result.problem.code}: {result.problem.message})"
+    called = sum(1 for outcome in result.outcomes if outcome.attempts)
+    steps = f", {called} step{'' if called == 1 else 's'}" if result.rounds else ""
+    about = "about " if result.usage.estimated else ""
+    cost = "cost unknown" if result.cost is None else f"${result.cost:.4f}"
+    return f"{told}{steps}, {about}{result.usage.total_tokens:,} tokens, {cost}, {result.seconds:.1f} s"

@@ -1,0 +1,56 @@
+"""`podium check`: calls each worker and the planner once, all at the same time."""
+
+from collections.abc import Sequence
+
+import anyio
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from podium.cli.probe import Probe, hosted_probe, planner_probe, worker_probe
+from podium.cli.screen import NO_ANSWER, Screen
+from podium.config import Config
+from podium.workers.worker import Card
+
+
+def show_check(screen: Screen, config: Config, *, as_json: bool) -> None:
+    """Call every part once and show which of them work; leave with 1 unless all do."""
+    probes = [hosted_probe(config)] if config.is_hosted else _probes(config)
+    anyio.run(_run_all, probes)
+    if as_json:
+        ok = all(probe.error is None for probe in probes)
+        screen.result_json({"ok": ok, "parts": [probe.to_json() for probe in probes]})
+    else:
+        screen.draw(_table(screen, probes))
+    if any(probe.error is not None for probe in probes):
+        raise typer.Exit(NO_ANSWER)
+
+
+def _probes(config: Config) -> list[Probe]:
+    workers = [worker_probe(config, name) for name in config.worker_names]
+    cards = tuple(probe.card or Card(name=probe.name) for probe in workers)
+    return [*workers, planner_probe(config, cards)]
+
+
+async def _run_all(probes: Sequence[Probe]) -> None:
+    async with anyio.create_task_group() as calls:
+        for probe in probes:
+            calls.start_soon(probe.run)
+
+
+def _table(screen: Screen, probes: Sequence[Probe]) -> Table:
+    table = Table("", "part", "name", "model", "latency", "tokens", "structured output", "what is wrong")
+    for probe in probes:
+        mark = Text("✓", style="green") if probe.error is None else Text("✗", style="red")
+        about = "about " if probe.usage.estimated else ""
+        table.add_row(
+            mark,
+            probe.role,
+            Text(screen.shown(probe.name)),
+            Text(screen.shown(probe.model or "-")),
+            "-" if probe.seconds is None else f"{probe.seconds:.2f} s",
+            f"{about}{probe.usage.total_tokens:,}",
+            ", ".join(probe.structured) or "no",
+            Text(screen.shown(probe.error or "")),
+        )
+    return table

@@ -1,0 +1,49 @@
+"""`podium demo`: the whole way from question to answer, with no model, key or network."""
+
+import shlex
+from pathlib import Path
+from time import monotonic
+
+import anyio
+import typer
+
+from podium.cli.account import status_line
+from podium.cli.board import Board
+from podium.cli.run import show_answer
+from podium.cli.screen import NO_ANSWER, PARTIAL, Screen
+from podium.cli.tree import Artist
+from podium.cli.watch import follow, watch
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.planners.rule import RulePlanner
+from podium.workers.calculator import Calculator
+from podium.workers.documents import Documents
+from podium.workers.gather import Gather
+
+
+def show_demo(screen: Screen, question: str, folder: Path) -> None:
+    """Answer `question` by rules, arithmetic and a search of `folder`, and show how.
+
+    Raises:
+        ConfigError: there is no such folder, or the extra `offline` is not installed.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {str(folder)!r} to search: name one with --folder")
+    conductor = Conductor(RulePlanner(), [Calculator(), Documents(folder), Gather()])
+    screen.result(f"Question: {question}\n")
+    if screen.interactive:
+        result = anyio.run(watch, conductor, question, screen)
+    else:
+        board = Board()
+        result = anyio.run(follow, conductor, question, board)
+        screen.draw(Artist(screen.shown, monotonic(), screen.console().width).draw(board))
+    for layer in result.plans[0].layers if result.plans else ():
+        if len(layer) > 1:
+            steps = " and ".join(map(str, layer))
+            screen.result(f"Steps {steps} ran side by side, for none of them sees another.")
+    screen.result("")
+    show_answer(screen, result)
+    screen.result(f"\n{status_line(result)}\n\nThe same with real models:")
+    screen.result(f"  podium init --preset providers && podium run {shlex.quote(question)}")
+    if result.status != "ok":
+        raise typer.Exit(PARTIAL if result.status == "partial" else NO_ANSWER)

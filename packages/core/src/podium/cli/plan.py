@@ -1,0 +1,30 @@
+"""`podium plan`: what would be done, and nothing of it."""
+
+import anyio
+from rich.text import Text
+
+from podium.cli.screen import Screen
+from podium.cli.table import plan_table
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.hosted import HostedConductor
+
+
+def show_plan(
+    screen: Screen, conductor: Conductor | HostedConductor, question: str, *, as_json: bool, mermaid: bool
+) -> None:
+    """Plan `question` and show the plan.
+
+    Raises:
+        PodiumError: there is no plan, and why.
+    """
+    if isinstance(conductor, HostedConductor):
+        raise ConfigError("a hosted conductor shows no plan: use a config with a planner and workers")
+    plan = anyio.run(conductor.plan, question)
+    names = conductor.pool.names
+    if as_json:
+        screen.result_json(plan.to_json())
+        return
+    if not mermaid:
+        screen.draw(plan_table(plan, names, screen.shown), Text())
+    screen.result(plan.to_mermaid(names))

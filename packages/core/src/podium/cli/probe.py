@@ -1,0 +1,151 @@
+"""One tiny call of one part of a config, and what it came to. Shows nothing."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import anyio
+
+from podium.boundary import Boundary
+from podium.config import Config
+from podium.errors import ConfigError, PlannerError, PodiumError, WorkerFailed, WorkerTimeout
+from podium.hosted import HostedConductor
+from podium.messages import Message, Usage, read_query
+from podium.parse import parse_plan
+from podium.planners.chat import ChatPlanner
+from podium.planners.planner import Planner, PlanRequest, PlanText
+from podium.workers.chat import ChatWorker
+from podium.workers.worker import Brief, Card, Request, Shown, Worker, complete
+
+QUESTION = "What is 2 + 2? Answer with the number."
+SECONDS = 30.0
+"""Longest wait for one answer; reasoning models take their time."""
+_GRACE = 1.0
+"""Seconds beyond that, in which a part that keeps the deadline itself says more precisely what was late."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Probe:
+    """A part of a config, and what calling it came to."""
+
+    name: str
+    role: Literal["worker", "planner", "conductor"]
+    model: str | None = None
+    """`None` for a part that is no model."""
+    card: Card | None = None
+    structured: tuple[str, ...] = ()
+    """Kinds of structured output its server can be asked for: `json`, `grammar`."""
+    call: Callable[[], Awaitable[Usage]] | None = None
+    """Calls the part; `None` when it could not be made."""
+    seconds: float | None = None
+    """How long the call took; `None` when there was none."""
+    usage: Usage = Usage()
+    error: str | None = None
+    """What is wrong; `None` when it works."""
+
+    async def run(self) -> None:
+        """Call the part, if it could be made, and note what that came to."""
+        if self.call is None:
+            return
+        began = anyio.current_time()
+        try:
+            with anyio.fail_after(SECONDS + _GRACE), Boundary(f"{self.role} {self.name!r}", WorkerFailed):
+                self.usage = await self.call()
+        except (PodiumError, TimeoutError) as error:
+            self.error = _told(error)
+        self.seconds = anyio.current_time() - began
+
+    def to_json(self) -> dict[str, Any]:
+        """Write what is known as plain JSON data."""
+        return {
+            "name": self.name,
+            "role": self.role,
+            "model": self.model,
+            "ok": self.error is None,
+            "seconds": self.seconds,
+            "tokens": self.usage.total_tokens,
+            "structured_output": list(self.structured),
+            "error": self.error,
+        }
+
+
+def worker_probe(config: Config, name: str) -> Probe:
+    """Return a probe of a worker, which is asked what 2 + 2 is."""
+    probe = Probe(name=name, role="worker")
+    try:
+        worker = config.worker(name)
+    except ConfigError as error:
+        probe.error = str(error)
+        return probe
+    probe.card, probe.model = worker.card, _model(worker)
+    probe.structured, probe.call = tuple(sorted(worker.constraint_kinds)), partial(_ask, worker)
+    return probe
+
+
+def planner_probe(config: Config, cards: tuple[Card, ...]) -> Probe:
+    """Return a probe of the planner, which is asked for a plan over `cards` that is then read."""
+    probe = Probe(name="planner", role="planner")
+    try:
+        planner = config.planner()
+    except ConfigError as error:
+        probe.error = str(error)
+        return probe
+    probe.name = planner.name
+    if isinstance(planner, ChatPlanner):
+        probe.model = _model(planner.worker)
+        probe.structured = tuple(sorted(planner.worker.constraint_kinds))
+    probe.call = partial(_plan, planner, cards, config.limits.plan_steps)
+    return probe
+
+
+def hosted_probe(config: Config) -> Probe:
+    """Return a probe of a hosted conductor, which is asked what 2 + 2 is."""
+    probe = Probe(name="hosted", role="conductor")
+    try:
+        conductor = config.conductor(seconds=SECONDS)
+    except ConfigError as error:
+        probe.error = str(error)
+        return probe
+    assert isinstance(conductor, HostedConductor)
+    probe.name = probe.model = conductor.model
+    probe.call = partial(_ask_hosted, conductor)
+    return probe
+
+
+async def _ask(worker: Worker) -> Usage:
+    # A worker that goes by earlier steps is shown one; a model is sent the question alone.
+    brief = Brief(QUESTION, (Shown(0, QUESTION, "4"),))
+    deadline = anyio.current_time() + SECONDS
+    request = Request(messages=(Message("user", QUESTION),), brief=brief, deadline=deadline)
+    return (await complete(worker, request)).usage
+
+
+async def _plan(planner: Planner, cards: tuple[Card, ...], max_steps: int) -> Usage:
+    query = read_query("What is 2 + 2, and who first wrote it down?")
+    deadline = anyio.current_time() + SECONDS
+    request = PlanRequest(query=query, cards=cards, max_steps=max_steps, deadline=deadline, stream=False)
+    async with aclosing(planner.plan(request)) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, PlanText):
+                parse_plan(piece.text, workers=[card.name for card in cards], max_steps=max_steps)
+                return piece.usage
+    raise PlannerError(f"planner {planner.name!r} ended without saying so")
+
+
+async def _ask_hosted(conductor: HostedConductor) -> Usage:
+    result = await conductor.run(QUESTION)
+    if result.status == "failed" and result.problem is not None:
+        raise WorkerFailed(result.problem.message)
+    return result.usage
+
+
+def _model(worker: Worker) -> str | None:
+    return worker.model if isinstance(worker, ChatWorker) else None
+
+
+def _told(error: PodiumError | TimeoutError) -> str:
+    if isinstance(error, PodiumError):
+        return f"{error.code}: {error}"
+    return f"{WorkerTimeout.code}: no answer within {SECONDS:g} s"

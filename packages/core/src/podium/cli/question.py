@@ -1,0 +1,46 @@
+"""Puts the question together from what was typed, piped in and read from files."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from podium.errors import QueryError
+from podium.messages import MAX_QUERY_CHARS
+
+_MOST_BYTES = 4 * (MAX_QUERY_CHARS + 1)
+"""No character of UTF-8 is longer; a query beyond this is refused as too long."""
+_TICKS = re.compile("`{3,}")
+
+
+def read_question(typed: str | None, files: Sequence[Path] = ()) -> str:
+    """Return the question, with each file fenced under its name.
+
+    Args:
+        typed: the question; `-` reads it from stdin; `None` does so if something is piped
+            in and there are no files.
+        files: text files to put into the question.
+
+    Raises:
+        QueryError: there is none, or a file cannot be read as text.
+    """
+    has_stdin = sys.stdin is not None  # a parent may have closed it
+    is_piped = typed is None and not files and has_stdin and not sys.stdin.isatty()
+    if is_piped or (typed == "-" and has_stdin):
+        typed = sys.stdin.buffer.read(_MOST_BYTES).decode("utf-8", "replace").strip("\r\n")
+    if typed is None and not files:
+        raise QueryError("there is no question: give one as an argument, or pipe it in")
+    asked = [typed] if typed else []
+    return "\n\n".join([*asked, *(_fenced(file) for file in files)])
+
+
+def _fenced(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_MOST_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise QueryError(f"{file} is no text in UTF-8: give text files") from error
+    except (OSError, ValueError) as error:
+        raise QueryError(f"{file} cannot be read: {error}") from error
+    fence = max(["```", *(ticks + "`" for ticks in _TICKS.findall(text))], key=len)
+    return f"{file.name}:\n{fence}\n{text.rstrip()}\n{fence}"

@@ -1,0 +1,105 @@
+"""What a command shows, and where: results on stdout, everything else on stderr.
+
+The one place through which text leaves the command line. It owns exit codes, hides
+secrets, and keeps what others wrote from steering the terminal. It knows no command.
+"""
+
+import json
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+import typer
+
+from podium.errors import ConfigError, PlanError, PodiumError, QueryError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+NO_ANSWER, BAD_INPUT, PARTIAL, INTERRUPTED = 1, 2, 3, 130
+EXIT_CODES = (
+    "Exit codes: 0 all went well; 1 there is no answer, or a check failed; 2 the command, the question, "
+    "the config or a plan is wrong; 3 the answer is partial; 130 interrupted."
+)
+
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "�")
+_CONTROLS |= {ord("\n"): "\n", ord("\t"): "\t"}
+
+
+class Screen:
+    """The two streams of one command.
+
+    Nothing that was given to `hide` is shown on either.
+    """
+
+    def __init__(self) -> None:
+        self._secrets: tuple[str, ...] = ()
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person watches: both streams are terminals."""
+        return sys.stdout.isatty() and sys.stderr.isatty()
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Show `[secret]` in place of each of `secrets` from now on."""
+        self._secrets = tuple(sorted({*self._secrets, *filter(None, secrets)}, key=len, reverse=True))
+
+    def shown(self, text: str) -> str:
+        """Return `text` as a terminal may be given it: without secrets or control characters."""
+        return self._clean(text).translate(_CONTROLS)
+
+    def result(self, text: str) -> None:
+        """Write `text` to stdout; a program that reads it gets it verbatim."""
+        self._write(sys.stdout, self.shown(text) if sys.stdout.isatty() else self._clean(text))
+
+    def result_json(self, value: object) -> None:
+        """Write `value` to stdout as JSON."""
+        self._write(sys.stdout, self._clean(json.dumps(value, indent=2)))
+
+    def note(self, text: str) -> None:
+        """Write `text` to stderr."""
+        self._write(sys.stderr, self.shown(text))
+
+    def draw(self, *drawings: "RenderableType") -> None:
+        """Write what rich draws to stdout."""
+        console = self.console()
+        for drawing in drawings:
+            console.print(drawing)
+
+    def console(self, *, stderr: bool = False) -> "Console":
+        """Return a rich console on stdout, or on stderr."""
+        from rich.console import Console  # noqa: PLC0415 - takes longer to import than `podium parse` to run
+
+        return Console(stderr=stderr, highlight=False, markup=False)
+
+    def _clean(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "[secret]")
+        return text
+
+    @staticmethod
+    def _write(stream: TextIO, text: str) -> None:
+        stream.write(text if text.endswith("\n") else text + "\n")
+        stream.flush()
+
+
+@contextmanager
+def reporting() -> Iterator[Screen]:
+    """Lend a screen to a command, and turn what it raises into a message and an exit code."""
+    screen = Screen()
+    try:
+        yield screen
+    except KeyboardInterrupt:
+        screen.note("podium: interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    except PodiumError as error:
+        screen.note(f"podium: {error}")
+        wrong_input = isinstance(error, ConfigError | QueryError | PlanError)
+        raise typer.Exit(BAD_INPUT if wrong_input else NO_ANSWER) from error
+    except (typer.Exit, OSError):
+        raise
+    except Exception as error:
+        screen.note(traceback.format_exc() + "podium: this is a bug; please report it with the lines above")
+        raise typer.Exit(NO_ANSWER) from error

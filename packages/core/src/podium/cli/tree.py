@@ -1,0 +1,102 @@
+"""Draws a board as a tree: rounds, their steps, the runs nested in those."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from rich.tree import Tree
+
+from podium.cli.board import Board, RoundRow, RunRow, StepRow
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_MARKS = {
+    "waiting": ("·", "dim"),
+    "running": ("", "cyan"),
+    "ok": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "skipped": ("-", "yellow"),
+    "cancelled": ("✗", "yellow"),
+}
+_TAIL_LINES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Artist:
+    """Draws what a board shows.
+
+    Args:
+        shown: makes text that others wrote fit to be shown.
+        now: the time on the clock the board was told, in seconds.
+        width: columns there are.
+    """
+
+    shown: Callable[[str], str]
+    now: float
+    width: int = 80
+
+    def draw(self, board: Board, *, with_answer: bool = False) -> RenderableType:
+        """Draw the run; with `with_answer` also the end of what is known of its answer."""
+        root = board.root
+        if root is None:
+            return Text(f"{self._frame()} starting")
+        tree = Tree(Text("run", style="bold"))
+        self._add_run(tree, root)
+        if not root.rounds and root.result is None:
+            tree.add(Text(f"{self._frame()} working"))
+        if not with_answer or not root.answer:
+            return tree
+        tail = "\n".join(self.shown(root.answer[-4000:]).splitlines()[-_TAIL_LINES:])
+        return Group(tree, Text(tail, style="dim"))
+
+    def _add_run(self, tree: Tree, run: RunRow) -> None:
+        for current in run.rounds.values():
+            branch = tree.add(self._round(current))
+            for reason in current.rejected:
+                branch.add(Text(f"plan not used: {self._short(reason)}", style="yellow"))
+            if not current.is_planned and not current.steps and run.result is None:
+                branch.add(Text(f"{self._frame()} writing the plan, {current.plan_chars:,} characters"))
+            for index, step in current.steps.items():
+                leaf = branch.add(self._step(index, step))
+                for nested in step.runs:
+                    self._add_run(leaf, nested)
+
+    def _round(self, current: RoundRow) -> Text:
+        text = Text(f"round {current.number}", style="bold")
+        if current.why:
+            text.append(f", because {self._short(current.why)}", style="not bold")
+        if current.is_planned:
+            why = f": {self._short(current.plan_why)}" if current.plan_why else ""
+            text.append(f"  plan by {self.shown(current.planner)}{why}", style="not bold dim")
+        return text
+
+    def _step(self, index: int, step: StepRow) -> Text:
+        mark, style = _MARKS[step.status]
+        text = Text(f"{mark or self._frame()} {index} ", style=style)
+        text.append(self.shown(step.worker), style="bold")
+        text.append(f"  {self._short(step.subtask)}")
+        if step.sees:
+            text.append(f"  sees {', '.join(map(str, step.sees))}", style="dim")
+        text.append(f"  {self._spent(step)}", style="dim")
+        if step.problem is not None:
+            text.append(f"  {self._short(step.problem.message)}", style=style)
+        return text
+
+    def _spent(self, step: StepRow) -> str:
+        if step.status == "waiting":
+            return "waiting"
+        if step.status == "running":
+            written = f"{step.chars:,} characters, " if step.chars else ""
+            return f"{written}{self.now - step.since:.1f} s"
+        if not step.usage.total_tokens:
+            return f"{step.seconds:.2f} s"
+        about = "about " if step.usage.estimated else ""
+        return f"{about}{step.usage.total_tokens:,} tokens, {step.seconds:.2f} s"
+
+    def _frame(self) -> str:
+        return _FRAMES[int(self.now * 10) % len(_FRAMES)]
+
+    def _short(self, text: str) -> str:
+        """Return the text on one line that leaves room for what else stands there."""
+        line, most = " ".join(self.shown(text).split()), max(24, self.width - 44)
+        return line if len(line) <= most else line[: most - 1] + "…"

@@ -1,0 +1,177 @@
+"""Says what is wrong with a config, in sentences that name the key and the remedy.
+
+It puts pydantic's findings into our words, and finds the names that lead nowhere. It
+never quotes a value that may be a key. Lines are another's business: each complaint comes
+with the path of what it is about.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from podium.config.lines import KeyPath
+from podium.config.sections import ChatPlannerSection, ChatSection, Sections
+
+Complaint = tuple[KeyPath, str]
+"""Where, as keys from the root, and what."""
+
+_SECRET = ("api_key", "apikey", "key", "token", "secret", "password", "authorization")
+_WANTED = {
+    "string_type": "write text in quotes",
+    "int_type": "write a whole number",
+    "float_type": "write a number",
+    "bool_type": "write true or false",
+    "list_type": 'write a list, as in ["a", "b"]',
+    "model_type": "write a table",
+    "dict_type": "write a table",
+    "finite_number": "write a finite number",
+    "greater_than": "it must be above {gt:g}",
+    "greater_than_equal": "it must be {ge:g} or more",
+    "literal_error": "write one of {expected}",
+}
+
+
+def complaints_of(error: ValidationError) -> list[Complaint]:
+    """Put what pydantic found into words."""
+    found: list[tuple[str, Complaint]] = []
+    meant: set[KeyPath] = set()
+    for details in error.errors(include_url=False):
+        path, table = _walk(details["loc"])
+        if details["type"] == "extra_forbidden":
+            text, close = _unknown(path, _properties(table))
+            meant.add((*path[:-1], close))
+        else:
+            path = (*path, "type") if details["type"] == "union_tag_invalid" else path
+            text = _sentence(details, path)
+        found.append((details["type"], (path, text)))
+    # A misspelt key is complained about once, not also as missing.
+    return [complaint for kind, complaint in found if kind != "missing" or complaint[0] not in meant]
+
+
+def dangling(sections: Sections) -> Iterator[Complaint]:
+    """Find what is missing or named and not there."""
+    if sections.hosted is not None:
+        yield from _known(("hosted", "endpoint"), sections.hosted.endpoint, sections.endpoints, "endpoints")
+        if sections.planner is not None or sections.workers:
+            table = "planner" if sections.planner is not None else "workers"
+            message = f"[{table}] beside [hosted]: a hosted conductor brings its own; leave out one of them"
+            yield (table,), message
+        return
+    if sections.planner is None:
+        yield (), 'there is no [planner]: add one, as in type = "rule", or worker = "NAME" of a chat worker'
+    if not sections.workers:
+        yield (), "there are no workers: add at least one [workers.NAME]"
+    for name, worker in sections.workers.items():
+        if isinstance(worker, ChatSection):
+            path = ("workers", name, "endpoint")
+            yield from _known(path, worker.endpoint, sections.endpoints, "endpoints")
+    if isinstance(sections.planner, ChatPlannerSection):
+        yield from _dangling_planner(sections.planner, sections)
+    if sections.conductor.accept is not None:
+        yield from _known(("conductor", "accept"), sections.conductor.accept, sections.workers, "workers")
+
+
+def _dangling_planner(planner: ChatPlannerSection, sections: Sections) -> Iterator[Complaint]:
+    if planner.worker is not None:
+        yield from _known(("planner", "worker"), planner.worker, sections.workers, "workers")
+        own = {"endpoint": planner.endpoint, "model": planner.model, "price": planner.price}
+        for key, value in own.items():
+            if value is not None:
+                yield ("planner", key), f"{key!r} in [planner] is the worker's to say: leave it out"
+    elif planner.endpoint is None or planner.model is None:
+        yield ("planner",), "[planner] names no model: give it worker, or endpoint and model"
+    if planner.endpoint is not None:
+        yield from _known(("planner", "endpoint"), planner.endpoint, sections.endpoints, "endpoints")
+
+
+def _known(path: KeyPath, name: str, names: Iterable[str], kind: str) -> Iterator[Complaint]:
+    if name not in names:
+        remedy = _guess(name, names) or f"add a table [{kind}.{name}]"
+        yield path, f"{path[-1]!r} in {_title(path[:-1])} names {name!r}, which is not in [{kind}]: {remedy}"
+
+
+def _sentence(details: ErrorDetails, path: KeyPath) -> str:
+    kind, value = details["type"], details["input"]
+    if kind == "missing":
+        return f"{_title(path[:-1])} lacks {path[-1]!r}: add it"
+    if kind == "string_pattern_mismatch":
+        return (
+            f"{path[-1]!r} in {_title(path[:-1])} is no name of an environment variable: "
+            "write a name in capitals, as in OPENAI_API_KEY, and never the key itself"
+        )
+    if kind == "union_tag_invalid":
+        known = details["ctx"]["expected_tags"]
+        return f"'type' in {_title(path[:-1])} is {_shown(value['type'])}: write one of {known}"
+    wanted = _WANTED.get(kind)
+    remedy = details["msg"] if wanted is None else wanted.format(**details.get("ctx", {}))
+    return f"{str(path[-1])!r} in {_title(path[:-1])} is {_shown(value)}: {remedy}"
+
+
+def _unknown(path: KeyPath, known: Sequence[str]) -> tuple[str, str]:
+    """Say that a key is not known, and return the key that was meant, if that can be guessed."""
+    key = str(path[-1])
+    if "key_env" in known and key.lower() in _SECRET:
+        message = (
+            f"{key!r} in {_title(path[:-1])}: a key does not belong into this file; "
+            'put it into an environment variable and name that, as in key_env = "OPENAI_API_KEY"'
+        )
+        return message, ""
+    close = get_close_matches(key, known, n=1)
+    remedy = _guess(key, known) or f"write one of {', '.join(known)}"
+    what = f"unknown key {key!r} in {_title(path[:-1])}" if len(path) > 1 else f"unknown table [{key}]"
+    return f"{what}: {remedy}", close[0] if close else ""
+
+
+def _guess(name: str, names: Iterable[str]) -> str:
+    close = get_close_matches(name, list(names), n=1)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def _title(path: KeyPath) -> str:
+    return f"[{'.'.join(map(str, path))}]" if path else "the file"
+
+
+def _shown(value: object) -> str:
+    match value:
+        case Mapping():
+            return "a table"
+        case list():
+            return "a list"
+        case bool():
+            return str(value).lower()
+        case _:
+            return f"{value!r:.60}"
+
+
+def _walk(location: Sequence[str | int]) -> tuple[KeyPath, Mapping[str, Any]]:
+    """Return the path of a location without pydantic's union tags, and the schema of its table."""
+    root: Mapping[str, Any] = Sections.model_json_schema()
+    node = root
+    path: list[str | int] = []
+    for part in location[:-1]:
+        node = _resolved(node, root)
+        if "oneOf" in node:
+            choices = [_resolved(choice, root) for choice in node["oneOf"]]
+            node = next(c for c in choices if c["properties"]["type"]["const"] == part)
+        else:
+            path.append(part)
+            node = node.get("properties", {}).get(part) or node.get("additionalProperties") or {}
+    node = _resolved(node, root)
+    last = () if "oneOf" in node else location[-1:]
+    return (*path, *last), node
+
+
+def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "anyOf" in node:
+        node = node["anyOf"][0]
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        node = root["$defs"][name]
+    return node
+
+
+def _properties(table: Mapping[str, Any]) -> list[str]:
+    return list(table.get("properties", {}))

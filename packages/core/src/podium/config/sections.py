@@ -1,0 +1,152 @@
+"""What may stand in `podium.toml`: one model per kind of table.
+
+It owns names, types and bounds. It knows no file, no environment and nothing of what is
+made from it.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from podium.config.tables import AsTable, Section
+from podium.limits import Limits
+from podium.messages import Sampling
+from podium.planners.task import Show
+from podium.spelling import Spelling
+from podium.workers.timeouts import Timeouts
+from podium.workers.worker import Price
+
+SamplingTable = Annotated[Sampling, AsTable(omit=("stop", "constraint"))]
+PriceTable = Annotated[Price, AsTable()]
+Count = Annotated[int, Field(gt=0)]
+
+
+class EndpointSection(Section):
+    """`[endpoints.NAME]`: a server that speaks OpenAI's API."""
+
+    base_url: str
+    provider: str = "openai"
+    # A key put here by mistake hardly ever looks like the name of a variable.
+    key_env: Annotated[str, Field(pattern="^[A-Z_][A-Z0-9_]*$")] | None = None
+    timeouts: Annotated[Timeouts, AsTable(positive=True)] | None = None
+
+
+class ChatSection(Section):
+    """`[workers.NAME]` of type `chat`, which is the default: a model behind an endpoint."""
+
+    type: Literal["chat"] = "chat"
+    endpoint: str
+    model: str
+    description: str = ""
+    price: PriceTable | None = None
+    context_window: Count | None = None
+    labels: list[str] = Field(default_factory=list)
+    parts: list[str] = Field(default_factory=list)
+    concurrency: Count | None = None
+    sampling: SamplingTable = Sampling()
+
+
+class CalculatorSection(Section):
+    """`[workers.NAME]` of type `calculator`: arithmetic on this machine."""
+
+    type: Literal["calculator"]
+
+
+class DocumentsSection(Section):
+    """`[workers.NAME]` of type `documents`: search in a folder of text and Markdown."""
+
+    type: Literal["documents"]
+    folder: str
+    description: str | None = None
+
+
+class GatherSection(Section):
+    """`[workers.NAME]` of type `gather`: joins what earlier steps returned."""
+
+    type: Literal["gather"]
+
+
+class ChatPlannerSection(Section):
+    """`[planner]` of type `chat`, which is the default: a model writes the plan.
+
+    It is named by `worker`, or by `endpoint` and `model`.
+    """
+
+    type: Literal["chat"] = "chat"
+    worker: str | None = None
+    endpoint: str | None = None
+    model: str | None = None
+    price: PriceTable | None = None
+    spelling: Spelling = "rows"
+    show: Show = "cards"
+    shuffle: bool = False
+    constrain: bool = True
+    cache: bool = False
+    sampling: SamplingTable = Sampling()
+
+
+class RulePlannerSection(Section):
+    """`[planner]` of type `rule`: plans without a model."""
+
+    type: Literal["rule"]
+
+
+class FixedPlannerSection(Section):
+    """`[planner]` of type `fixed`: the same plan for every question."""
+
+    type: Literal["fixed"]
+    plan: str
+
+
+class HostedSection(Section):
+    """`[hosted]`: a remote conductor, which brings its own planner and workers."""
+
+    endpoint: str
+    model: str = "fugu"
+    api: Literal["responses", "chat"] = "responses"
+    effort: Literal["high", "xhigh", "max"] | None = None
+    max_tokens: Count | None = None
+    price: PriceTable | None = None
+    seconds: Annotated[float, Field(gt=0)] = 7200.0
+
+
+class ConductorSection(Section):
+    """`[conductor]`: how the run is directed."""
+
+    strict: bool = False
+    direct: bool = False
+    show_question: bool = True
+    accept: str | None = None
+
+
+def _type_of(table: object) -> object:
+    if isinstance(table, Mapping):
+        return table.get("type", "chat")
+    return table.type if isinstance(table, ChatSection | ChatPlannerSection) else "chat"
+
+
+WorkerSection = Annotated[
+    Annotated[ChatSection, Tag("chat")]
+    | Annotated[CalculatorSection, Tag("calculator")]
+    | Annotated[DocumentsSection, Tag("documents")]
+    | Annotated[GatherSection, Tag("gather")],
+    Discriminator(_type_of),
+]
+PlannerSection = Annotated[
+    Annotated[ChatPlannerSection, Tag("chat")]
+    | Annotated[RulePlannerSection, Tag("rule")]
+    | Annotated[FixedPlannerSection, Tag("fixed")],
+    Discriminator(_type_of),
+]
+
+
+class Sections(Section):
+    """The whole file."""
+
+    endpoints: dict[str, EndpointSection] = Field(default_factory=dict)
+    workers: dict[str, WorkerSection] = Field(default_factory=dict)
+    planner: PlannerSection | None = None
+    hosted: HostedSection | None = None
+    limits: Annotated[Limits, AsTable(positive=True)] = Limits()
+    conductor: ConductorSection = ConductorSection()

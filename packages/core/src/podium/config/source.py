@@ -1,0 +1,35 @@
+"""Where a config was written, so that what is wrong can be told with its line."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from podium.config.lines import KeyPath
+from podium.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a config was written."""
+
+    path: Path
+    lines: Mapping[KeyPath, int]
+
+    def line(self, where: KeyPath) -> int:
+        """Return the line of a key, from 1; one that is not there counts to its table."""
+        while where and where not in self.lines:
+            where = where[:-1]
+        return self.lines.get(where, 1)
+
+    def told(self, where: KeyPath, what: str) -> str:
+        """Put file and line before `what`."""
+        return f"{self.path}:{self.line(where)}: {what}"
+
+    @contextmanager
+    def at(self, *where: str) -> Iterator[None]:
+        """Put file and line before the config errors of the block."""
+        try:
+            yield
+        except ConfigError as error:
+            raise ConfigError(self.told(where, str(error))) from error

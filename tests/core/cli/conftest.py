@@ -1,0 +1,87 @@
+"""What the tests of the command line share: a config over a scripted server, and ways to run it."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from servers.chat_server import Call, ChatServer, Reply, says
+from typer.testing import CliRunner, Result
+
+from podium.cli.app import app
+
+PLAN = (
+    '{"worker": 0, "subtask": "Think of a number.", "access": []}\n'
+    '{"worker": 1, "subtask": "Say it aloud.", "access": [0]}\n'
+)
+KEY = "sk-loopback-0123456789"
+
+CONFIG = """
+[endpoints.loopback]
+base_url = "{url}"
+provider = "vllm"
+key_env = "LOOPBACK_KEY"
+
+[workers.thinker]
+endpoint = "loopback"
+model = "small"
+
+[workers.speaker]
+endpoint = "loopback"
+model = "small"
+
+[planner]
+worker = "thinker"
+"""
+
+
+def plans_then_says(text: str) -> Callable[[Call], Reply]:
+    """Return a script that plans when it is held to a grammar, and else answers `text`."""
+
+    def reply(call: Call) -> Reply:
+        return says(call, PLAN if "structured_outputs" in call.body else text)
+
+    return reply
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    """Serve a planner and workers that answer "forty-two"."""
+    with ChatServer(plans_then_says("forty-two")).in_thread() as serving:
+        yield serving
+
+
+@pytest.fixture
+def config(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a config over the scripted server, and set its key."""
+    monkeypatch.setenv("LOOPBACK_KEY", KEY)
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "podium.toml"
+    path.write_text(CONFIG.format(url=server.url))
+    return path
+
+
+@pytest.fixture
+def podium() -> Callable[..., Result]:
+    """Run a command in this process; nothing is a terminal."""
+    runner = CliRunner()
+    return lambda *args, **kwargs: runner.invoke(app, list(args), **kwargs)
+
+
+@pytest.fixture
+def spawn() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Start commands in processes of their own, on pipes or on the `terminal` given."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*args: str, terminal: int | None = None) -> subprocess.Popen[bytes]:
+        stream = subprocess.PIPE if terminal is None else terminal
+        command = [sys.executable, "-m", "podium", *args]
+        process = subprocess.Popen(command, stdin=stream, stdout=stream, stderr=stream)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

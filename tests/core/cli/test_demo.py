@@ -1,0 +1,35 @@
+"""`podium demo`: from question to answer with nothing but this machine."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from typer.testing import Result
+
+Podium = Callable[..., Result]
+
+
+def test_demo_shows_all_there_is(podium: Podium, tmp_path: Path) -> None:
+    """Plan, steps, answer with its source, and the line for real models."""
+    (tmp_path / "page.md").write_text("# Access\n\nAn access list decides what a step is shown.\n")
+    result = podium("demo", "--folder", str(tmp_path))
+    assert result.exit_code == 0
+    assert "✓ 0 calculator" in result.stdout
+    assert "Steps 0 and 1 ran side by side" in result.stdout
+    assert "409.5" in result.stdout
+    assert "[page.md:" in result.stdout
+    assert "podium init --preset providers && podium run 'What is 17.5%" in result.stdout
+
+
+def test_own_question_and_folder(podium: Podium, tmp_path: Path) -> None:
+    """The user's question is answered from the user's folder."""
+    (tmp_path / "cats.txt").write_text("The cat of the house is called Minka.\n")
+    result = podium("demo", "What is 6 * 7, and what is the cat called?", "--folder", str(tmp_path))
+    assert "Minka" in result.stdout
+    assert "42" in result.stdout
+
+
+def test_missing_folder_is_told(podium: Podium, tmp_path: Path) -> None:
+    """A folder that is not there is told with the option that names another."""
+    result = podium("demo", "--folder", str(tmp_path / "none"))
+    assert result.exit_code == 2
+    assert "--folder" in result.stderr

@@ -1,0 +1,46 @@
+"""`podium init`: a config to start from."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from podium.config import load_config
+
+Podium = Callable[..., Result]
+
+
+@pytest.mark.parametrize("preset", ["providers", "vllm", "fugu", "offline"])
+def test_presets_load(podium: Podium, tmp_path: Path, preset: str) -> None:
+    """Every preset is a config that loads as it is written."""
+    path = tmp_path / "podium.toml"
+    assert podium("init", "--preset", preset, str(path)).exit_code == 0
+    assert load_config(path).is_hosted == (preset == "fugu")
+
+
+def test_presets_make_a_conductor(podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their keys set, the presets make conductors."""
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "SAKANA_API_KEY"):
+        monkeypatch.setenv(variable, "sk-0123456789")
+    for preset in ("providers", "vllm", "fugu", "offline"):
+        path = tmp_path / f"{preset}.toml"
+        podium("init", "--preset", preset, str(path))
+        load_config(path).conductor()
+
+
+def test_file_is_kept_without_force(podium: Podium, tmp_path: Path) -> None:
+    """What is there is written over only with `--force`."""
+    path = tmp_path / "podium.toml"
+    path.write_text("mine")
+    assert podium("init", str(path)).exit_code == 2
+    assert path.read_text() == "mine"
+    assert podium("init", "--force", str(path)).exit_code == 0
+    assert "[planner]" in path.read_text()
+
+
+def test_unwritable_path_is_told(podium: Podium, tmp_path: Path) -> None:
+    """A path that cannot be written is no traceback."""
+    result = podium("init", str(tmp_path / "missing" / "podium.toml"))
+    assert result.exit_code == 2
+    assert "cannot be written" in result.stderr

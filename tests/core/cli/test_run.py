@@ -1,0 +1,146 @@
+"""`podium run`, with its streams piped."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+from typer.testing import Result
+
+Podium = Callable[..., Result]
+
+
+def test_stdout_holds_the_answer_alone(podium: Podium, config: Path) -> None:
+    """Piped, a run that went well says nothing but its answer."""
+    result = podium("run", "What is it?")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "forty-two\n", "")
+
+
+def test_question_comes_from_stdin(podium: Podium, config: Path, server: ChatServer) -> None:
+    """Without an argument, and with `-`, what is piped in is the question."""
+    for args in ((), ("-",)):
+        assert podium("run", *args, input="Piped in?\n").stdout == "forty-two\n"
+        assert "Piped in?" in server.calls[-1].body["messages"][-1]["content"]
+
+
+def test_files_are_fenced_under_their_names(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A file's text reaches the worker under its name, in a fence it cannot close."""
+    Path("notes.md").write_text("```\ninner\n```\n")
+    assert podium("run", "Sum up.", "--file", "notes.md").exit_code == 0
+    assert "notes.md:\n````\n```\ninner\n```\n````" in server.calls[-1].body["messages"][-1]["content"]
+
+
+def test_long_question_is_taken(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A question of 1 MiB reaches the workers whole."""
+    question = "Sum up: " + "word " * (2**20 // 5)
+    assert podium("run", input=question).stdout == "forty-two\n"
+    assert question.strip() in server.calls[-1].body["messages"][-1]["content"]
+
+
+def test_json_holds_the_whole_result(podium: Podium, config: Path) -> None:
+    """With `--json` stdout is one object with all that is known."""
+    said = json.loads(podium("run", "What is it?", "--json").stdout)
+    assert (said["status"], said["answer"], said["problem"]) == ("ok", "forty-two", None)
+    assert [o["worker"] for o in said["outcomes"]] == ["thinker", "speaker"]
+    assert said["plans"][0]["steps"][1]["access"] == [0]
+    assert said["usage"]["input_tokens"] == 33
+    assert said["cost"] is None
+    assert said["run_id"] in said["explain"]
+
+
+def test_explain_goes_to_stderr(podium: Podium, config: Path) -> None:
+    """The account of a run does not mix with its answer."""
+    result = podium("run", "What is it?", "--explain")
+    assert result.stdout == "forty-two\n"
+    assert "Step 1, speaker, seeing 0: ok" in result.stderr
+
+
+def test_saved_plan_is_run_with_its_question(podium: Podium, config: Path, server: ChatServer) -> None:
+    """What `plan --json` printed can be run without another call of the planner."""
+    Path("plan.json").write_text(podium("plan", "What is it?", "--json").stdout)
+    server.calls.clear()
+    assert podium("run", "--plan", "plan.json").stdout == "forty-two\n"
+    assert len(server.calls) == 2
+    assert "What is it?" in server.calls[0].body["messages"][-1]["content"]
+
+
+def test_plan_in_any_spelling_is_run(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A plan written by hand may name its workers."""
+    Path("plan.txt").write_text('{"steps": [{"worker": "speaker", "subtask": "Speak.", "access": []}]}')
+    assert podium("run", "--plan", "plan.txt", "What is it?").stdout == "forty-two\n"
+    assert len(server.calls) == 1
+
+
+def test_no_answer_exits_with_1(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A run that came to nothing leaves stdout empty and says why."""
+    server.reply = lambda call: whole({"error": {"message": "down"}}, status=500)
+    result = podium("run", "What is it?")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no answer" in result.stderr
+
+
+def test_partial_answer_exits_with_3(podium: Podium, config: Path, server: ChatServer) -> None:
+    """What had been finished is the answer when the last step fails, and the exit code tells."""
+
+    def last_step_fails(call: Call) -> Reply:
+        plan = '{"worker": 0, "subtask": "a", "access": []}\n{"worker": 1, "subtask": "b", "access": [0]}\n'
+        if "structured_outputs" in call.body:
+            return says(call, plan)
+        is_last = "Step 0 was given" in call.body["messages"][-1]["content"]
+        return whole({"error": {"message": "down"}}, status=500) if is_last else says(call, "half")
+
+    server.reply = last_step_fails
+    result = podium("run", "What is it?")
+    assert (result.exit_code, result.stdout) == (3, "half\n")
+    assert "partial answer" in result.stderr
+
+
+def test_limits_can_be_given(podium: Podium, config: Path) -> None:
+    """Limits on the command line stand above those of the config."""
+    said = json.loads(podium("run", "What is it?", "--steps", "1", "--json").stdout)
+    assert said["status"] == "partial"
+    assert "1 steps" in said["problem"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("run", "  "), "the question is empty"),
+        (("run", "Why?", "--file", "missing.txt"), "missing.txt cannot be read"),
+        (("run", "Why?", "--file", "binary"), "no text in UTF-8"),
+        (("run", "--plan", "missing.json"), "missing.json cannot be read"),
+        (("run", "--plan", "podium.toml"), "holds no plan"),
+        (("run", "Why?", "--config", "missing.toml"), "missing.toml cannot be read"),
+        (("run", "Why?", "--seconds", "0"), "must be above 0"),
+        (("run", "Why?", "--steps", "0"), "--steps"),
+        (("run", "x" * (5 * 2**20)), "the question is longer than"),
+    ],
+)
+def test_bad_input_exits_with_2(
+    podium: Podium, config: Path, server: ChatServer, args: tuple[str, ...], told: str
+) -> None:
+    """What is wrong with what was typed is told, and nothing is called."""
+    Path("binary").write_bytes(b"\xff\xfe\x00")
+    result = podium(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in result.stderr
+    assert not server.calls
+
+
+def test_unset_key_is_named(podium: Podium, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing environment variable is told with its name and line."""
+    monkeypatch.delenv("LOOPBACK_KEY")
+    result = podium("run", "What is it?")
+    assert result.exit_code == 2
+    assert "podium.toml:5: the environment variable LOOPBACK_KEY is not set" in result.stderr
+
+
+def test_hosted_conductor_runs_too(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A `[hosted]` config answers, and refuses what it cannot do."""
+    head = config.read_text().partition("[workers.thinker]")[0]
+    config.write_text(head + '[hosted]\nendpoint = "loopback"\napi = "chat"\n')
+    server.reply = lambda call: says(call, "from afar")
+    assert podium("run", "What is it?").stdout == "from afar\n"
+    assert podium("plan", "What is it?").exit_code == 2
+    assert podium("run", "What is it?", "--rounds", "2").exit_code == 2

@@ -1,0 +1,51 @@
+"""What the command line shows of secrets, of bugs, and of what others wrote."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from servers.chat_server import ChatServer, says, whole
+from typer.testing import Result
+
+Podium = Callable[..., Result]
+KEY = "sk-loopback-0123456789"
+
+
+def test_key_in_an_error_is_hidden(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A server that quotes the key in its refusal does not bring it to the screen."""
+    server.reply = lambda call: whole({"error": {"message": f"bad key {KEY}"}}, status=401)
+    for args in ("run Why?", "run Why? --json", "run Why? --explain", "check --json"):
+        result = podium(*args.split())
+        assert result.exit_code == 1
+        assert KEY not in result.output
+
+
+def test_key_in_an_answer_is_hidden(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A model that writes the key does not bring it to the screen."""
+    server.reply = lambda call: says(call, f"Your key is {KEY}")
+    result = podium("run", "Why?", "--json")
+    assert KEY not in result.output
+    assert "[secret]" in result.output
+
+
+def test_help_states_the_exit_codes(podium: Podium) -> None:
+    """`--help` of every command says what the exit codes mean."""
+    for command in ([], ["run"], ["plan"], ["parse"], ["check"], ["init"], ["demo"]):
+        said = " ".join(podium(*command, "--help").output.split())
+        assert "3 the answer is partial; 130 interrupted" in said
+
+
+def test_version(podium: Podium) -> None:
+    """`--version` says which one."""
+    assert podium("--version").output.startswith("podium ")
+
+
+def test_help_and_parse_import_no_http(tmp_path: Path) -> None:
+    """What needs no network does not wait for a library that speaks HTTP."""
+    (tmp_path / "plan.txt").write_text('{"steps": [{"worker": 0, "subtask": "a", "access": []}]}')
+    for args in (["--help"], ["parse", "--workers", "1", "--json", str(tmp_path / "plan.txt")]):
+        command = [sys.executable, "-X", "importtime", "-m", "podium", *args]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+        assert not imported & {"httpx", "aiohttp"}

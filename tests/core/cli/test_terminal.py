@@ -1,0 +1,130 @@
+"""The command line as a person meets it: a real terminal, and Ctrl-C."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
+
+Spawn = Callable[..., subprocess.Popen[bytes]]
+PLAN = '{"worker": 0, "subtask": "Think.", "access": []}\n{"worker": 1, "subtask": "Speak.", "access": [0]}\n'
+
+
+def stalls(call: Call) -> Reply:
+    """Plan, and then never finish a step."""
+    if "structured_outputs" in call.body:
+        return says(call, PLAN)
+    return events(chunk({"content": "so far"}), STALL) if call.body.get("stream") else Reply((STALL,))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until `condition` holds, half a minute at most."""
+    end = monotonic() + 30
+    while not condition():
+        assert monotonic() < end, "it did not happen"
+        sleep(0.02)
+
+
+def read_terminal(fd: int) -> str:
+    """Return all that is written to a terminal until its other side is closed."""
+    said = b""
+    while select.select([fd], [], [], 30)[0]:
+        try:
+            piece = os.read(fd, 65536)
+        except OSError:  # Linux says so when the last writer has left
+            break
+        if not piece:
+            break
+        said += piece
+    return said.decode()
+
+
+def test_live_view(spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a terminal the plan, its steps with worker, tokens and time, the answer and the cost are shown."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "120")
+    leader, follower = pty.openpty()
+    process = spawn("run", "What is it?", terminal=follower)
+    os.close(follower)
+    said = read_terminal(leader)
+    os.close(leader)
+    assert process.wait(30) == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
+    assert re.search(r"✓ 0 thinker  Think of a number\.  18 tokens, \d+\.\d\d s", plain)
+    assert re.search(r"✓ 1 speaker  Say it aloud\.  sees 0  18 tokens", plain)
+    assert plain.index("✓ 1 speaker") < plain.rindex("forty-two")
+    assert "podium: answered, 2 steps, 54 tokens, cost unknown" in plain
+    assert said.count("\x1b[?25l") == said.count("\x1b[?25h"), "the cursor is shown again"
+
+
+def test_answer_cannot_steer_the_terminal(spawn: Spawn, config: Path, server: ChatServer) -> None:
+    """Escape sequences that a worker wrote reach no terminal, and a pipe as they are."""
+    attack = "before\x1b]0;owned\x07after"
+    server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else attack)
+    leader, follower = pty.openpty()
+    process = spawn("run", "What is it?", terminal=follower)
+    os.close(follower)
+    assert "\x1b]0;" not in read_terminal(leader)
+    os.close(leader)
+    assert process.wait(30) == 0
+    piped, _ = spawn("run", "What is it?").communicate(timeout=30)
+    assert piped.decode() == attack + "\n"
+
+
+def test_error_in_the_live_view(spawn: Spawn, config: Path, server: ChatServer) -> None:
+    """What is raised while the view is drawn is told in one line, with its exit code."""
+    server.reply = lambda call: says(call, "I would rather not.")
+    config.write_text(config.read_text() + "[conductor]\nstrict = true\n")
+    leader, follower = pty.openpty()
+    process = spawn("run", "What is it?", terminal=follower)
+    os.close(follower)
+    said = read_terminal(leader)
+    os.close(leader)
+    assert process.wait(30) == 2
+    assert "podium: the text holds no plan" in said
+    assert "Traceback" not in said
+
+
+def test_interrupt_closes_the_sockets(spawn: Spawn, config: Path, server: ChatServer) -> None:
+    """Ctrl-C ends the request at the server, with exit code 130 and one line."""
+    server.reply = stalls
+    process = spawn("run", "What is it?")
+    wait_for(lambda: len(server.calls) == 2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, b"", b"podium: interrupted\n")
+    wait_for(server.calls[1].hung_up.is_set)
+
+
+def test_interrupt_in_the_live_view(spawn: Spawn, config: Path, server: ChatServer) -> None:
+    """Ctrl-C in a terminal leaves it tidy: cursor shown, one line, no traceback."""
+    server.reply = stalls
+    leader, follower = pty.openpty()
+    process = spawn("run", "What is it?", terminal=follower)
+    os.close(follower)
+    wait_for(lambda: len(server.calls) == 2)
+    process.send_signal(signal.SIGINT)
+    said = read_terminal(leader)
+    os.close(leader)
+    assert process.wait(30) == 130
+    assert "podium: interrupted" in said
+    assert "Traceback" not in said
+    assert said.count("\x1b[?25l") == said.count("\x1b[?25h")
+    wait_for(server.calls[1].hung_up.is_set)
+
+
+def test_reader_that_leaves_is_no_traceback(spawn: Spawn, config: Path) -> None:
+    """A pipe that is closed early ends the command quietly."""
+    process = spawn("run", "What is it?", "--json")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert b"Traceback" not in process.stderr.read()
+    assert process.wait(30) == 1

@@ -1,0 +1,280 @@
+"""`podium.toml`: what it may say, and what is told when it says something else."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from podium.conductor import Conductor
+from podium.config import find_config, load_config
+from podium.config.lines import lines_of
+from podium.errors import ConfigError
+from podium.hosted import HostedConductor
+from podium.planners.cached import CachedPlanner
+from podium.planners.chat import ChatPlanner
+from podium.workers.chat import ChatWorker
+from podium.workers.worker import Price
+
+GOOD = """\
+[endpoints.local]
+base_url = "http://localhost:8000/v1"
+provider = "vllm"
+
+[workers.solver]
+endpoint = "local"
+model = "qwen"
+
+[planner]
+worker = "solver"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Name a file for a config."""
+    return tmp_path / "podium.toml"
+
+
+def test_worker_has_what_its_table_says(path: Path) -> None:
+    """Card, model and sampling are those of the table."""
+    path.write_text(
+        GOOD.replace(
+            'model = "qwen"',
+            'model = "qwen"\ndescription = "Solves."\nprice = { input = 1, output = 2.5 }\n'
+            'context_window = 32768\nlabels = ["eu"]\nconcurrency = 3\nparts = ["image_url"]\n'
+            "sampling = { temperature = 0.2, max_tokens = 100 }\n",
+        )
+    )
+    worker = load_config(path).worker("solver")
+    assert isinstance(worker, ChatWorker)
+    assert (worker.model, worker.card.name, worker.card.description) == ("qwen", "solver", "Solves.")
+    assert worker.card.price == Price(input=1, output=2.5)
+    assert (worker.card.context_window, worker.card.concurrency) == (32768, 3)
+    assert (worker.card.labels, worker.card.parts) == (frozenset({"eu"}), frozenset({"image_url"}))
+    assert (worker.sampling.temperature, worker.sampling.max_tokens) == (0.2, 100)
+
+
+def test_unsaid_price_is_unknown(path: Path) -> None:
+    """A worker without a price has none, which is not the price 0."""
+    path.write_text(GOOD)
+    assert load_config(path).worker("solver").card.price is None
+
+
+def test_conductor_has_what_the_file_says(path: Path) -> None:
+    """Pool, limits and overrides reach the conductor."""
+    path.write_text(GOOD + "[limits]\nrounds = 2\nseconds = 30\n")
+    conductor = load_config(path).conductor(seconds=5.0)
+    assert isinstance(conductor, Conductor)
+    assert conductor.pool.names == ("solver",)
+    assert (conductor.limits.rounds, conductor.limits.seconds, conductor.limits.steps) == (2, 5.0, 32)
+
+
+def test_planner_of_an_endpoint_of_its_own(path: Path) -> None:
+    """A planner may be no worker, and be remembered."""
+    planner = '[planner]\nendpoint = "local"\nmodel = "boss"\nspelling = "lists"\ncache = true\n'
+    path.write_text(GOOD.partition("[planner]")[0] + planner)
+    assert isinstance(load_config(path).planner(), CachedPlanner)
+    path.write_text(path.read_text().replace("cache = true", ""))
+    made = load_config(path).planner()
+    assert isinstance(made, ChatPlanner)
+    assert (made.name, made.spelling) == ("boss", "lists")
+
+
+def test_paths_start_where_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative folder or plan file is looked for beside the config, wherever one runs it."""
+    (tmp_path / "there" / "pages").mkdir(parents=True)
+    (tmp_path / "there" / "plan.json").write_text('{"steps": []}')
+    path = tmp_path / "there" / "podium.toml"
+    path.write_text(
+        '[workers.pages]\ntype = "documents"\nfolder = "pages"\n'
+        '[planner]\ntype = "fixed"\nplan = "plan.json"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    load_config(Path("there") / "podium.toml").conductor()
+
+
+def test_hosted_conductor(path: Path) -> None:
+    """`[hosted]` stands in place of planner and workers."""
+    path.write_text(GOOD.partition("[workers")[0] + '[hosted]\nendpoint = "local"\neffort = "high"\n')
+    conductor = load_config(path).conductor()
+    assert isinstance(conductor, HostedConductor)
+    assert conductor.model == "fugu"
+
+
+def test_key_is_read_when_the_conductor_is_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file loads without its keys; making what needs one names the variable and its line."""
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    path.write_text(GOOD.replace('"vllm"', '"vllm"\nkey_env = "SOME_KEY"'))
+    config = load_config(path)
+    with pytest.raises(ConfigError, match=r"podium\.toml:4: the environment variable SOME_KEY is not set"):
+        config.conductor()
+    monkeypatch.setenv("SOME_KEY", "sk-0123456789")
+    config.conductor()
+    assert config.secrets == ("sk-0123456789",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("model =", "modle =", "7: unknown key 'modle' in [workers.solver]: did you mean 'model'?"),
+        ('model = "qwen"\n', "", "5: [workers.solver] lacks 'model': add it"),
+        ('"qwen"', "3", "7: 'model' in [workers.solver] is 3: write text in quotes"),
+        ('"qwen"', '"qwen"\nconcurrency = 0', "8: 'concurrency' in [workers.solver] is 0: it must"),
+        ('"qwen"', '"qwen"\nconcurrency = true', "8: 'concurrency' in [workers.solver] is true: write"),
+        ('"qwen"', '"qwen"\nlabels = "eu"', "8: 'labels' in [workers.solver] is 'eu': write a list"),
+        ('"qwen"', '"qwen"\nlabels = [\n"eu",\n3]', "10: '1' in [workers.solver.labels] is 3: write text"),
+        ('"qwen"', '"qwen"\nprice = { input = 1 }', "8: [workers.solver.price] lacks 'output'"),
+        (
+            '"qwen"',
+            '"qwen"\nprice.input = -1\nprice.output = 1',
+            "8: 'input' in [workers.solver.price] is -1",
+        ),
+        ('"qwen"', '"qwen"\ntype = "chta"', "8: 'type' in [workers.solver] is 'chta': write one of"),
+        ('"qwen"', '"qwen"\ntype = "gather"', "6: unknown key 'endpoint' in [workers.solver]"),
+        ("[workers.solver]", '[workers."a b"]', "10: 'worker' in [planner] names 'solver', which is not in"),
+        ('endpoint = "local"', 'endpoint = "locla"', "6: 'endpoint' in [workers.solver] names 'locla'"),
+        ('worker = "solver"', 'worker = "slover"', "[workers]: did you mean 'solver'?"),
+        ('worker = "solver"', 'spelling = "row"', "10: 'spelling' in [planner] is 'row': write one of"),
+        ('worker = "solver"', "", "9: [planner] names no model: give it worker, or endpoint and model"),
+        ('worker = "solver"', 'worker = "solver"\nmodel = "m"', "11: 'model' in [planner] is the worker's"),
+        ('[planner]\nworker = "solver"', "", "1: there is no [planner]: add one"),
+        ("[planner]", "[limits]\nsteps = 0\n[planner]", "10: 'steps' in [limits] is 0: it must be above 0"),
+        ("[planner]", "[limits]\nseconds = inf\n[planner]", "10: 'seconds' in [limits] is inf: write"),
+        ("[planner]", "[limits]\nstep = 1\n[planner]", "10: unknown key 'step' in [limits]: did you"),
+        ("[planner]", "[conductor]\naccept = 'x'\n[planner]", "10: 'accept' in [conductor] names 'x'"),
+        ("[planner]", "[planer]", "9: unknown table [planer]: did you mean 'planner'?"),
+        ("[planner]", '[hosted]\nendpoint = "local"\n[planner]', "[planner] beside [hosted]"),
+        ("[endpoints.local]", "[endpoints.local]\ntimeouts.idle = 0", "2: 'idle' in [endpoints.local"),
+        ("[endpoints.local]", "[endpoints.local]\nfoo = = 1", "2: this is no TOML: "),
+        ("[endpoints.local]", "[endpoints.local]\nx = [", "this is no TOML: "),
+        ("[endpoints.local]", "x = " + "[" * 100_000, "is nested too deep"),
+        ("[endpoints.local]\n", "endpoints = 3\n[x]\n", "1: 'endpoints' in the file is 3: write a table"),
+    ],
+)
+def test_what_is_wrong_is_told_with_line_and_remedy(path: Path, old: str, new: str, told: str) -> None:
+    """Each finding names file, line, key and what to write."""
+    assert old in GOOD
+    path.write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(str(path))
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"http://localhost:8000/v1"', '"localhost"', "toml:1: base_url 'localhost' is no http(s) URL"),
+        ('"vllm"', '"vlm"', "podium.toml:1: provider 'vlm' is not known"),
+        ("solver", '"so\\tlver"', "podium.toml:5: worker name"),
+        ('worker = "solver"', 'type = "fixed"\nplan = "none.json"', "podium.toml:11: the plan"),
+        ('worker = "solver"', 'type = "rule"\n[workers.d]\ntype = "documents"\nfolder = "none"', "toml:11: "),
+    ],
+)
+def test_what_cannot_be_made_is_told_with_its_line(path: Path, old: str, new: str, told: str) -> None:
+    """What shows only when a part is made names file and line too."""
+    text = GOOD.replace('worker = "solver"', 'type = "rule"') if old == "solver" else GOOD
+    path.write_text(text.replace(old, new, 1))
+    config = load_config(path)
+    with pytest.raises(ConfigError) as caught:
+        config.conductor()
+    assert told in str(caught.value)
+
+
+def test_every_finding_is_told_in_order(path: Path) -> None:
+    """All that is wrong is told at once, top to bottom."""
+    path.write_text(GOOD.replace("provider", "providr").replace("worker =", "wroker ="))
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    lines = str(caught.value).splitlines()
+    assert [line.split(":")[1] for line in lines] == ["3", "10"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['api_key = "sk-secret-1"', 'token = "sk-secret-1"', 'key_env = "sk-secret-1"', 'Key = "sk-secret-1"'],
+)
+def test_keys_are_refused_and_not_shown(path: Path, line: str) -> None:
+    """A key in the file is refused with the remedy, and not quoted."""
+    path.write_text(GOOD.replace('provider = "vllm"', line))
+    with pytest.raises(ConfigError, match=r"podium\.toml:3: .*OPENAI_API_KEY") as caught:
+        load_config(path)
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_unreadable_files_are_told(path: Path) -> None:
+    """No file, a folder, other bytes than UTF-8 and a huge file are config errors."""
+    for told, make in (
+        ("cannot be read", lambda: None),
+        (":2: this is not UTF-8", lambda: path.write_bytes(b"# fine\n# \xff\n")),
+        ("is longer than", lambda: path.write_text("#" * (2**20 + 1))),
+    ):
+        make()
+        with pytest.raises(ConfigError, match=told):
+            load_config(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(path.parent)
+
+
+def test_where_the_config_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First what is named, then the variable, then here, then the user's folder."""
+    monkeypatch.chdir(tmp_path)
+    environ = {"XDG_CONFIG_HOME": str(tmp_path / "home")}
+    with pytest.raises(ConfigError, match="podium init"):
+        find_config(environ=environ)
+    users = tmp_path / "home" / "podium" / "podium.toml"
+    users.parent.mkdir(parents=True)
+    users.touch()
+    assert find_config(environ=environ) == users
+    Path("podium.toml").touch()
+    assert find_config(environ=environ) == Path("podium.toml")
+    environ["PODIUM_CONFIG"] = "elsewhere.toml"
+    assert find_config(environ=environ) == Path("elsewhere.toml")
+    assert find_config("named.toml", environ=environ) == Path("named.toml")
+
+
+TOML = '''\
+a = 1 # [x]
+"b c" = "x # ] \\" [y]"
+'d"' . e = 'it # s'
+
+[t."q.r".s]
+l = [ # comment ]
+  "one", 'two', """three
+ ]"" """, { k = 1, m.n = [1,
+ 2] },
+]
+m = """
+[fake]
+x = 1\\"""
+"""
+n = \'\'\'
+[fake2]\'\'\'
+z = 1979-05-27 07:32:00Z
+"\\u00e9\\t" = -1.5e3
+[[arr]]
+x = 1
+[[arr]]
+[arr.sub]
+y = 2
+[[arr.sub2]]
+q = 1
+[t]
+after = true
+'''
+
+
+def test_lines_of_all_there_is_in_toml() -> None:
+    """Every key and entry has a line, whatever TOML it stands in."""
+    found = lines_of(TOML)
+
+    def paths(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+        children = value.items() if isinstance(value, dict) else ()
+        children = enumerate(value) if isinstance(value, list) else children
+        return [at, *(path for key, child in children for path in paths(child, (*at, key)))]
+
+    assert set(paths(tomllib.loads(TOML))) - {()} == set(found)
+    assert found["t", "q.r", "s", "l", 3, "m", "n", 1] == 9
+    assert found["t", "q.r", "s", "é\t"] == 18
+    assert found["arr", 1, "sub2", 0, "q"] == 25
+    assert lines_of(TOML.replace("\n", "\r\n")) == found
