@@ -31,6 +31,7 @@ class Actor(Worker):
         """Calls that saw a cancel."""
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Act."""
         self.requests.append(request)
         self.running += 1
         self.peak = max(self.peak, self.running)
@@ -82,6 +83,7 @@ class PlanningActor(Planner):
         self._act = act
 
     def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Act."""
         return self._act(request)
 
 

@@ -134,7 +134,6 @@ async def test_strict_raises_the_very_error(bad: str | Exception, kind: type[Pod
 
 async def test_strict_stops_steps_that_had_started() -> None:
     """A row that runs when the text turns out bad is cancelled before the error is raised."""
-
     started = Actor("a", never)
 
     async def bad(request: Request) -> AsyncGenerator[str | Completion, None]:

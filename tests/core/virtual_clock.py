@@ -39,6 +39,7 @@ class VirtualClock(asyncio.SelectorEventLoop):
         super().__init__(_Jumping(self))
 
     def time(self) -> float:
+        """Return the clock, in seconds."""
         return self.clock
 
 

@@ -5,8 +5,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import anyio
-
 from podium.boundary import Boundary
 from podium.errors import (
     LimitExceeded,
@@ -75,16 +73,13 @@ class Attempt:
     def _make_request(self, deadline: float) -> Request:
         setting, card = self.setting, self.setting.pool.cards[self.step.worker]
         self.started = setting.now()
-        setting.emit(
-            StepStarted(
-                run_id=setting.run_id,
-                at=self.started,
-                round=self.round,
-                step=self.index,
-                attempt=self.number,
-                worker=card.name,
-                subtask=self.step.subtask,
-            )
+        setting.tell(
+            StepStarted,
+            round=self.round,
+            step=self.index,
+            attempt=self.number,
+            worker=card.name,
+            subtask=self.step.subtask,
         )
         brief = Brief(self.step.subtask, self.visible, setting.query if setting.show_question else ())
         caller = Caller(
@@ -129,7 +124,7 @@ class Attempt:
     def timed_out(self) -> Outcome:
         """Return the outcome of a call that was stopped at its deadline."""
         ledger, limit = self.setting.ledger, f"{self.setting.limits.step_seconds:g} s (Limits.step_seconds)"
-        if anyio.current_time() >= ledger.deadline:
+        if self.setting.clock() >= ledger.deadline:
             limit = f"the run's {ledger.limits.seconds:g} s (Limits.seconds)"
         did = "had no free slot" if self.started is None else "did not answer"
         message = f"worker {self._name!r} {did} within {limit}"

@@ -1,10 +1,12 @@
 """The conductor: plans a query and directs the run. The only place that joins the stages."""
 
+from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nullcontext
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -68,6 +70,7 @@ class Conductor(Worker):
         first = DirectPlanner(planner) if direct else planner
         self._planners = Planners(first=first, fallback=fallback or RulePlanner(), strict=strict)
         self._accept = accept
+        self._opened: WeakKeyDictionary[AbstractEventLoop, int] = WeakKeyDictionary()
         self._show_question = show_question
         self.card = card or Card(name="conductor", description="Plans a task and has a team carry it out.")
 
@@ -81,7 +84,7 @@ class Conductor(Worker):
         """
         messages = read_query(query)
         async with self:
-            setting = self._setting(messages, _ignore)
+            setting = self._setting(messages, None)
             planning = Planning(setting, self._planners, 1)
             plan = await planning.make()
         if plan is None:
@@ -98,7 +101,7 @@ class Conductor(Worker):
             PlanInvalid: the plan given does not fit the pool or the limits.
             PodiumError: what is wrong with the planner's text, with `strict`.
         """
-        return await self._run(asked, _ignore)
+        return await self._run(asked, None)
 
     def stream(self, asked: Query | Plan) -> AsyncGenerator[Event, None]:
         """Do as `run`, and yield what happens; the last event is `RunEnded` with the result.
@@ -132,7 +135,7 @@ class Conductor(Worker):
                     result = event.result
                 elif isinstance(event, AnswerDelta) and event.run_id == own:
                     yield event.text
-                if caller is not None:
+                if caller is not None and caller.emit is not None:
                     caller.emit(event)
         if result is None or result.status == "failed":
             told = (
@@ -144,7 +147,7 @@ class Conductor(Worker):
     async def _run(
         self,
         asked: Query | Plan,
-        emit: Callable[[Event], None],
+        emit: Callable[[Event], None] | None,
         *,
         stream: bool = False,
         caller: Caller | None = None,
@@ -156,25 +159,26 @@ class Conductor(Worker):
         setting = self._setting(query, emit, stream=stream, caller=caller)
         rounds = Rounds(setting, self._planners, self._accept)
         parent = None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt)
-        emit(RunStarted(run_id=setting.run_id, at=0.0, workers=self.pool.names, parent=parent))
-        async with self:
+        setting.tell(RunStarted, workers=self.pool.names, parent=parent)
+        async with self._open():
             with anyio.CancelScope(deadline=setting.ledger.deadline) as scope:
                 await rounds.run(given)
         result = self._result(setting, rounds, out_of_time=scope.cancelled_caught)
         if stream and result.answer and not rounds.answer_sent:
-            emit(AnswerDelta(run_id=setting.run_id, at=setting.now(), text=result.answer))
-        emit(RunEnded(run_id=setting.run_id, at=setting.now(), result=result))
+            setting.tell(AnswerDelta, text=result.answer)
+        setting.tell(RunEnded, result=result)
         return result
 
     def _setting(
         self,
         query: tuple[Message, ...],
-        emit: Callable[[Event], None],
+        emit: Callable[[Event], None] | None,
         *,
         stream: bool = False,
         caller: Caller | None = None,
     ) -> Setting:
-        began = anyio.current_time()
+        clock = get_running_loop().time
+        began = clock()
         return Setting(
             run_id=uuid4().hex,
             query=query,
@@ -185,6 +189,7 @@ class Conductor(Worker):
             depth=0 if caller is None else caller.depth + 1,
             stream=stream,
             show_question=self._show_question and bool(query),
+            clock=clock,
             began=began,
         )
 
@@ -222,6 +227,8 @@ class Conductor(Worker):
             for part in self._parts():
                 await entered.enter_async_context(part)
             entered.pop_all()  # `__aexit__` leaves them; the stack only undoes a start that fails half-way
+        loop = get_running_loop()
+        self._opened[loop] = self._opened.get(loop, 0) + 1
         return self
 
     async def __aexit__(
@@ -230,18 +237,19 @@ class Conductor(Worker):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._opened[get_running_loop()] -= 1
         async with AsyncExitStack() as leaving:
             for part in self._parts():
                 leaving.push_async_exit(part)
+
+    def _open(self) -> AbstractAsyncContextManager[object]:
+        """Return what keeps everything open during a run: nothing, where the caller does."""
+        return nullcontext() if self._opened.get(get_running_loop()) else self
 
     def _parts(self) -> tuple[Pool | Planner | Worker, ...]:
         judge = (self._accept,) if isinstance(self._accept, Worker) else ()
         fallback = (self._planners.fallback,) if self._planners.fallback is not None else ()
         return (self.pool, self._planners.first, *fallback, *judge)
-
-
-def _ignore(event: Event) -> None:
-    """Take an event nobody reads."""
 
 
 def _told(planning: Planning) -> str:

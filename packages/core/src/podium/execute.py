@@ -4,7 +4,6 @@ An `Execution` takes steps one by one, while the plan may still be arriving, and
 plan once it is known. It knows no planner, no other round and no journal.
 """
 
-from contextlib import nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +15,7 @@ from podium.events import AnswerDelta, StepDelta, StepEnded
 from podium.plan import Plan, Step
 from podium.result import Outcome, Problem
 from podium.setting import Setting
+from podium.workers.pool import Turn
 from podium.workers.worker import Shown
 
 SUPERSEDED = Problem("superseded", "the plan this step was started from was replaced")
@@ -39,6 +39,11 @@ class _Place:
         self.reason: Problem | None = None
         self.outcome: Outcome | None = None
 
+    @property
+    def written(self) -> str:
+        """What the step has written so far."""
+        return "" if self.attempt is None else "".join(self.attempt.pieces)
+
 
 class Execution:
     """The execution of one round; an async context manager that ends when all steps have.
@@ -60,7 +65,8 @@ class Execution:
         self.answer_sent = False
         """Whether some of the answer was sent on while it was written."""
         self._tasks = anyio.create_task_group()
-        self._room = anyio.Semaphore(setting.limits.concurrency, fast_acquire=True)
+        most = setting.limits.concurrency
+        self._room = anyio.Semaphore(most, fast_acquire=True) if most < setting.limits.plan_steps else None
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -90,6 +96,12 @@ class Execution:
 
     def add(self, step: Step) -> None:
         """Take the next step of the plan; it starts once the steps it may see have ended."""
+        place = self._append(step)
+        if place is not None:
+            self._tasks.start_soon(self._work, place)
+
+    def _append(self, step: Step) -> _Place | None:
+        """Give the step its place; return that if it can start at once."""
         index = len(self._places)
         place = _Place(index, step, 1 + sum(other.index == index for other in self._superseded))
         for seen in step.access:
@@ -98,11 +110,10 @@ class Execution:
                 place.blocked += 1
                 before.dependents.append(place)
         self._places.append(place)
-        if not place.blocked and not self._skip(place):
-            self._tasks.start_soon(self._work, place)
+        return None if place.blocked or self._skip(place) else place
 
-    def complete(self, plan: Plan) -> None:
-        """Take the whole plan.
+    async def complete(self, plan: Plan) -> None:
+        """Take the whole plan, and work on it.
 
         Steps that were added and stand in the plan as they are go on; others are
         cancelled. Steps that nobody will see are not run.
@@ -114,26 +125,33 @@ class Execution:
             self._give_up(place, SUPERSEDED)
         self._superseded += self._places[same:]
         del self._places[same:]
-        for place in self._places:
-            place.dependents = [other for other in place.dependents if other.index < same]
-        needed = plan.needed
+        needed, ready = plan.needed, list[_Place]()
         for index, step in enumerate(plan.steps):
             if index not in needed and index >= same:
                 self._places.append(_Place(index, step))
-            elif index >= same:
-                self.add(step)
+            elif index >= same and (startable := self._append(step)) is not None:
+                ready.append(startable)
             if index not in needed:
                 self._give_up(self._places[index], UNSEEN)
         self._send_answer()
+        await self._work_on(ready)
+
+    async def _work_on(self, ready: list[_Place]) -> None:
+        """Work on one step here, which saves a task, and on the others beside it."""
+        for place in ready[1:]:
+            self._tasks.start_soon(self._work, place)
+        if ready:
+            await self._work(ready[0])
 
     def _send_answer(self) -> None:
         """From here on, what the last step writes is known to be the answer."""
         if not (self._last and self._places and self._setting.stream):
             return
         self._answering = self._places[-1]
-        written = self._answering.attempt.pieces if self._answering.attempt is not None else ()
+        place = self._answering
+        written = place.outcome.text if place.outcome is not None else place.written
         if written:
-            self._emit_answer("".join(written))
+            self._emit_answer(written)
 
     def _give_up(self, place: _Place, reason: Problem) -> None:
         if place.outcome is not None:
@@ -185,40 +203,32 @@ class Execution:
         place.attempt = Attempt(
             setting, self._number, place.index, place.step, visible, self._on_text, place.number
         )
-        deadline = min(setting.ledger.deadline, anyio.current_time() + setting.limits.step_seconds)
+        deadline = min(setting.ledger.deadline, setting.clock() + setting.limits.step_seconds)
         outcome = None
         try:
             with anyio.CancelScope(deadline=deadline) as place.scope:
-                async with self._room, setting.pool.slot(place.step.worker) or nullcontext():
+                async with Turn(self._room, setting.pool.slot(place.step.worker)):
                     await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
                     outcome = await place.attempt.run(deadline)
         finally:
             if outcome is None:
                 # The run may be at its own deadline, which can be noticed first.
-                timed_out = place.reason is None and anyio.current_time() >= deadline
+                timed_out = place.reason is None and setting.clock() >= deadline
                 stopped = place.reason or STOPPED
                 outcome = place.attempt.timed_out() if timed_out else place.attempt.stopped(stopped)
+            place.attempt = place.scope = None  # a cycle with what they call back, left to the collector
             self._end(place, outcome)
 
     def _on_text(self, attempt: Attempt, text: str) -> None:
-        setting = self._setting
-        setting.emit(
-            StepDelta(
-                run_id=setting.run_id,
-                at=setting.now(),
-                round=self._number,
-                step=attempt.index,
-                attempt=attempt.number,
-                text=text,
-            )
-        )
+        ids = {"round": self._number, "step": attempt.index, "attempt": attempt.number}
+        self._setting.tell(StepDelta, **ids, text=text)
         # By place, not by index: a superseded step may write until its cancel reaches it.
         if self._answering is not None and self._answering.attempt is attempt:
             self._emit_answer(text)
 
     def _emit_answer(self, text: str) -> None:
         self.answer_sent = True
-        self._setting.emit(AnswerDelta(run_id=self._setting.run_id, at=self._setting.now(), text=text))
+        self._setting.tell(AnswerDelta, text=text)
 
     def _never_ran(self, place: _Place, problem: Problem) -> Outcome:
         return Outcome(
@@ -231,16 +241,10 @@ class Execution:
 
     def _end(self, place: _Place, outcome: Outcome) -> None:
         place.outcome = outcome
-        self._setting.emit(ended(self._setting, outcome))
+        tell_end(self._setting, outcome)
 
 
-def ended(setting: Setting, outcome: Outcome) -> StepEnded:
-    """Return the event that a step came to `outcome`."""
-    return StepEnded(
-        run_id=setting.run_id,
-        at=setting.now(),
-        round=outcome.round,
-        step=outcome.step,
-        attempt=outcome.attempts,
-        outcome=outcome,
-    )
+def tell_end(setting: Setting, outcome: Outcome) -> None:
+    """Emit that a step came to `outcome`."""
+    ids = {"round": outcome.round, "step": outcome.step, "attempt": outcome.attempts}
+    setting.tell(StepEnded, **ids, outcome=outcome)

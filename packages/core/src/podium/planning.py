@@ -130,7 +130,8 @@ class Planning:
                 if not isinstance(piece, str):
                     raise PlannerError(f"planner {planner.name!r} yielded a {type(piece).__name__}, not text")
                 text.pieces.append(storable(piece))
-                self._emit_delta(planner, text.pieces[-1])
+                if setting.stream:
+                    setting.tell(PlanDelta, round=self.round, planner=planner.name, text=text.pieces[-1])
                 for step in reader.feed(piece):
                     if self.on_step is not None:
                         self.on_step(replace(step, worker=order[step.worker]))
@@ -150,26 +151,15 @@ class Planning:
             raise PlanInvalid("nothing_to_keep", message)
         return plan
 
-    def _emit_delta(self, planner: Planner, piece: str) -> None:
-        setting = self.setting
-        if setting.stream:
-            at = setting.now()
-            setting.emit(
-                PlanDelta(run_id=setting.run_id, at=at, round=self.round, planner=planner.name, text=piece)
-            )
-
     def _book(self, proposal: Proposal) -> None:
         self.proposals.append(proposal)
         if proposal.problem is not None:
-            self.setting.emit(
-                PlanRejected(
-                    run_id=self.setting.run_id,
-                    at=self.setting.now(),
-                    round=self.round,
-                    planner=proposal.planner,
-                    text=proposal.text,
-                    problem=proposal.problem,
-                )
+            self.setting.tell(
+                PlanRejected,
+                round=self.round,
+                planner=proposal.planner,
+                text=proposal.text,
+                problem=proposal.problem,
             )
 
 

@@ -5,12 +5,12 @@ names hold a mark that stands nowhere in it, so that no text can close them. Wha
 are sent is `planners.task`'s.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from string import Template
 
 from podium.messages import Message, Part
 from podium.workers.worker import Brief, Card
@@ -68,7 +68,9 @@ def _with_parts(message: Message, content: str | tuple[Part, ...], card: Card) -
 
 def fill(name: str, **values: object) -> str:
     """Return the sentences of `prompts/NAME.txt` with these values in them."""
-    return _template(name).substitute(values).strip()
+    parts = list(_template(name))
+    parts[1::2] = [str(values[blank]) for blank in parts[1::2]]
+    return "".join(parts).strip()
 
 
 def tagged(name: str, mark: str, text: str) -> str:
@@ -95,5 +97,6 @@ def _digest(text: str) -> str:
 
 
 @cache
-def _template(name: str) -> Template:
-    return Template(read_prompt(f"{name}.txt"))
+def _template(name: str) -> tuple[str, ...]:
+    """Return the text of a prompt, cut at its blanks (`$name`), and their names in between."""
+    return tuple(re.split(r"\$(\w+)", read_prompt(f"{name}.txt")))

@@ -18,11 +18,11 @@ from podium.attempt import Attempt
 from podium.boundary import Boundary
 from podium.errors import PodiumError, WorkerFailed
 from podium.events import PlanReady, RoundStarted
-from podium.execute import STOPPED, Execution, ended
+from podium.execute import STOPPED, Execution, tell_end
 from podium.plan import Plan, Step
 from podium.planners.planner import Turn
-from podium.planning import Planners, Planning
 from podium.planners.task import round_feedback
+from podium.planning import Planners, Planning
 from podium.prompt import judge_prompt
 from podium.result import Outcome, Problem, Round, RunStatus
 from podium.setting import Setting
@@ -71,6 +71,8 @@ class Rounds:
             reason = await self._reason_to_go_on(answer.text)
             if self.accept is not None and not reason:
                 return
+            if number == self._most:
+                break
             feedback = round_feedback(answer.text, spelling=self.planners.first.spelling, reason=reason)
             turns = (*turns, Turn(self._written(current, current.plan), feedback))
         if reason:
@@ -85,7 +87,7 @@ class Rounds:
     async def _round(self, number: int, why: str, turns: tuple[Turn, ...], given: Plan | None) -> Round:
         setting = self.setting
         last = number == self._most and self.accept is None
-        setting.emit(RoundStarted(run_id=setting.run_id, at=setting.now(), round=number, why=why))
+        setting.tell(RoundStarted, round=number, why=why)
         execution = Execution(setting, number, last=last)
         # A later round may keep the answer or repeat itself: nothing starts before that is known.
         on_step = execution.add if number == 1 else None
@@ -102,7 +104,7 @@ class Rounds:
                     why, plan = f"{why}; it repeats an earlier plan, whose answer stands", Plan(())
                 if plan is not None:
                     self._announce(number, plan, planning, why)
-                execution.complete(plan or Plan(()))
+                await execution.complete(plan or Plan(()))
         finally:
             self.answer_sent = execution.answer_sent
             self.done.append(
@@ -129,15 +131,12 @@ class Rounds:
 
     def _announce(self, number: int, plan: Plan, planning: Planning, why: str) -> None:
         proposal = planning.proposals[-1] if planning.proposals else None
-        self.setting.emit(
-            PlanReady(
-                run_id=self.setting.run_id,
-                at=self.setting.now(),
-                round=number,
-                plan=plan,
-                planner=proposal.planner if proposal is not None else "user",
-                why=(proposal.why if proposal is not None else "") or why,
-            )
+        self.setting.tell(
+            PlanReady,
+            round=number,
+            plan=plan,
+            planner=proposal.planner if proposal is not None else "user",
+            why=(proposal.why if proposal is not None else "") or why,
         )
 
     async def _reason_to_go_on(self, answer: str) -> str:
@@ -176,7 +175,7 @@ class Rounds:
             if check is None:
                 late = anyio.current_time() >= deadline
                 check = attempt.timed_out() if late else attempt.stopped(STOPPED)
-            setting.emit(ended(setting, check))
+            tell_end(setting, check)
             self.done[-1] = replace(current, check=check)
         no = _NO.match(check.text) if check.status == "ok" else None
         return True if no is None else check.text[no.end() :].strip() or False

@@ -4,7 +4,7 @@ import json
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from types import TracebackType
 from typing import Self
@@ -17,8 +17,7 @@ from podium.planners.planner import Planner, PlanRequest, PlanText
 class CachedPlanner(Planner):
     """Asks another planner only for what it has not planned before.
 
-    Requests are the same when all that a planner may look at is: the conversation, the
-    cards in their order, the number of steps, what was said to earlier plans. A hit costs
+    Requests are the same but for their deadlines and for who reads along. A hit costs
     nothing. Remembered are whole texts that hold a plan; one that was cut off or cannot be
     read is asked for anew. Requests that run at the same time each ask the planner.
 
@@ -44,67 +43,41 @@ class CachedPlanner(Planner):
         Raises:
             PodiumError: there is no plan text, and why.
         """
-        key = _key(self._planner.name, request)
+        content = asdict(replace(request, deadline=None, stream=True))
+        key = sha256(json.dumps(content, sort_keys=True, default=sorted).encode()).hexdigest()
         known = self._texts.get(key)
         if known is not None:
             self._texts.move_to_end(key)
             if request.stream:
-                for line in known.splitlines(keepends=True):
-                    yield line
+                yield known
             yield PlanText(text=known, why="the same question and pool were planned before")
             return
         async with aclosing(self._planner.plan(request)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, PlanText) and _holds_plan(piece, request):
-                    self._remember(key, piece.text)
+                    self._texts[key] = piece.text
+                    if len(self._texts) > self._size:
+                        self._texts.popitem(last=False)
                 yield piece
 
     def order(self, workers: int, run_id: str) -> Sequence[int]:
         """Return the order the other planner wants the workers shown in."""
         return self._planner.order(workers, run_id)
 
-    def _remember(self, key: str, text: str) -> None:
-        self._texts[key] = text
-        self._texts.move_to_end(key)
-        if len(self._texts) > self._size:
-            self._texts.popitem(last=False)
-
     async def __aenter__(self) -> Self:
         await self._planner.__aenter__()
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._planner.__aexit__(kind, error, traceback)
-
-
-def _key(planner: str, request: PlanRequest) -> str:
-    """Return a digest of all of a request that bears on its plan: not its deadline, nor who reads along."""
-    content = {
-        "planner": planner,
-        "query": [message.to_wire() for message in request.query],
-        "cards": [
-            asdict(card) | {"parts": sorted(card.parts), "labels": sorted(card.labels)}
-            for card in request.cards
-        ],
-        "max_steps": request.max_steps,
-        "turns": [asdict(turn) for turn in request.turns],
-        "may_keep": request.may_keep,
-        "shows_question": request.shows_question,
-    }
-    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        await self._planner.__aexit__(kind, error, trace)
 
 
 def _holds_plan(written: PlanText, request: PlanRequest) -> bool:
-    if written.finish_reason != "stop":
-        return False
     names = [card.name for card in request.cards]
     try:
         plan = parse_plan(written.text, workers=names, max_steps=request.max_steps)
     except PlanError:
         return False
-    return bool(plan.steps) or request.may_keep
+    return written.finish_reason == "stop" and (bool(plan.steps) or request.may_keep)

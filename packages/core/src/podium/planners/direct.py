@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from podium.plan import Plan, Step
-from podium.planners.fit import Matcher
+from podium.planners.fit import best_fit
 from podium.planners.parts import split
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.spelling import write_plan
@@ -16,11 +16,11 @@ MAX_CHARS = 200
 
 
 class DirectPlanner(Planner):
-    """Sends a short question of one part straight to the one worker whose card fits it.
+    """Sends a short question of one part straight to the one worker whose card fits it; calls no model.
 
     All else goes to the planner behind it: long questions and those of several parts or
     several lines, attachments, repairs and further rounds, and questions that no worker's
-    card, or more than one's, fits best. The gate calls no model.
+    card, or more than one's, fits best.
 
     Args:
         planner: whom to ask for all else.
@@ -36,17 +36,17 @@ class DirectPlanner(Planner):
         Raises:
             PodiumError: there is no plan text, and why.
         """
-        worker = _only_worker(request)
-        if worker is None:
+        question = request.query[-1].text.strip()
+        fit = best_fit(question, request.cards)
+        if not (fit.alone and _is_simple(question, request)):
             async with aclosing(self._planner.plan(request)) as pieces:
                 async for piece in pieces:
                     yield piece
             return
-        subtask = f"Answer this question: {request.query[-1].text.strip()}"
-        text = write_plan(Plan((Step(worker, subtask),)), "rows")
+        text = write_plan(Plan((Step(fit.worker, f"Answer this question: {question}"),)), "rows")
         if request.stream:
             yield text
-        name = request.cards[worker].name
+        name = request.cards[fit.worker].name
         reason = "the only worker" if len(request.cards) == 1 else "whose card fits it best"
         yield PlanText(text=text, why=f"one short question without parts; sent to {name!r}, {reason}")
 
@@ -59,23 +59,12 @@ class DirectPlanner(Planner):
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._planner.__aexit__(kind, error, traceback)
+        await self._planner.__aexit__(kind, error, trace)
 
 
-def _only_worker(request: PlanRequest) -> int | None:
-    """Return the worker to answer a request that needs no planning; `None` when it may need some."""
+def _is_simple(question: str, request: PlanRequest) -> bool:
     plain = all(isinstance(message.content, str) for message in request.query)
-    question = request.query[-1].text.strip()
-    if request.turns or not plain or not question or len(question) > MAX_CHARS or "\n" in question:
-        return None
-    if len(split(question)) > 1:
-        return None
-    if len(request.cards) == 1:
-        return 0
-    fit = Matcher(request.cards).best(question)
-    return fit.worker if fit.alone else None
+    short = 0 < len(question) <= MAX_CHARS and "\n" not in question
+    return plain and short and not request.turns and len(split(question)) == 1

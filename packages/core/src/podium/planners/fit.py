@@ -1,32 +1,25 @@
-"""Which worker's card fits a part of a question best.
+"""Which worker's card fits a part of a question best: by what it asks for, then by shared words.
 
-By words: what the part asks about against what the cards say. Knows no plans.
+Knows no plans.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from podium.terms import terms
-from podium.workers.arithmetic.grammar import find_expressions
+from podium.words import words
+from podium.workers.arithmetic import find_expressions
 from podium.workers.worker import Card
 
 _READ = 8 * 1024
-_CALCULATES = frozenset(
-    terms("arithmetic calculates calculator calculation math maths mathematics computes sums")
-)
-_SEARCHES = frozenset(
-    terms("searches documents retriever retrieves lookup passages sources files folder knowledge corpus wiki")
-)
-_GATHERS = frozenset(terms("gathers combines joins merges collects aggregates synthesises synthesizes"))
-_WRITES = frozenset(terms("writes writer summarises summarizes composes drafts"))
-_CHATS = frozenset(terms("general chat chats assistant anything everything"))
-_GENERAL = _CHATS | frozenset(terms("answers"))
-_CALCULATES_ONLY = frozenset(terms("arithmetic calculates calculator"))
-_SPECIALIST = _CALCULATES | _SEARCHES | _GATHERS
+_CALCULATES = re.compile(r"\b(?:arithmetic|calculat|math)", re.IGNORECASE)
+_TOOL = re.compile(r"\b(?:arithmetic|calculat|gather|combin|join|merg|collect|synthesi)", re.IGNORECASE)
+_SEARCHES = re.compile(r"\b(?:search|document|retriev|look ?up|passages?\b|corpus|wiki)", re.IGNORECASE)
+_GATHERS = re.compile(r"\b(?:gather|combin|join|merg|collect|synthesi)", re.IGNORECASE)
+_WRITES = re.compile(r"\b(?:writ|summari|compos|draft)", re.IGNORECASE)
+_GENERAL = re.compile(r"\b(?:general|chat|assistant|anything|everything|answers?\b)", re.IGNORECASE)
 _LOOKS_UP = re.compile(
-    r"\b(?:who|what|where|when|how|why|which|whose|according to|find|look up|search|describe|explain|define"
-    r"|list)\b",
+    r"\b(?:who|what|where|when|how|why|which|whose|find|look up|search|describe|explain|define|list)\b",
     re.IGNORECASE,
 )
 
@@ -36,67 +29,53 @@ class Fit:
     """The worker chosen for a part."""
 
     worker: int
-    why: str
+    why: str = ""
     """For what, as in "its arithmetic"; empty when nothing on its card spoke for it."""
-    alone: bool
+    alone: bool = False
     """Whether no other worker fits as well."""
 
 
-class Matcher:
-    """Chooses among workers by their cards.
+def best_fit(part: str, cards: Sequence[Card]) -> Fit:
+    """Return the worker whose card fits `part` best; of equals the earlier one."""
+    text, told = part[:_READ], [f"{card.name} {card.description[:_READ]}" for card in cards]
+    if find_expressions(text, that="1") and any(map(_CALCULATES.search, told)):
+        return _highest([float(bool(_CALCULATES.search(card))) for card in told], "its arithmetic")
+    wanted = set(words(text))
+    looks_up = 1.5 if _LOOKS_UP.search(text) else 0.0
+    scores = [
+        0.0
+        if _is_tool(card)
+        else len(wanted & set(words(card))) + (looks_up if _SEARCHES.search(card) else 0.0)
+        for card in told
+    ]
+    if any(scores):
+        return _highest(scores, "its question" if looks_up else "what its card speaks of")
+    return _highest([_generality(card) for card in told], "")
 
-    Args:
-        cards: the workers, in the plan's order; of equals the earlier is chosen.
-    """
 
-    def __init__(self, cards: Sequence[Card]) -> None:
-        self._cards = tuple(cards)
-        self._terms = [frozenset(terms(f"{card.name} {card.description[:_READ]}")) for card in cards]
-
-    def best(self, part: str) -> Fit:
-        """Return the worker whose card fits `part` best."""
-        text = part[:_READ]
-        if find_expressions(text, back="1"):
-            counts = [len(known & _CALCULATES) for known in self._terms]
-            if any(counts):
-                return self._fit(counts, "its arithmetic")
-        wanted = frozenset(terms(text))
-        shared = [len(known & wanted) for known in self._terms]
-        looks_up = 1.5 if _LOOKS_UP.search(text) else 0.0
-        scores = [
-            0.0 if self._is_tool(known) else common + (looks_up if known & _SEARCHES else 0.0)
-            for common, known in zip(shared, self._terms, strict=True)
-        ]
+def gatherer(cards: Sequence[Card]) -> Fit:
+    """Return the worker that is to join results; of those that do not say that they do, the most general."""
+    for kind in (_GATHERS, _WRITES):
+        scores = [float(bool(kind.search(f"{card.name} {card.description[:_READ]}"))) for card in cards]
         if any(scores):
-            fit = self._fit(scores, "its question")
-            return replace(fit, why="what its card speaks of") if shared[fit.worker] else fit
-        general = self.general()
-        return Fit(general, "", alone=len(self._generalists()) == 1 or len(self._cards) == 1)
+            return _highest(scores, "gathering")
+    return best_fit("", cards)
 
-    def gatherer(self) -> tuple[int, bool]:
-        """Return the worker that is to join results, and whether its card says that it does."""
-        for kind in (_GATHERS, _WRITES):
-            counts = [len(known & kind) for known in self._terms]
-            if any(counts):
-                return self._fit(counts, "").worker, True
-        return self.general(), False
 
-    def general(self) -> int:
-        """Return the worker that takes anything: its card says so, or it is no specialist."""
-        others = [number for number, known in enumerate(self._terms) if not known & _SPECIALIST]
-        usable = [number for number, known in enumerate(self._terms) if not self._is_tool(known)]
-        return (*self._generalists(), *others, *usable, 0)[0]
+def _is_tool(card: str) -> bool:
+    """Say whether a worker does one thing only, which is no answering of questions."""
+    return bool(_TOOL.search(card)) and not (_WRITES.search(card) or _GENERAL.search(card))
 
-    def _generalists(self) -> list[int]:
-        claims = [n for n, known in enumerate(self._terms) if known & (_GENERAL | _WRITES)]
-        return [n for n in claims if not self._terms[n] & _SPECIALIST] or [
-            n for n in claims if not self._is_tool(self._terms[n])
-        ]
 
-    def _is_tool(self, known: frozenset[str]) -> bool:
-        """Say whether a worker does one thing only, which is no answering of questions."""
-        return bool(known & (_GATHERS | _CALCULATES_ONLY)) and not known & (_WRITES | _CHATS)
+def _generality(card: str) -> int:
+    """Rank a worker by how much it takes on: anything, writing, what it says, searches, one thing only."""
+    if _GENERAL.search(card):
+        return 4
+    if _WRITES.search(card):
+        return 3
+    return 0 if _is_tool(card) else 1 if _SEARCHES.search(card) else 2
 
-    def _fit(self, scores: Sequence[float], why: str) -> Fit:
-        highest = max(scores)
-        return Fit(list(scores).index(highest), why, alone=list(scores).count(highest) == 1)
+
+def _highest(scores: Sequence[float], why: str) -> Fit:
+    highest = max(scores)
+    return Fit(list(scores).index(highest), why, alone=list(scores).count(highest) == 1)

@@ -1,33 +1,38 @@
-"""Splits a question into the parts that can be answered apart.
+"""Splits a question into the parts that can be answered apart; knows no workers.
 
-At list items, sentences and clauses; statements stay with the request that follows them.
-Knows no workers.
+At list items, sentences, and an "and" before something that asks. English, but for the
+ends of sentences.
 """
 
 import re
 from dataclasses import dataclass
 
-from podium.planners.clauses import asks, clauses
-from podium.references import refers_back
+from podium.workers.arithmetic import find_expressions
 
 MAX_READ = 16 * 1024
 """How much of a question is looked at, in characters; the rest goes with the last part."""
 
 _QUOTED = re.compile(
-    r"```.{0,8000}?```|`[^`\n]{1,500}`|\"[^\"\n]{1,1000}\"|“[^“”]{1,1000}”|«[^«»]{1,1000}»|„[^„“]{1,1000}“"
-    r"|(?<!\w)'[^'\n]{1,200}'(?!\w)|\([^()\n]{1,500}\)|https?://\S+",
-    re.DOTALL,
+    r"`[^`\n]{1,500}`|\"[^\"\n]{1,500}\"|“[^“”\n]{1,500}”|(?<!\w)'[^'\n]{1,200}'(?!\w)|\([^()\n]{1,500}\)"
 )
-_ITEM = re.compile(r"[ \t]*(?:[-*•–]|\(?[0-9]{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+(?=\S)")
-_INLINE_ITEM = re.compile(r"(?:^|(?<=[\s:,;.?]))\(?([1-9])\)\s+(?=\S)")
-_SENTENCE_END = re.compile(
-    r"[?!]+[\"')\]”’]*\s+|(?<=[^\s.])\.[\"')\]”’]*\s+(?=[^\W_]|[\"'(“])|;\s+|[。！？；]+\s*|\n\s*\n"
-)
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(])(?:[a-z]|mr|mrs|ms|dr|prof|st|no|nr|vs|etc|e\.g|i\.e|cf|fig|sec|approx|ca|inc|ltd|jr|sr|u\.s|u\.k)$",
+_LEAD = re.compile(r"(?:(?:and|but|also|then|next|finally|now|so|please)\b,? ?)*", re.IGNORECASE)
+_ASKING = r"(?:who|whom|whose|what|which|where|when|why|how)(?:'s|’s)?\b"
+_SUMMING = r"(?:add|calculate|compute|divide|multiply|subtract)\b"
+_ORDERING = r"(?:compare|describe|explain|find|give|list|search|show|summari[sz]e|tell|translate|write)\b"
+_END = re.compile(
+    r"(?P<item>(?:^|\n)[ \t]*(?:[-*•]|\(?[0-9]{1,2}[.)])[ \t]+)"
+    r"|[?!;]+[\"'”)]*(?=\s)|[。！？；]+|\n(?=[ \t]*\n)|(?:(?<=\w\w\w)|(?<=[0-9)]))\.(?=\s+(?-i:[A-Z(\"“]))"
+    rf"|(?P<joint>,?\s(?:and|also|then)\s(?:then |also )?)(?={_ASKING}|{_SUMMING}|{_ORDERING}|[-(]?[0-9])",
     re.IGNORECASE,
 )
-_LEAD = re.compile(r"(?:(?:and|but|also|then|next|finally|lastly|so|now|please)\b[\s,]*)+", re.IGNORECASE)
+_ASKS = re.compile(rf"{_LEAD.pattern}(?:{_ASKING}|{_SUMMING}|{_ORDERING})", re.IGNORECASE)
+_ASKS_AT_ONCE = re.compile(rf"{_ASKING}|{_SUMMING}", re.IGNORECASE)
+# After "how do I install" or "explain how to read", a bare verb belongs to the same question.
+_OPEN = re.compile(r"\b(?:how|to|i|we|you|they|can|could|should|if)\b", re.IGNORECASE)
+_BACK = re.compile(
+    r"(?:\W*\w+){0,5}?\W+(?:it|its|they|them|the (?:result|answer)|that(?= (?:by|to|from|is)\b|[,.?!]|$))\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,101 +40,69 @@ class Part:
     """One thing that is asked for."""
 
     text: str
-    back: bool
-    """Whether it goes on from the part before it."""
+    back: bool = False
+    """Whether it goes on from the part before it: "then …", "multiply that by 3"."""
 
 
 def split(question: str) -> list[Part]:
     """Return the parts of `question` in order, at least one.
 
-    Linear in its length: beyond the first 16 Ki characters nothing is split.
+    Statements stay with the request that follows them. Linear in the length of the question.
     """
-    text, rest = question[:MAX_READ], question[MAX_READ:]
     found: list[str] = []
-    waiting = ""
-    for block, is_item in _blocks(text):
-        for sentence in _sentences(block):
-            if is_item or asks(sentence):
-                parts = [sentence] if is_item else clauses(sentence, _mask(sentence))
-                found += [f"{waiting} {parts[0]}".strip(), *parts[1:]]
-                waiting = ""
-            else:
-                waiting = f"{waiting} {sentence}".strip()
-    if not found:
-        return [Part(question.strip(), back=False)]
-    found[-1] = f"{found[-1]} {waiting} {rest}".strip()
-    return [_part(text, first=number == 0) for number, text in enumerate(found) if text.strip()]
+    statement = ""
+    for piece, is_item in _pieces(question[:MAX_READ]):
+        if is_item or _asks(piece):
+            found.append(f"{statement} {piece}".strip())
+            statement = ""
+        else:
+            statement = f"{statement} {piece}".strip()
+    if len(found) < 2:
+        return [Part(question.strip())]
+    found[-1] = f"{found[-1]} {statement}{question[MAX_READ:]}".strip()
+    return [_part(text, first=number == 0) for number, text in enumerate(found)]
+
+
+def _pieces(text: str) -> list[tuple[str, bool]]:
+    """Cut `text` at every boundary; say of each piece whether it is a list item."""
+    masked = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
+    pieces: list[tuple[str, bool]] = []
+    start, is_item = 0, False
+    for end in _END.finditer(masked):
+        if end["joint"] and not _apart(text[start : end.start()], text[end.end() : end.end() + 300]):
+            continue
+        pieces.append(
+            (text[start : end.start() if end["item"] or end["joint"] else end.end()].strip(), is_item)
+        )
+        # A "then" is kept: it says that the part goes on from the one before.
+        start = end.start("joint") if "then" in (end["joint"] or "") else end.end()
+        is_item = bool(end["item"])
+    return [(piece, item) for piece, item in (*pieces, (text[start:].strip(), is_item)) if piece]
+
+
+def _asks(piece: str) -> bool:
+    return piece.endswith(("?", "？")) or _ASKS.match(piece) is not None or _starts_with_sums(piece)
+
+
+def _starts_with_sums(text: str) -> bool:
+    number = re.match(r"[-(]*[0-9.,]+", text)
+    return number is not None and any(sums.startswith(number[0]) for sums in find_expressions(text[:80])[:1])
+
+
+def _apart(left: str, right: str) -> bool:
+    """Say whether what stands before and behind an "and" can be asked apart."""
+    if right[:1] in "-(0123456789":
+        return _starts_with_sums(right) and (len(left.split()) > 2 or bool(find_expressions(left[-300:])))
+    if len(left.split()) < 3 or len(right.split(maxsplit=2)) < 3:
+        return False
+    return _ASKS_AT_ONCE.match(right) is not None or _OPEN.search(left) is None
 
 
 def _part(text: str, *, first: bool) -> Part:
-    text = text.strip().rstrip(",;").strip()
     lead = _LEAD.match(text)
     bare = text[lead.end() :] if lead and lead.end() < len(text) else text
-    return Part(bare[:1].upper() + bare[1:], back=not first and refers_back(text))
-
-
-def _mask(text: str) -> str:
-    """Blank out quotations, code, brackets and addresses, keeping every position."""
-    return _QUOTED.sub(lambda match: "_" * len(match[0]), text)
-
-
-def _blocks(text: str) -> list[tuple[str, bool]]:
-    """Return runs of lines that belong together, and whether each is a list item.
-
-    The line that introduces a list goes with each of its items.
-    """
-    lines = _lines(text)
-    items = sum(1 for line in lines if _ITEM.match(line)) > 1
-    blocks: list[tuple[list[str], bool]] = [([], False)]
-    for line in lines:
-        mark = _ITEM.match(line) if items else None
-        if mark:
-            blocks.append(([line[mark.end() :]], True))
-        elif not line.strip() or (blocks[-1][1] and not line.startswith((" ", "\t"))):
-            blocks.append(([line], False))
-        else:
-            blocks[-1][0].append(line)
-    return _introduced(
-        [("\n".join(block).strip(), is_item) for block, is_item in blocks if "".join(block).strip()]
+    then = bool(lead and "then" in lead[0].lower())
+    bare = bare.rstrip(",; ")
+    return Part(
+        bare[:1].upper() + bare[1:], not first and (then or _BACK.match(f" {bare[:120]}") is not None)
     )
-
-
-def _lines(text: str) -> list[str]:
-    """Return the lines of a text; "1) … 2) …" in one line are items as well."""
-    masked = _mask_quotes_only(text)
-    marks = list(_INLINE_ITEM.finditer(masked))
-    if [mark[1] for mark in marks] == [str(number) for number in range(1, len(marks) + 1)] and len(marks) > 1:
-        for mark in reversed(marks):
-            text = f"{text[: mark.start()]}\n{text[mark.start() :]}"
-    return text.splitlines()
-
-
-def _mask_quotes_only(text: str) -> str:
-    return re.sub(r"`[^`\n]{1,500}`|\"[^\"\n]{1,1000}\"|“[^“”]{1,1000}”", lambda m: "_" * len(m[0]), text)
-
-
-def _introduced(blocks: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    found: list[tuple[str, bool]] = []
-    lead = ""
-    for number, (text, is_item) in enumerate(blocks):
-        following = blocks[number + 1][1] if number + 1 < len(blocks) else False
-        if is_item:
-            found.append((f"{lead} {text}".strip(), True))
-        elif following and text.endswith(":") and len(text) <= 300:
-            lead = text
-        else:
-            lead = ""
-            found.append((text, False))
-    return found
-
-
-def _sentences(text: str) -> list[str]:
-    masked = _mask(text)
-    found: list[str] = []
-    start = 0
-    for end in _SENTENCE_END.finditer(masked):
-        if end[0].startswith(".") and _ABBREVIATION.search(masked, max(start, end.start() - 8), end.start()):
-            continue
-        found.append(text[start : end.end()].strip())
-        start = end.end()
-    return [sentence for sentence in (*found, text[start:].strip()) if sentence]

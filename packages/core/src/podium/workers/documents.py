@@ -1,23 +1,17 @@
 """An offline worker that searches a folder of text and Markdown."""
 
+import logging
 from collections.abc import AsyncGenerator
-from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
 from podium.errors import ConfigError
 from podium.messages import Completion, storable
-from podium.references import refers_back
-from podium.terms import terms, words
-from podium.workers.folder import Stamp, documents_in, read_document
-from podium.workers.passages import Passage, cut
-from podium.workers.worker import FREE, Brief, Card, Request, Worker, brief_of
-
-if TYPE_CHECKING:
-    from podium.workers.ranking import Ranking
+from podium.words import words
+from podium.workers.folder import Passage, documents_in, passages_of
+from podium.workers.worker import FREE, Card, Request, Worker, brief_of
 
 _DESCRIPTION = (
     "Searches the documents in {folder}: looks up who, what, where, how and why, and answers with "
@@ -25,17 +19,16 @@ _DESCRIPTION = (
 )
 _MAX_QUERY_CHARS = 16 * 1024
 _LEAST_SHARE = 0.35
-_NAMED_WORDS = 8
 
 
 class Documents(Worker):
     """Searches a folder and its subfolders by BM25 and answers with passages and their sources.
 
     Reads `.md`, `.markdown`, `.txt` and `.rst` files of at most 2 MiB; hidden files and
-    folders and links out of the folder are passed over. The first call reads the folder,
-    in a thread; later ones read again what has changed since. Words match in any case,
-    without accents and English endings; Chinese, Japanese and Korean by characters and
-    pairs of them. Thai and other scripts without spaces match whole runs only.
+    folders and links out of the folder are passed over. The first call reads the folder, in
+    a thread; a later one reads it again when something in it has changed. English words match
+    without their endings, Chinese and Japanese by single characters; Thai and other scripts
+    without spaces match whole runs only.
 
     Where nothing is found, the answer says so; that is no error.
 
@@ -54,58 +47,68 @@ class Documents(Worker):
         self, folder: str | Path, *, name: str = "documents", description: str | None = None, top: int = 4
     ) -> None:
         try:
-            from podium.workers.ranking import Ranking  # noqa: PLC0415 - needs an extra
+            import bm25s  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra
         except ImportError as error:
-            message = "the document search needs bm25s: pip install 'podium[offline]'"
-            raise ConfigError(message) from error
+            raise ConfigError("the document search needs bm25s: pip install 'podium[offline]'") from error
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise ConfigError(f"there is no folder {str(folder)!r} to search: name one that exists")
         if top < 1:
             raise ConfigError(f"top {top} must be 1 or more")
+        # The library logs every index it builds, at a level it sets itself.
+        logging.getLogger("bm25s").setLevel(logging.WARNING)
         told = _DESCRIPTION.format(folder=repr(self.folder.resolve().name))
         self.card = Card(name=name, description=told if description is None else description, price=FREE)
         self._top = top
-        self._rank = Ranking
+        self._library = bm25s
         self._lock = Lock()
-        self._stamps: dict[str, Stamp] = {}
-        self._passages: dict[str, list[Passage]] = {}
-        self._ranking = Ranking([])
+        self._read: dict[str, tuple[int, int]] = {}
+        self._passages: list[Passage] = []
+        self._known: set[str] = set()
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Search for what the subtask speaks of.
 
         Raises:
             WorkerUnavailable: the folder is gone or cannot be read.
-            WorkerRefused: it has too many documents.
         """
-        search = partial(self._answer, brief_of(request))
-        text = await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
+        query = brief_of(request).subtask[:_MAX_QUERY_CHARS]
+        text = await anyio.to_thread.run_sync(self._answer, query, abandon_on_cancel=True)
         if request.stream:
             yield text
         yield Completion(text)
 
-    def _answer(self, brief: Brief) -> str:
-        query = brief.subtask[:_MAX_QUERY_CHARS]
-        if refers_back(query):
-            query += "".join(f"\n{shown.subtask[:_MAX_QUERY_CHARS]}" for shown in brief.visible)
-        found = self._refreshed().best(terms(query), self._top, least=_LEAST_SHARE)
-        if not found:
-            named = ", ".join(dict.fromkeys(words(query)[:_NAMED_WORDS]))
-            return f"No passage in {self.folder.resolve().name!r} speaks of {storable(named) or 'that'}."
-        return "\n\n".join(_cited(passage) for passage in found)
-
-    def _refreshed(self) -> "Ranking":
+    def _answer(self, query: str) -> str:
         # Two calls at once would otherwise read and index the same folder twice.
         with self._lock:
-            stamps = documents_in(self.folder)
-            if stamps != self._stamps:
-                changed = [source for source, stamp in stamps.items() if self._stamps.get(source) != stamp]
-                kept = {source: self._passages[source] for source in stamps if source in self._passages}
-                kept |= {source: cut(source, read_document(self.folder, source)) for source in changed}
-                self._ranking = self._rank([passage for source in stamps for passage in kept[source]])
-                self._passages, self._stamps = kept, stamps
-            return self._ranking
+            self._refresh()
+            found = self._best(words(query))
+        if not found:
+            asked = storable(" ".join(query.split())[:100])
+            return f"No passage in {self.folder.resolve().name!r} speaks of that: {asked}"
+        return "\n\n".join(_cited(passage) for passage in found)
+
+    def _refresh(self) -> None:
+        documents = documents_in(self.folder)
+        if documents == self._read:
+            return
+        self._passages = [passage for source in documents for passage in passages_of(self.folder, source)]
+        terms = [words(" ".join((p.source, *p.headings, p.text))) for p in self._passages]
+        self._known = {term for of_passage in terms for term in of_passage}
+        if self._known:
+            self._index = self._library.BM25(backend="numpy")
+            self._index.index(terms, show_progress=False)
+        self._read = documents
+
+    def _best(self, terms: list[str]) -> list[Passage]:
+        """Return the passages that speak of `terms`, best first, of equals the earlier."""
+        known = [term for term in dict.fromkeys(terms) if term in self._known]
+        if not known:
+            return []
+        scores = [float(score) for score in self._index.get_scores(known)]
+        enough = max(scores) * _LEAST_SHARE
+        order = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
+        return [self._passages[n] for n in order[: self._top] if scores[n] > 0 and scores[n] >= enough]
 
 
 def _cited(passage: Passage) -> str:

@@ -1,94 +1,108 @@
-"""Which files of a folder are its documents, and what stands in them.
-
-Only regular files inside the folder are read: hidden ones, links that lead out of it,
-binary and very large ones are passed over. Knows no passages.
-"""
+"""Reads the documents of a folder and cuts them into passages that can be cited; knows no index."""
 
 import os
-import stat
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from podium.errors import WorkerRefused, WorkerUnavailable
+from podium.errors import WorkerUnavailable
 from podium.messages import storable
 
 SUFFIXES = frozenset((".md", ".markdown", ".txt", ".rst"))
 MAX_BYTES = 2 * 2**20
 """Largest file that is read, in bytes."""
-MAX_FILES = 20_000
-"""Most documents a folder may have."""
+MAX_CHARS = 1_500
+"""Longest passage, in characters."""
+
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 
-class Stamp(NamedTuple):
-    """What changes when a file does."""
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of a file, word for word."""
 
-    modified: int
-    """In nanoseconds."""
-    size: int
-    """In bytes."""
-    inode: int
+    source: str
+    """Path of the file in its folder, with `/`."""
+    line: int
+    """Where it starts, from 1."""
+    headings: tuple[str, ...]
+    """The headings it stands under, outermost first."""
+    text: str
 
 
-def documents_in(folder: Path) -> dict[str, Stamp]:
-    """Return the documents of a folder, by their paths in it, in order.
+def documents_in(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return the documents of a folder by their paths in it, each with what changes when the file does.
+
+    Only regular files that lie inside the folder: hidden ones, links that lead out and very
+    large files are passed over.
 
     Raises:
         WorkerUnavailable: the folder is gone or cannot be read.
-        WorkerRefused: it has too many documents.
     """
-    found: dict[str, Stamp] = {}
     try:
         root = folder.resolve(strict=True)
-        with os.scandir(root):
-            pass
+        next(os.scandir(root), None)
     except OSError as error:
         raise WorkerUnavailable(f"folder {folder.name!r} cannot be read: {error.strerror}") from error
-    for path in _walk(root):
-        stamp = _stamp(path, root)
-        if stamp is not None:
-            found[path.relative_to(root).as_posix()] = stamp
-            if len(found) > MAX_FILES:
-                raise WorkerRefused(
-                    f"folder {folder.name!r} has more than {MAX_FILES:,} documents: name a narrower one"
-                )
+    found: dict[str, tuple[int, int]] = {}
+    for parent, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (Path(parent, name) for name in files if not name.startswith(".")):
+            try:
+                # A pipe named like a text would be waited on for ever.
+                if path.suffix.lower() not in SUFFIXES or not path.is_file():
+                    continue
+                if path.is_symlink() and not path.resolve().is_relative_to(root):
+                    continue
+                status = path.stat()
+            except (OSError, RuntimeError):
+                continue
+            if status.st_size <= MAX_BYTES:
+                found[path.relative_to(root).as_posix()] = (status.st_mtime_ns, status.st_size)
     return dict(sorted(found.items()))
 
 
-def read_document(folder: Path, source: str) -> str:
-    """Return the text of a document; what is not UTF-8 in it is replaced.
+def passages_of(folder: Path, source: str) -> list[Passage]:
+    """Cut a document at Markdown headings, between paragraphs, and where a passage gets too long.
 
-    An empty text stands for a file that is binary, too large by now, or gone.
+    What is not UTF-8 in it is replaced. A file that is binary, or gone by now, has no passages.
     """
     try:
-        with (folder / source).open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        raw = (folder / source).read_bytes()
     except OSError:
-        return ""
-    if len(raw) > MAX_BYTES or b"\0" in raw[:8192]:
-        return ""
-    return storable(raw.decode("utf-8-sig", errors="replace"))
+        return []
+    if b"\0" in raw:
+        return []
+    found: list[Passage] = []
+    headings: list[tuple[int, str]] = []
+    lines: list[tuple[int, str]] = []
+    in_code = False
+
+    def finish() -> None:
+        text = "\n".join(line for _, line in lines).rstrip()
+        if text:
+            found.append(Passage(source, lines[0][0], tuple(title for _, title in headings), text))
+        lines.clear()
+
+    for number, line in _lines(storable(raw.decode("utf-8-sig", errors="replace"))):
+        size = sum(len(text) + 1 for _, text in lines)
+        heading = None if in_code else _HEADING.fullmatch(line)
+        if heading or size + len(line) > MAX_CHARS or (not line and not in_code and size > MAX_CHARS // 2):
+            finish()
+        in_code ^= _FENCE.match(line) is not None
+        if heading:
+            level = len(heading[1])
+            headings = [*(outer for outer in headings if outer[0] < level), (level, heading[2].rstrip("# "))]
+        elif line or lines:
+            lines.append((number, line))
+    finish()
+    return found
 
 
-def _walk(root: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (
-            Path(parent, name)
-            for name in sorted(files)
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
-        )
-
-
-def _stamp(path: Path, root: Path) -> Stamp | None:
-    """Return the stamp of a file that may be read."""
-    try:
-        if path.is_symlink() and not path.resolve(strict=True).is_relative_to(root):
-            return None
-        status = path.stat()
-    except (OSError, RuntimeError):
-        return None
-    # A pipe named like a text would be waited on for ever.
-    if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-        return None
-    return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text with their numbers, very long ones in pieces."""
+    for number, line in enumerate(re.split("\r\n|\r|\n", text), start=1):
+        for start in range(0, len(line) or 1, MAX_CHARS):
+            yield number, line[start : start + MAX_CHARS].rstrip()

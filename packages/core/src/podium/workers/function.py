@@ -1,11 +1,13 @@
 """A worker made of a Python function."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 
 import anyio.to_thread
 
-from podium.errors import PodiumError, WorkerBroken, WorkerFailed
+from podium.boundary import Boundary
+from podium.errors import WorkerBroken, WorkerFailed
 from podium.messages import Completion, storable
 from podium.workers.worker import Brief, Card, Price, Request, Worker, brief_of
 
@@ -31,24 +33,20 @@ class FunctionWorker(Worker):
         price: Price | None = None,
     ) -> None:
         self._function = function
+        self._is_async = iscoroutinefunction(function)
         name = getattr(function, "__name__", type(function).__name__)  # a callable object has no name
         self.card = card or Card(name=name, description=(function.__doc__ or "").strip(), price=price)
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the function with the request's brief."""
         brief = brief_of(request)
-        try:
-            if iscoroutinefunction(self._function):
-                returned = await self._function(brief)
+        with Boundary(f"worker {self.card.name!r}", partial(WorkerFailed, maybe_paid=True)):
+            if self._is_async:
+                returned = self._function(brief)
             else:
                 returned = await anyio.to_thread.run_sync(self._function, brief, abandon_on_cancel=True)
-                if isawaitable(returned):
-                    returned = await returned
-        except PodiumError:
-            raise
-        except Exception as error:
-            message = f"{self.card.name!r} raised {type(error).__name__}: {error}"
-            raise WorkerFailed(message, maybe_paid=True) from error
+            if isawaitable(returned):
+                returned = await returned
         if isinstance(returned, str):
             returned = Completion(storable(returned))
         if not isinstance(returned, Completion):

@@ -48,6 +48,8 @@ class Pool:
 
         `None` means that nothing does.
         """
+        if self.cards[number].concurrency is None:
+            return None
         loop = get_running_loop()
         slots = self._slots.get(loop)
         if slots is None:
@@ -74,3 +76,42 @@ class Pool:
         async with AsyncExitStack() as leaving:
             for worker in self.workers:
                 leaving.push_async_exit(worker)
+
+
+class Turn:
+    """Holds one slot of each semaphore there is; an async context manager.
+
+    As `async with` of the semaphores would, but without their price where all are free.
+    """
+
+    __slots__ = ("_held", "_wanted")
+
+    def __init__(self, *wanted: anyio.Semaphore | None) -> None:
+        self._wanted = wanted
+        self._held: list[anyio.Semaphore] = []
+
+    async def __aenter__(self) -> None:
+        try:
+            for semaphore in self._wanted:
+                if semaphore is None:
+                    continue
+                try:
+                    semaphore.acquire_nowait()
+                except anyio.WouldBlock:
+                    await semaphore.acquire()
+                self._held.append(semaphore)
+        except BaseException:
+            self._release()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        while self._held:
+            self._held.pop().release()

@@ -16,6 +16,7 @@ from podium.events import Event
 from podium.limits import Ledger
 from podium.messages import Completion, Message, Sampling, Usage
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """What tokens cost, in USD per million."""
@@ -95,8 +96,8 @@ class Caller:
     depth: int
     """How many runs this one is nested in; 0 for a run a user started."""
     ledger: Ledger
-    emit: Callable[[Event], None]
-    """Takes the events of runs nested in this one."""
+    emit: Callable[[Event], None] | None
+    """Takes the events of runs nested in this one; `None` where nobody listens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,0 @@
-"""Arithmetic in plain English: `tokens` cuts a text, `grammar` finds expressions, `exact` works them out."""

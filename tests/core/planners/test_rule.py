@@ -1,0 +1,376 @@
+"""The planner without a model, and the gate that uses its rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podium.messages import Message, Query, read_query
+from podium.parse import PlanReader, parse_plan
+from podium.plan import Plan
+from podium.planners.direct import DirectPlanner
+from podium.planners.fixed import FixedPlanner
+from podium.planners.planner import Planner, PlanRequest, PlanText, Turn
+from podium.planners.rule import RulePlanner
+from podium.workers.calculator import Calculator
+from podium.workers.documents import Documents
+from podium.workers.gather import Gather
+from podium.workers.worker import Card
+
+pytestmark = pytest.mark.anyio
+
+OFFLINE = (Calculator().card, Documents(Path(__file__).parent).card, Gather().card)
+_PIECES = (
+    *(
+        "what is ",
+        "who wrote ",
+        "3 + 4",
+        "17% of 80",
+        " and ",
+        ", ",
+        "then ",
+        "it ",
+        "? ",
+        ". ",
+        "; ",
+        "\n",
+        "- ",
+    ),
+    *(
+        "1) ",
+        "2. ",
+        '"',
+        "`",
+        "(",
+        ")",
+        "'",
+        "“",
+        "calculate ",
+        "list ",
+        "the docs ",
+        "when ",
+        "é",
+        "？",
+        "\ud800",
+    ),
+)
+CHAT = (
+    Card(name="math", description="Good at mathematics and arithmetic."),
+    Card(name="chatty", description="A general assistant for anything."),
+    Card(name="scribe", description="Writes, summarises and edits texts."),
+    Card(name="finder", description="Retrieves passages from the legal corpus."),
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a planner wrote."""
+
+    plan: Plan
+    pieces: list[str]
+    whole: PlanText
+
+    def steps(self, cards: Sequence[Card]) -> list[tuple[str, str, tuple[int, ...]]]:
+        """Return the steps with their workers' names."""
+        return [(cards[step.worker].name, step.subtask, step.access) for step in self.plan.steps]
+
+
+async def written(planner: Planner, request: PlanRequest) -> Written:
+    """Return what `planner` writes."""
+    pieces, whole = [], None
+    async for piece in planner.plan(request):
+        if isinstance(piece, str):
+            pieces.append(piece)
+        else:
+            assert whole is None
+            whole = piece
+    assert whole is not None
+    plan = parse_plan(whole.text, workers=[card.name for card in request.cards], max_steps=request.max_steps)
+    return Written(plan, pieces, whole)
+
+
+def asked(query: Query, cards: Sequence[Card] = OFFLINE, *, max_steps: int = 5) -> PlanRequest:
+    """Return a request to plan `query`."""
+    return PlanRequest(query=read_query(query), cards=tuple(cards), max_steps=max_steps)
+
+
+async def parts_of(question: str) -> list[tuple[str, str]]:
+    """Return the workers and subtasks of the parts a question is split into."""
+    steps = (await written(RulePlanner(), asked(question, max_steps=20))).steps(OFFLINE)
+    return [(worker, subtask) for worker, subtask, _ in (steps[:-1] if len(steps) > 1 else steps)]
+
+
+async def test_a_compound_question() -> None:
+    """Each part is a step of the worker that fits, and a last step gathers them."""
+    plan = await written(
+        RulePlanner(), asked("What is 17 * 23 + 4 and what do the docs say about access lists?")
+    )
+    *parts, last = plan.steps(OFFLINE)
+    assert parts == [
+        ("calculator", "What is 17 * 23 + 4", ()),
+        ("documents", "What do the docs say about access lists?", ()),
+    ]
+    assert last[0] == "gather"
+    assert last[2] == (0, 1)
+    assert plan.whole.why == (
+        "matched 2 parts: calculator for its arithmetic, documents for its question, "
+        "and gather to gather the results"
+    )
+    assert plan.whole.cost == 0.0
+
+
+@pytest.mark.parametrize(
+    ("question", "worker"),
+    [
+        ("What is bread and butter pudding?", "documents"),
+        ("How do I install and configure Podium?", "documents"),
+        ("How many apples and how many pears are in the box?", "documents"),
+        ("Explain how a step that fails is retried and what it costs.", "documents"),
+        ("Explain how to read and write files.", "documents"),
+        ("When a step fails, what happens and who pays?", "documents"),
+        ('What is "access and calculate 3 + 4" and why is it useful?', "calculator"),
+        ("Find and fix the bug.", "documents"),
+        ("What is 17*23 and multiply that by 2", "calculator"),
+        ("What is the sum of 3, 4 and 5?", "calculator"),
+        ("Who was Dr. A. Smith vs. Mr. Jones, e.g. in the U.S. Army?", "documents"),
+        ("What is new in version 3.11. of it", "documents"),
+        ("Tell me about the difference (and is it large?) of limits", "documents"),
+        ("Compare the rule planner and the chat planner", "documents"),
+        ("I like trains. They are fast.", "documents"),
+        ("trains", "documents"),
+        ("什么是预算和限制？", "documents"),
+    ],
+)
+async def test_one_thing_is_one_step(question: str, worker: str) -> None:
+    """What only looks compound is a single step with the question as it was asked."""
+    assert await parts_of(question) == [(worker, question)]
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        (
+            "What does the README say about limits and compute 15% of 80?",
+            [("documents", "What does the README say about limits"), ("calculator", "Compute 15% of 80?")],
+        ),
+        (
+            "What is 17 * 23, who wrote Hamlet and what does the handbook say about refunds?",
+            [
+                ("calculator", "What is 17 * 23"),
+                ("documents", "Who wrote Hamlet"),
+                ("documents", "What does the handbook say about refunds?"),
+            ],
+        ),
+        (
+            "Please calculate 2^10; also tell me what recursion means.",
+            [("calculator", "Calculate 2^10"), ("documents", "Tell me what recursion means.")],
+        ),
+        (
+            "1. What is a ledger?\n2) What is 3 + 4?\n(3) How does a step get cancelled\n   when it runs?",
+            [
+                ("documents", "What is a ledger?"),
+                ("calculator", "What is 3 + 4?"),
+                ("documents", "How does a step get cancelled\n   when it runs?"),
+            ],
+        ),
+        (
+            "1) what is 2+2 2) where is the config file",
+            [("calculator", "What is 2+2"), ("documents", "Where is the config file")],
+        ),
+        (
+            "According to the handbook:\n- How many days are free?\n- What is 28 / 12?\n\nWho knows?",
+            [
+                ("documents", "According to the handbook: How many days are free?"),
+                ("calculator", "According to the handbook: What is 28 / 12?"),
+                ("documents", "Who knows?"),
+            ],
+        ),
+        (
+            "Our plan costs $49. What is 49 * 12 - 20%? And what is the refund policy? Thanks a lot.",
+            [
+                ("calculator", "Our plan costs $49. What is 49 * 12 - 20%?"),
+                ("documents", "What is the refund policy? Thanks a lot."),
+            ],
+        ),
+        (
+            "Sum 3, 4 and 5, and list the planners.",
+            [("calculator", "Sum 3, 4 and 5"), ("documents", "List the planners.")],
+        ),
+        (
+            "什么是预算？17 * 3 是多少？",
+            [("documents", "什么是预算？"), ("calculator", "17 * 3 是多少？")],
+        ),
+    ],
+)
+async def test_where_questions_split(question: str, parts: list[tuple[str, str]]) -> None:
+    """Lists, sentences and clauses that ask for something of their own are parts of their own."""
+    assert await parts_of(question) == parts
+
+
+async def test_a_part_that_goes_on_from_the_one_before_sees_it() -> None:
+    """A part such as "then add 4 to that" is shown the part before it, and nothing else is."""
+    plan = await written(RulePlanner(), asked("What is 17*23? Then add 4 to that. Who pays for a timeout?"))
+    assert [step.access for step in plan.plan.steps] == [(), (0,), (), (0, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("question", "worker"),
+    [
+        ("What is 3 * 4?", "math"),
+        ("Which passages of the legal corpus speak of theft?", "finder"),
+        ("Why is the sky blue?", "finder"),
+        ("Edit my text", "scribe"),
+        ("Good morning", "chatty"),
+    ],
+)
+async def test_workers_are_matched_by_their_cards(question: str, worker: str) -> None:
+    """Arithmetic, looking up, and words on the card decide; else the most general worker does it."""
+    plan = await written(RulePlanner(), asked(question, CHAT))
+    assert [name for name, _, _ in plan.steps(CHAT)] == [worker]
+
+
+async def test_of_equals_the_earlier_worker_is_chosen() -> None:
+    """Cards that say the same, or nothing, leave the work to the first."""
+    cards = (Card(name="a"), Card(name="b"))
+    plan = await written(RulePlanner(), asked("What is x? What is 3+4?", cards))
+    assert [name for name, _, _ in plan.steps(cards)] == ["a", "a", "a"]
+    assert "no card speaks of gathering" in plan.whole.why
+
+
+async def test_a_writer_gathers_where_nobody_says_gather() -> None:
+    """Writing and summarising is the next best to gathering."""
+    plan = await written(RulePlanner(), asked("What is theft? What is 3+4?", CHAT))
+    assert [name for name, _, _ in plan.steps(CHAT)] == ["finder", "math", "scribe"]
+
+
+@pytest.mark.parametrize("max_steps", [1, 2, 3, 4, 5])
+async def test_parts_beyond_the_limit_are_merged(max_steps: int) -> None:
+    """However many parts there are, the plan keeps to its limit and loses none of them."""
+    question = "What is a? What is b? What is c? What is 3+4? What is d?"
+    plan = await written(RulePlanner(), asked(question, max_steps=max_steps))
+    assert len(plan.plan.steps) == (1 if max_steps < 3 else max_steps)
+    told = " ".join(step.subtask for step in plan.plan.steps)
+    assert all(wanted in told for wanted in ("is a?", "is b?", "is c?", "3+4", "is d?"))
+
+
+async def test_the_last_message_is_the_question() -> None:
+    """History is not split; an attachment without words is still a question."""
+    history = [Message("user", "What is 1+1? Who?"), Message("assistant", "2"), Message("user", "And why?")]
+    assert [s.subtask for s in (await written(RulePlanner(), asked(history))).plan.steps] == ["And why?"]
+    image = Message("user", ({"type": "image_url", "image_url": {"url": "data:,"}},))
+    assert len((await written(RulePlanner(), asked([image]))).plan.steps) == 1
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "what is x and " * 80_000,
+        "and 3+4 " * 140_000,
+        "? ! . ; " * 140_000,
+        "- what is it\n" * 80_000,
+        "\"'(`“" * 200_000,
+        "(" * 2**20,
+        "1) a 2) b " * 100_000,
+        "😀什么？\ud800\0" * 100_000,
+        "e.g. Mr. " * 110_000,
+        "x" * 2**20,
+    ],
+    ids=range(10),
+)
+async def test_a_huge_question_is_planned_at_once(question: str) -> None:
+    """A question of a megabyte gives a plan whose subtasks are short, and say that they were cut."""
+    with anyio.fail_after(10):
+        plan = await written(RulePlanner(), asked(question))
+    assert max(len(step.subtask) for step in plan.plan.steps) <= 8 * 1024
+    assert any("the rest is in the question" in step.subtask for step in plan.plan.steps)
+
+
+@given(
+    question=st.lists(st.sampled_from(_PIECES) | st.text(max_size=8), min_size=1).map("".join),
+    most=st.integers(1, 6),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_question_has_a_plan(question: str, most: int) -> None:
+    """Whatever the question, the text that is written is a plan within the limit."""
+    if question.replace("\0", "?").strip():
+        request = asked(question, max_steps=most)
+        plan = anyio.run(written, RulePlanner(), request)
+        assert 1 <= len(plan.plan.steps) <= most
+
+
+async def test_a_cut_subtask_points_to_the_question_only_where_it_is_shown() -> None:
+    """Where workers are not shown the question, a cut subtask does not send them there."""
+    hidden = PlanRequest(query=read_query("x" * 10_000), cards=OFFLINE, max_steps=5, shows_question=False)
+    (step,) = (await written(RulePlanner(), hidden)).plan.steps
+    assert step.subtask.endswith("… (cut short here)")
+
+
+async def test_rows_can_be_read_as_they_come() -> None:
+    """Each piece but the last is a row, and completes a step."""
+    plan = await written(RulePlanner(), asked("What is 3+4? What is x?"))
+    reader = PlanReader(workers=len(OFFLINE))
+    assert [len(reader.feed(piece)) for piece in plan.pieces] == [1, 1, 1]
+    assert "".join(plan.pieces) == plan.whole.text
+
+
+async def test_a_repair_gets_the_same_plan() -> None:
+    """What was said to an earlier plan changes nothing: rules learn nothing from it."""
+    first = asked("What is 3+4? What is x?")
+    again = PlanRequest(
+        query=first.query, cards=first.cards, max_steps=5, turns=(Turn("bad", "mend it"),), stream=False
+    )
+    plan = await written(RulePlanner(), again)
+    assert plan.whole == (await written(RulePlanner(), first)).whole
+    assert plan.pieces == []
+
+
+BEHIND = FixedPlanner('{"worker": 0, "subtask": "behind", "access": []}\n')
+
+
+@pytest.mark.parametrize(
+    ("question", "worker"),
+    [("What is 3 * 4?", "math"), ("Why is the sky blue?", "finder"), ("Hi there", "chatty")],
+)
+async def test_a_short_question_goes_straight_to_a_worker(question: str, worker: str) -> None:
+    """A short question of one part is one step, planned without the planner behind."""
+    plan = await written(DirectPlanner(BEHIND), asked(question, (*CHAT[:2], CHAT[3])))
+    assert plan.steps((*CHAT[:2], CHAT[3])) == [(worker, f"Answer this question: {question}", ())]
+    assert plan.whole.why == f"one short question without parts; sent to {worker!r}, whose card fits it best"
+    assert plan.pieces == [plan.whole.text]
+
+
+async def test_the_only_worker_gets_every_short_question() -> None:
+    """With one worker there is nothing to choose."""
+    plan = await written(DirectPlanner(BEHIND), asked("anything", CHAT[:1]))
+    assert plan.whole.why == "one short question without parts; sent to 'math', the only worker"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "What is 3 * 4? Who wrote it?",
+        "x" * 201,
+        "why?\nwhy?",
+        [
+            Message(
+                "user", ({"type": "text", "text": "why?"}, {"type": "image_url", "image_url": {"url": ""}})
+            )
+        ],
+    ],
+)
+async def test_all_else_goes_to_the_planner_behind(query: Query) -> None:
+    """Long questions, several parts or lines, and attachments need planning."""
+    plan = await written(DirectPlanner(BEHIND), asked(query, CHAT))
+    assert plan.plan.steps[0].subtask == "behind"
+
+
+async def test_the_gate_leaves_repairs_and_doubtful_choices_to_the_planner_behind() -> None:
+    """A repair is the planner's, and so is a question that two cards fit as well."""
+    repair = PlanRequest(query=read_query("why?"), cards=CHAT, max_steps=5, turns=(Turn("bad", "mend it"),))
+    assert (await written(DirectPlanner(BEHIND), repair)).plan.steps[0].subtask == "behind"
+    twins = (Card(name="a", description="A general assistant."), Card(name="b", description="General chat."))
+    assert (await written(DirectPlanner(BEHIND), asked("Hello", twins))).plan.steps[0].subtask == "behind"

@@ -1,0 +1,103 @@
+"""Bad input gives a clear error or an explained result; nothing hangs and nothing leaks."""
+
+import pytest
+from core.actors import boss, plan_of, rows
+
+from podium.conductor import Conductor
+from podium.errors import ConfigError, PlanInvalid, QueryError
+from podium.limits import Limits
+from podium.messages import Message, Query
+from podium.plan import Step
+from podium.workers.scripted import ScriptedWorker
+
+pytestmark = pytest.mark.anyio
+
+ONE = rows((0, "go", ()))
+
+
+def _conductor(worker: ScriptedWorker | None = None, **options: object) -> Conductor:
+    return Conductor(boss(ONE), [worker or ScriptedWorker("a", "A")], **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("", "empty"),
+        (" \n\t", "empty"),
+        ([], "empty"),
+        ([Message("user", "")], "empty"),
+        ([Message("assistant", "I said")], "assistant"),
+        ([{"role": "robot", "content": "x"}], "robot"),
+        ([{"role": "user", "content": 7}], "text or a list of parts"),
+        ([{"role": "user"}], "text or a list of parts"),
+        ("x" * (4 * 2**20 + 1), "longer than"),
+    ],
+)
+async def test_a_question_that_is_none_is_refused(query: Query, reason: str) -> None:
+    """The error says what is wrong, before anything is called."""
+    worker = ScriptedWorker("a", "A")
+    conductor = _conductor(worker)
+    for asked in (conductor.run, conductor.plan):
+        with pytest.raises(QueryError, match=reason):
+            await asked(query)
+    assert not worker.requests
+
+
+async def test_a_question_of_a_mebibyte_is_answered() -> None:
+    """It reaches planner and worker whole."""
+    worker = ScriptedWorker("a", "A")
+    question = "long question " * (2**20 // 14)
+    result = await _conductor(worker).run(question)
+    assert result.status == "ok"
+    assert question in worker.requests[0].messages[-1].text
+
+
+@pytest.mark.parametrize(
+    "question", ["\0", "a\0b", "\ud800 what?", "</question>", "🦀" * 1000, "$subtask ${x}"]
+)
+async def test_odd_characters_are_a_question_like_any_other(question: str) -> None:
+    """No character breaks a prompt or an answer."""
+    result = await _conductor().run(question)
+    assert result.status == "ok"
+
+
+async def test_messages_of_ones_own_making_may_hold_lone_surrogates() -> None:
+    """Text that no reader has mended passes too."""
+    result = await _conductor().run([Message("user", "what is \ud800?")])
+    assert result.status == "ok"
+
+
+def test_a_pool_of_none_is_refused_at_once() -> None:
+    """A conductor without workers is a mistake of whoever made it."""
+    with pytest.raises(ConfigError, match="at least one worker"):
+        Conductor(boss(ONE), [])
+
+
+def test_two_workers_of_one_name_are_refused_at_once() -> None:
+    """Names are how people tell workers apart."""
+    with pytest.raises(ConfigError, match="two workers are named 'a'"):
+        Conductor(boss(ONE), [ScriptedWorker("a", "A"), ScriptedWorker("a", "B")])
+
+
+@pytest.mark.parametrize(
+    "limit",
+    ["plan_steps", "rounds", "depth", "steps", "concurrency", "seconds", "step_seconds", "output_chars"],
+)
+@pytest.mark.parametrize("value", [0, -1])
+def test_a_limit_of_nothing_is_refused(limit: str, value: int) -> None:
+    """The message names the limit."""
+    with pytest.raises(ConfigError, match=limit):
+        Limits(**{limit: value})
+
+
+def test_a_plan_that_looks_ahead_cannot_be_built() -> None:
+    """No executor ever has to ask what such a plan would mean."""
+    with pytest.raises(PlanInvalid, match="not before it"):
+        plan_of((0, "x", (1,)), (0, "y", ()))
+
+
+@pytest.mark.parametrize(("worker", "subtask"), [(-1, "x"), (0, ""), (0, " \n")])
+def test_a_step_without_worker_or_subtask_cannot_be_built(worker: int, subtask: str) -> None:
+    """A step is whole from the start."""
+    with pytest.raises(PlanInvalid):
+        Step(worker, subtask)

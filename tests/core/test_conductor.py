@@ -1,0 +1,267 @@
+"""A conductor's face: what it takes, what it returns, and how its runs stay apart."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
+
+import anyio
+import pytest
+from core.actors import boss, plan_of, rows
+
+from podium.conductor import Conductor
+from podium.errors import PlanInvalid, QueryError
+from podium.limits import Limits
+from podium.messages import Completion, Message, Usage
+from podium.plan import Plan, Step
+from podium.planners.chat import ChatPlanner
+from podium.result import Result
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import Card, Price, Request, Worker, brief_of
+
+pytestmark = pytest.mark.anyio
+
+GOOD = rows((0, "find", ()), (1, "tell", (0,)))
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "high"}}
+ASKED = [{"role": "user", "content": [{"type": "text", "text": "What is on it?"}, IMAGE]}]
+
+
+def _question(request: Request) -> str:
+    return brief_of(request).query[-1].text
+
+
+def _pool() -> list[ScriptedWorker]:
+    return [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
+
+
+async def test_a_question_becomes_an_answer() -> None:
+    """The output of the last step is the answer, verbatim."""
+    result = await Conductor(boss(GOOD), _pool()).run("What?")
+    assert (result.answer, result.status, result.problem) == ("B", "ok", None)
+    assert result.workers == ("a", "b")
+
+
+async def test_a_plan_is_run_as_it_is() -> None:
+    """No planner is asked, and the result says that the user gave the plan."""
+    planner = boss(GOOD)
+    result = await Conductor(planner, _pool()).run(plan_of((1, "go", ())))
+    assert result.answer == "B"
+    assert not result.proposals
+    assert "given by the user" in result.explain()
+
+
+async def test_a_plan_made_first_is_run_with_its_question() -> None:
+    """`run` of what `plan` returned shows workers the question it was made for."""
+    pool = _pool()
+    conductor = Conductor(boss(GOOD), pool)
+    await conductor.run(await conductor.plan("Why is the sky blue?"))
+    assert "Why is the sky blue?" in pool[0].requests[0].messages[-1].text
+
+
+@pytest.mark.parametrize(
+    ("plan", "code"),
+    [
+        (Plan(()), "nothing_to_keep"),
+        (plan_of((2, "go", ())), "unknown_worker"),
+        (plan_of(*((0, str(i), ()) for i in range(6))), "too_many_steps"),
+    ],
+)
+async def test_a_plan_that_does_not_fit_is_refused_before_anything_runs(plan: Plan, code: str) -> None:
+    """A given plan is checked against pool and limits."""
+    pool = _pool()
+    with pytest.raises(PlanInvalid) as caught:
+        await Conductor(boss(GOOD), pool).run(plan)
+    assert caught.value.code == code
+    assert not pool[0].requests
+
+
+async def test_workers_may_be_shown_no_question() -> None:
+    """With `show_question=False` a worker sees its subtask and its access list alone."""
+    pool = _pool()
+    planner = boss(GOOD)
+    await Conductor(planner, pool, show_question=False).run("Why is the sky blue?")
+    texts = [m.text for worker in pool for request in worker.requests for m in request.messages]
+    assert not any("sky" in text for text in texts)
+    assert all(request.brief is not None and not request.brief.query for request in pool[0].requests)
+
+
+async def test_images_reach_workers_that_take_them_untouched() -> None:
+    """The part is the very one that was asked with."""
+    seeing = ScriptedWorker(Card(name="seeing", parts=frozenset({"image_url"})), "a cat")
+    await Conductor(boss(rows((0, "look", ()))), [seeing]).run(ASKED)
+    content = seeing.requests[0].messages[-1].content
+    assert isinstance(content, tuple)
+    assert content[1] is IMAGE
+    assert "What is on it?" in content[0]["text"]
+
+
+async def test_workers_that_take_no_images_are_told_of_them() -> None:
+    """A worker without eyes gets text, and knows that something is missing."""
+    blind = ScriptedWorker("blind", "a guess")
+    await Conductor(boss(rows((0, "look", ()))), [blind]).run(ASKED)
+    content = blind.requests[0].messages[-1].content
+    assert isinstance(content, str)
+    assert "1 attachment(s) of the question cannot be shown to you" in content
+
+
+async def test_history_reaches_workers_as_it_is() -> None:
+    """Earlier turns come before the subtask, with their roles, calls and parts."""
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    history = [
+        Message("system", "Answer in French."),
+        Message("user", ({"type": "text", "text": "Look"}, IMAGE)),
+        Message("assistant", "", tool_calls=(call,)),
+        Message("tool", "42", tool_call_id="c1"),
+        Message("assistant", "Ah."),
+    ]
+    seeing = ScriptedWorker(Card(name="seeing", parts=frozenset({"image_url"})), "bien")
+    await Conductor(boss(rows((0, "go", ()))), [seeing]).run([*history, Message("user", "And now?")])
+    messages = seeing.requests[0].messages
+    assert list(messages[:-1]) == history
+    assert "And now?" in messages[-1].text
+
+
+async def test_two_runs_at_once_do_not_mix() -> None:
+    """Each answer is made of its own question, whatever runs beside it."""
+    plan = rows((0, "repeat", ()), (0, "repeat again", (0,)))
+    pool = [ScriptedWorker("a", _question, latency=0.001)]
+    conductor = Conductor(boss(plan), pool)
+    results: dict[int, Result] = {}
+
+    async def run(number: int) -> None:
+        results[number] = await conductor.run(f"question {number}")
+
+    async with anyio.create_task_group() as runs:
+        for number in range(20):
+            runs.start_soon(run, number)
+    assert {number: result.answer for number, result in results.items()} == {
+        number: f"question {number}" for number in range(20)
+    }
+    assert len({result.run_id for result in results.values()}) == 20
+
+
+def test_run_sync_answers_without_a_loop() -> None:
+    """From plain code a run is one call."""
+    assert Conductor(boss(GOOD), _pool()).run_sync("What?").answer == "B"
+
+
+async def test_run_sync_answers_inside_a_running_loop() -> None:
+    """From a callback of a loop that runs already, too."""
+    assert Conductor(boss(GOOD), _pool()).run_sync("What?").answer == "B"
+
+
+async def test_run_sync_raises_what_the_run_raises() -> None:
+    """Errors come out as they are, with a loop or without."""
+    conductor = Conductor(boss(GOOD), _pool())
+    with pytest.raises(QueryError):
+        conductor.run_sync("")
+    with pytest.raises(QueryError):
+        await asyncio.to_thread(conductor.run_sync, "")
+
+
+def test_run_sync_from_several_threads_at_once() -> None:
+    """One conductor serves threads side by side, each with a loop of its own."""
+    card = Card(name="a", concurrency=2)
+    pool = [ScriptedWorker(card, _question, latency=0.002)]
+    conductor = Conductor(boss(rows((0, "x", ()), (0, "y", ()), (0, "z", (0, 1)))), pool)
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(conductor.run_sync, [f"question {i}" for i in range(24)]))
+    assert [result.answer for result in results] == [f"question {i}" for i in range(24)]
+
+
+class _Opened(Worker):
+    """Counts how often it is open."""
+
+    def __init__(self) -> None:
+        self.card = Card(name="opened")
+        self.open = 0
+        self.most = 0
+
+    async def __aenter__(self) -> Self:
+        self.open += 1
+        self.most = max(self.most, self.open)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.open -= 1
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        assert self.open
+        yield Completion("A")
+
+
+async def test_a_run_opens_and_closes_what_it_uses() -> None:
+    """Workers are open while a run needs them and closed after it, also when it raises."""
+    worker = _Opened()
+    conductor = Conductor(boss("no plan"), [worker], strict=True)
+    with pytest.raises(Exception, match="no plan"):
+        await conductor.run("What?")
+    assert (worker.open, worker.most) == (0, 1)
+
+
+async def test_an_entered_conductor_keeps_its_workers_open() -> None:
+    """Between runs inside of `async with` nothing is closed."""
+    worker = _Opened()
+    async with Conductor(boss(rows((0, "go", ()))), [worker]) as conductor:
+        assert worker.open == 1
+        assert (await conductor.run("What?")).answer == "A"
+        assert worker.open == 1
+    assert worker.open == 0
+
+
+async def test_what_was_opened_is_closed_when_opening_the_next_fails() -> None:
+    """A start that fails half-way leaves nothing open."""
+
+    class Broken(_Opened):
+        async def __aenter__(self) -> Self:
+            raise OSError("no")
+
+    first, second = _Opened(), Broken()
+    second.card = Card(name="broken")
+    with pytest.raises(OSError, match="no"):
+        async with Conductor(boss(""), [first, second]):
+            pass
+    assert first.open == 0
+
+
+async def test_costs_are_told_by_worker_and_in_total() -> None:
+    """A card's price makes the cost of a call; a worker that knows it states it."""
+    priced = Card(name="priced", price=Price(input=10.0, output=30.0, cached_input=1.0))
+    usage = Usage(input_tokens=1000, output_tokens=100, cached_tokens=400)
+    pool = [
+        ScriptedWorker(priced, Completion("A", usage=usage)),
+        ScriptedWorker(Card(name="knows"), Completion("B", usage=usage, cost=0.5)),
+    ]
+    result = await Conductor(boss(""), pool).run(plan_of((0, "x", ()), (1, "y", (0,))))
+    expected = (600 * 10 + 400 * 1 + 100 * 30) / 1e6
+    assert result.cost_by_worker == {"priced": pytest.approx(expected), "knows": 0.5}
+    assert result.cost == pytest.approx(expected + 0.5)
+    assert result.usage.total_tokens == 2200
+    assert not result.usage.estimated
+
+
+async def test_a_cut_answer_is_partial() -> None:
+    """An answer that ended at its worker's token limit is given, and called what it is."""
+    worker = ScriptedWorker("a", Completion("half an ans", finish_reason="length"))
+    result = await Conductor(boss(""), [worker]).run(plan_of((0, "go", ())))
+    assert (result.answer, result.status) == ("half an ans", "partial")
+    assert result.problem is not None
+    assert result.problem.code == "cut"
+
+
+async def test_the_run_carries_its_deadline_to_workers() -> None:
+    """A worker is told when its answer must be whole, on the loop's clock."""
+    worker = ScriptedWorker("a", "A")
+    began = anyio.current_time()
+    await Conductor(boss(""), [worker], limits=Limits(step_seconds=50)).run(plan_of((0, "go", ())))
+    deadline = worker.requests[0].deadline
+    assert deadline is not None
+    assert began + 50 <= deadline <= anyio.current_time() + 50
+
+
+async def test_the_planner_is_a_worker_of_ones_own_choice() -> None:
+    """Any worker plans; its card names the planner."""
+    planner = ChatPlanner(ScriptedWorker("planner-model", rows((1, "go", ()))))
+    result = await Conductor(planner, _pool()).run("What?")
+    assert result.proposals[0].planner == "planner-model"
+    assert result.plans == (Plan((Step(1, "go"),)),)

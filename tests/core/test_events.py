@@ -1,0 +1,74 @@
+"""Events carry the ids of what they belong to, and are plain JSON data."""
+
+import json
+from typing import Any, get_args
+
+import pytest
+from core.actors import Actor, boss, rows, writing
+
+from podium.conductor import Conductor
+from podium.errors import WorkerRefused
+from podium.events import Event, RunStarted
+from podium.limits import Limits
+from podium.messages import Message
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import Card
+
+pytestmark = pytest.mark.anyio
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+async def _rich_run() -> list[Event]:
+    """Return the events of a run in which everything happens once."""
+    inner = Conductor(boss(rows((0, "inner", ()))), [ScriptedWorker("w", "deep")], card=Card(name="team"))
+    workers = [
+        inner,
+        ScriptedWorker("bad", WorkerRefused("no")),
+        Actor("slow", writing("a", "b", pause=0.001)),
+    ]
+    plan = rows(
+        (0, "delegate", ()), (1, "fails", ()), (2, "answer", (0,)), (1, "unseen", ()), (2, "end", (2, 0))
+    )
+    query = [Message("user", ({"type": "text", "text": "What?"}, IMAGE))]
+    conductor = Conductor(boss("no plan", plan), workers, limits=Limits(rounds=2), accept=lambda q, a: "no")
+    return [event async for event in conductor.stream(query)]
+
+
+async def test_every_event_is_json() -> None:
+    """Written and read again, an event's JSON form is what it was."""
+    events = await _rich_run()
+    for event in events:
+        data: dict[str, Any] = event.to_json()
+        assert json.dumps(json.loads(json.dumps(data))) == json.dumps(data)
+        assert (data["schema"], data["type"], data["run_id"]) == (1, event.type, event.run_id)
+    assert {type(event) for event in events} == set(get_args(Event))
+
+
+async def test_every_event_names_its_run_and_time() -> None:
+    """Each belongs to a run that was started before, at a time that run has."""
+    events = await _rich_run()
+    known: set[str] = set()
+    for event in events:
+        if isinstance(event, RunStarted):
+            known.add(event.run_id)
+        assert event.run_id in known
+        assert event.at >= 0
+    assert len(known) >= 2
+
+
+async def test_step_events_name_round_step_and_attempt() -> None:
+    """Every started step ends under the same ids."""
+    data = [event.to_json() for event in await _rich_run()]
+    ids = ("run_id", "round", "step", "attempt")
+    started = [tuple(d[key] for key in ids) for d in data if d["type"] == "step_started"]
+    ended = [tuple(d[key] for key in ids) for d in data if d["type"] == "step_ended"]
+    assert set(started) <= set(ended)
+    assert len(ended) == len(set(ended))
+    assert all(tuple(d[key] for key in ids) in started for d in data if d["type"] == "step_delta")
+
+
+def test_each_type_of_event_has_a_tag_of_its_own() -> None:
+    """The tag tells the types of the union apart."""
+    tags = [kind.type for kind in get_args(Event)]
+    assert len(tags) == len(set(tags))

@@ -1,0 +1,345 @@
+"""Rounds and nested conductors, under one limit on depth, steps and time."""
+
+from collections.abc import AsyncGenerator
+
+import anyio
+import pytest
+from core.actors import Actor, boss, never, plan_of, rows, told
+from core.virtual_clock import BACKEND
+
+from podium.conductor import Conductor
+from podium.events import AnswerDelta, Event, PlanReady, RoundStarted, RunEnded, RunStarted, StepStarted
+from podium.limits import Limits
+from podium.messages import Completion, Message, Usage
+from podium.plan import Plan, Step
+from podium.result import Outcome
+from podium.spelling import KEEP
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import FREE, Card, Request
+
+pytestmark = pytest.mark.anyio
+
+FIRST = rows((0, "first try", ()))
+SECOND = rows((0, "second try", ()))
+TRIES = {"first try": "one", "second try": "two", "third try": "three"}
+EMPTY_LISTS = "model_id = []\nsubtasks = []\naccess_list = []"
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Let waiting take no time."""
+    return BACKEND
+
+
+def _worker() -> ScriptedWorker:
+    return ScriptedWorker("w", {f"Your part:\n{key}": text for key, text in TRIES.items()})
+
+
+def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:
+    return [o.status if o.problem is None else f"{o.status} {o.problem.code}" for o in outcomes]
+
+
+async def test_one_round_is_the_default() -> None:
+    """Without recursion the planner is asked once."""
+    result = await Conductor(boss(FIRST, SECOND), [_worker()]).run("Q?")
+    assert (result.answer, len(result.rounds)) == ("one", 1)
+
+
+@pytest.mark.parametrize("keep", [KEEP, EMPTY_LISTS])
+async def test_a_planner_may_keep_the_answer(keep: str) -> None:
+    """No steps in a later round mean that the answer stands, and end the run."""
+    planner, worker = boss(FIRST, keep), _worker()
+    result = await Conductor(planner, [worker], limits=Limits(rounds=5)).run("Q?")
+    assert (result.answer, result.status, len(result.rounds)) == ("one", "ok", 2)
+    assert len(worker.requests) == 1
+    assert "The previous answer was kept" in result.explain()
+
+
+async def test_a_planner_sees_what_its_plan_came_to_and_may_write_another() -> None:
+    """The second round's prompt holds the first plan and its final response."""
+    planner = boss(FIRST, SECOND, KEEP)
+    result = await Conductor(planner, [_worker()], limits=Limits(rounds=5)).run("Q?")
+    assert (result.answer, len(result.rounds), len(result.plans)) == ("two", 3, 2)
+    assert FIRST.strip() in told(planner, 1)
+    assert "one" in told(planner, 1).split(FIRST.strip())[1]
+    assert told(planner, 2).startswith(told(planner, 1))
+
+
+async def test_a_repeated_plan_ends_the_run() -> None:
+    """The same plan again is not carried out again."""
+    worker = _worker()
+    result = await Conductor(boss(FIRST), [worker], limits=Limits(rounds=9)).run("Q?")
+    assert (result.answer, result.status, len(result.rounds)) == ("one", "ok", 2)
+    assert len(worker.requests) == 1
+    assert "repeats an earlier plan" in result.explain()
+
+
+async def test_rounds_end_at_their_limit() -> None:
+    """The last round's answer is the run's."""
+    planner = boss(FIRST, SECOND, rows((0, "third try", ())), FIRST)
+    result = await Conductor(planner, [_worker()], limits=Limits(rounds=3)).run("Q?")
+    assert (result.answer, result.status, len(result.rounds)) == ("three", "ok", 3)
+
+
+async def test_a_failed_later_round_leaves_the_earlier_answer() -> None:
+    """What an earlier round was paid for stands."""
+    worker = ScriptedWorker("w", {"Your part:\nfirst": "one"})
+    result = await Conductor(boss(FIRST, SECOND), [worker], limits=Limits(rounds=2)).run("Q?")
+    assert result.answer == "one"
+
+
+async def test_a_planner_that_fails_in_a_later_round_leaves_the_earlier_answer() -> None:
+    """No fallback plans over an answer that is there."""
+    result = await Conductor(boss(FIRST, "no plan"), [_worker()], limits=Limits(rounds=3)).run("Q?")
+    assert (result.answer, result.status) == ("one", "ok")
+    assert {proposal.planner for proposal in result.proposals} == {"boss"}
+
+
+async def test_a_given_plan_is_shown_to_the_planner_of_the_next_round() -> None:
+    """With its workers numbered as the planner is shown them, in its own spelling."""
+    planner = boss(KEEP, shuffle=True, spelling="lists")
+    pool = [ScriptedWorker(name, name) for name in ("ant", "bee", "cat")]
+    plan = Plan((Step(1, "go"),), (Message("user", "Q?"),))
+    await Conductor(planner, pool, limits=Limits(rounds=2)).run(plan)
+    number = told(planner).split(": bee.")[0].rsplit(" ", 1)[1]
+    assert f'model_id = [{number}]\nsubtasks = ["go"]' in told(planner)
+
+
+async def test_a_given_plan_without_its_question_is_one_round() -> None:
+    """A planner is not asked to better the answer to a question nobody knows."""
+    worker, limits = ScriptedWorker("w", "one"), Limits(rounds=3)
+    conductor = Conductor(boss(FIRST), [worker], limits=limits, accept=lambda q, a: "no good")
+    result = await conductor.run(plan_of((0, "go", ())))
+    assert (result.answer, result.status, len(result.rounds)) == ("one", "partial", 1)
+    assert not result.proposals
+
+
+async def test_an_answer_that_a_function_accepts_ends_the_run() -> None:
+    """The check is given question and answer."""
+    seen = []
+
+    def accept(question: str, answer: str) -> bool:
+        seen.append((question, answer))
+        return True
+
+    planner = boss(FIRST, SECOND)
+    result = await Conductor(planner, [_worker()], limits=Limits(rounds=5), accept=accept).run("Q?")
+    assert (result.answer, seen) == ("one", [("Q?", "one")])
+
+
+async def test_a_refused_answer_begins_a_round_that_is_told_why() -> None:
+    """A coroutine function may judge too, and a text is a reason."""
+
+    async def accept(question: str, answer: str) -> bool | str:
+        await anyio.sleep(1.0)
+        return "too short" if answer == "one" else True
+
+    planner = boss(FIRST, SECOND)
+    result = await Conductor(planner, [_worker()], limits=Limits(rounds=5), accept=accept).run("Q?")
+    assert (result.answer, result.status) == ("two", "ok")
+    assert "too short" in told(planner, 1)
+    assert "because too short" in result.explain()
+
+
+async def test_an_answer_never_accepted_is_partial() -> None:
+    """At the limit the last answer is given, with what was found wanting."""
+    conductor = Conductor(
+        boss(FIRST, SECOND), [_worker()], limits=Limits(rounds=2), accept=lambda q, a: False
+    )
+    result = await conductor.run("Q?")
+    assert (result.answer, result.status) == ("two", "partial")
+    assert result.problem is not None
+    assert result.problem.code == "not_accepted"
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("YES", "one"),
+        ("yes, fine", "one"),
+        ("Nothing is missing", "one"),
+        ("NO it is wrong", "two"),
+        ("**No.** It is wrong", "two"),
+        ("no", "two"),
+        ("NO:\nit is wrong", "two"),
+    ],
+)
+async def test_a_worker_judges_by_its_first_word(reply: str, answer: str) -> None:
+    """NO refuses, with the rest as the reason; anything else accepts."""
+    judge = ScriptedWorker("judge", lambda r: reply if "\none\n" in r.messages[-1].text else "YES")
+    conductor = Conductor(boss(FIRST, SECOND), [_worker()], limits=Limits(rounds=3), accept=judge)
+    result = await conductor.run("Q?")
+    assert (result.answer, result.status) == (answer, "ok")
+    assert result.rounds[0].check is not None
+    assert result.rounds[0].check.text == reply
+    assert "Q?" in judge.requests[0].messages[-1].text
+
+
+async def test_a_judge_that_fails_lets_the_answer_pass_and_is_told_of() -> None:
+    """A judge's failure does not cost the answer."""
+    judge = ScriptedWorker("judge", RuntimeError("down"))
+    result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=judge).run("Q?")
+    assert (result.answer, result.status) == ("one", "ok")
+    assert "judge judged the answer: worker_failed" in result.explain()
+
+
+async def test_a_check_that_raises_leaves_the_answer_and_says_so() -> None:
+    """An answer that was paid for is not lost to an error in its check."""
+
+    def accept(question: str, answer: str) -> bool:
+        raise ZeroDivisionError("oops")
+
+    result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=accept).run("Q?")
+    assert (result.answer, result.status, len(result.rounds)) == ("one", "partial", 1)
+    assert result.problem is not None
+    assert result.problem.message == "the answer could not be judged: accept raised ZeroDivisionError: oops"
+
+
+async def test_a_check_that_hangs_ends_with_the_run() -> None:
+    """The run's deadline holds for its check, and the answer is kept."""
+
+    async def accept(question: str, answer: str) -> bool:
+        await anyio.sleep_forever()
+        return True
+
+    result = await Conductor(boss(FIRST), [_worker()], limits=Limits(seconds=5), accept=accept).run("Q?")
+    assert (result.answer, result.status, result.seconds) == ("one", "partial", 5.0)
+
+
+async def test_a_judge_out_of_time_is_still_counted() -> None:
+    """The usage of a judge that was stopped with the run stands in the result."""
+    judge = Actor("judge", never)
+    result = await Conductor(boss(FIRST), [_worker()], limits=Limits(seconds=5), accept=judge).run("Q?")
+    assert (result.answer, result.status, judge.stopped) == ("one", "partial", 1)
+    assert result.usage_by_worker["judge"].estimated
+
+
+async def test_rounds_are_events() -> None:
+    """Each round is told of with its number, and its steps carry it."""
+    conductor = Conductor(boss(FIRST, SECOND, KEEP), [_worker()], limits=Limits(rounds=5))
+    events = [event async for event in conductor.stream("Q?")]
+    assert [e.round for e in events if isinstance(e, RoundStarted)] == [1, 2, 3]
+    assert [e.round for e in events if isinstance(e, StepStarted)] == [1, 2]
+    assert [len(e.plan.steps) for e in events if isinstance(e, PlanReady)] == [1, 1, 0]
+    assert "".join(e.text for e in events if isinstance(e, AnswerDelta)) == "two"
+
+
+async def test_the_step_limit_holds_over_rounds() -> None:
+    """All rounds start no more steps than one run may."""
+    plans = [rows((0, f"try {i}", ())) for i in range(9)]
+    worker = ScriptedWorker("w", "x")
+    result = await Conductor(boss(*plans), [worker], limits=Limits(rounds=9, steps=3)).run("Q?")
+    assert len(worker.requests) == 3
+    assert result.answer == "x"
+
+
+def _nested(
+    *workers: object, name: str = "team", text: str = rows((0, "inner", ())), **options: object
+) -> Conductor:
+    return Conductor(boss(text), list(workers), card=Card(name=name), **options)  # type: ignore[arg-type]
+
+
+async def test_a_conductor_is_a_worker() -> None:
+    """What it answers is the step's output, and what it spent is counted."""
+    inner = ScriptedWorker("w", lambda request: Completion("inner answer", usage=Usage(100, 50)))
+    result = await _nested(_nested(inner), name="outer").run("Q?")
+    assert (result.answer, result.status) == ("inner answer", "ok")
+    assert result.usage_by_worker["team"].total_tokens > 150
+
+
+async def test_nested_events_carry_their_own_run_and_its_parent() -> None:
+    """A nested run has an id of its own, and names the attempt it answers for."""
+    outer = _nested(_nested(ScriptedWorker("w", "inner answer")), name="outer")
+    events = [event async for event in outer.stream("Q?")]
+    runs = [e for e in events if isinstance(e, RunStarted)]
+    assert runs[0].parent is None
+    assert runs[1].parent == (runs[0].run_id, 1, 0, 1)
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].run_id == runs[0].run_id
+
+
+def _answer(events: list[Event], run: str) -> str:
+    return "".join(e.text for e in events if isinstance(e, AnswerDelta) and e.run_id == run)
+
+
+async def test_each_run_of_three_streams_its_own_answer() -> None:
+    """The text of a run two levels down is not taken for that of the run between."""
+    lowest = _nested(ScriptedWorker("w", "low answer", piece=3), name="lowest")
+    middle_plan = rows((0, "ask below", ()), (1, "write it up", (0,)))
+    middle = _nested(lowest, ScriptedWorker("editor", "edited"), name="middle", text=middle_plan)
+    outer = _nested(middle, name="outer", limits=Limits(depth=3))
+    events = [event async for event in outer.stream("Q?")]
+    ids = [e.run_id for e in events if isinstance(e, RunStarted)]
+    assert [_answer(events, run) for run in ids] == ["edited", "edited", "low answer"]
+
+
+@pytest.mark.parametrize(("depth", "status"), [(1, "failed"), (2, "failed"), (3, "ok")])
+async def test_conductors_nest_no_deeper_than_the_outer_run_says(depth: int, status: str) -> None:
+    """The outermost run's `Limits.depth` holds, whatever the nested ones say."""
+    lowest = _nested(ScriptedWorker("w", "low"), name="lowest", limits=Limits(depth=9))
+    outer = _nested(
+        _nested(lowest, name="middle", limits=Limits(depth=9)), name="outer", limits=Limits(depth=depth)
+    )
+    result = await outer.run("Q?")
+    assert result.status == status
+    if status == "failed":
+        assert "Limits.depth" in result.explain()
+        assert result.outcomes[0].cost in (0.0, None)
+
+
+async def test_a_run_too_deep_costs_nothing() -> None:
+    """What was never started is not on the bill."""
+    outer = _nested(_nested(ScriptedWorker("w", "low")), name="outer", limits=Limits(depth=1))
+    result = await outer.run("Q?")
+    assert _codes(result.outcomes) == ["failed limit"]
+    assert result.outcomes[0].usage == Usage()
+    assert result.outcomes[0].cost == 0.0
+
+
+async def test_the_step_limit_holds_over_nested_runs() -> None:
+    """Steps of nested runs are counted where the outermost run counts."""
+    worker = ScriptedWorker("w", "x")
+    plan = rows(*((0, f"inner {i}", ()) for i in range(4)), (0, "join", (0, 1, 2, 3)))
+    outer = _nested(_nested(worker, text=plan), name="outer", limits=Limits(steps=4))
+    result = await outer.run("Q?")
+    assert len(worker.requests) == 3
+    assert result.status == "ok"
+    assert result.answer == "x"
+
+
+async def test_a_cancel_reaches_the_innermost_worker() -> None:
+    """Leaving the outer run stops the worker of a run nested in one nested in it."""
+    worker = Actor(Card(name="w", price=FREE), never)
+    lowest = _nested(worker, name="lowest")
+    outer = _nested(_nested(lowest, name="middle"), name="outer", limits=Limits(depth=3))
+    with anyio.move_on_after(5.0):
+        await outer.run("Q?")
+    assert (len(worker.requests), worker.stopped, worker.running) == (1, 1, 0)
+
+
+async def test_a_nested_run_ends_at_the_outer_deadline() -> None:
+    """The outer run's time holds for the runs nested in it."""
+    worker = Actor("w", never)
+    result = await _nested(_nested(worker), name="outer", limits=Limits(seconds=8)).run("Q?")
+    assert (result.status, result.seconds, worker.stopped) == ("failed", 8.0, 1)
+
+
+async def test_a_nested_run_that_fails_fails_its_step_with_the_reason() -> None:
+    """The outer result tells what went wrong below."""
+    result = await _nested(_nested(ScriptedWorker("w", RuntimeError("boom"))), name="outer").run("Q?")
+    assert _codes(result.outcomes) == ["failed worker_failed"]
+    assert "boom" in result.explain()
+
+
+async def test_a_nested_conductor_streams_its_answer_as_the_steps_output() -> None:
+    """The pieces of the inner answer are the pieces of the outer one."""
+
+    async def slowly(request: Request) -> AsyncGenerator[str | Completion, None]:
+        for piece in ("in", "ner"):
+            await anyio.sleep(1.0)
+            yield piece
+        yield Completion("inner")
+
+    events = [e async for e in _nested(_nested(Actor("w", slowly)), name="outer").stream("Q?")]
+    outer = events[0].run_id
+    assert [e.text for e in events if isinstance(e, AnswerDelta) and e.run_id == outer] == ["in", "ner"]

@@ -1,0 +1,101 @@
+"""Results add up, and say in words what was decided."""
+
+import pytest
+
+from podium.errors import WorkerTimeout
+from podium.messages import Usage
+from podium.plan import Plan, Step
+from podium.result import Outcome, Problem, Proposal, Result, Round, total_cost
+
+
+def _outcome(step: int, worker: str = "w", **values: object) -> Outcome:
+    made = {
+        "round": 1,
+        "step": step,
+        "worker": worker,
+        "status": "ok",
+        "attempts": 1,
+        "started": 0.5,
+        "ended": 2.0,
+    }
+    return Outcome(**{**made, **values})  # type: ignore[arg-type]
+
+
+def _result(*outcomes: Outcome, proposals: tuple[Proposal, ...] = (), **values: object) -> Result:
+    plan = Plan(tuple(Step(0, f"do {i}", tuple(range(i))) for i in range(len(outcomes))))
+    rounds = (Round(number=1, plan=plan, outcomes=outcomes, proposals=proposals),)
+    return Result(**{"run_id": "r", "answer": "a", "status": "ok", "rounds": rounds, **values})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("costs", "total"), [([], 0.0), ([1.0, 2.0], 3.0), ([1.0, None], None), ([None], None)]
+)
+def test_costs_add_up_to_unknown_as_soon_as_one_is(costs: list[float | None], total: float | None) -> None:
+    """Unknown is never taken for nothing."""
+    assert total_cost(costs) == total
+
+
+def test_usage_counts_planner_and_steps() -> None:
+    """The total holds every text and every step; a worker's holds its steps."""
+    proposal = Proposal(planner="p", text="", usage=Usage(100, 10))
+    result = _result(
+        _outcome(0, usage=Usage(1, 2)), _outcome(1, "v", usage=Usage(3, 4)), proposals=(proposal,)
+    )
+    assert result.usage == Usage(104, 16)
+    assert result.usage_by_worker == {"w": Usage(1, 2), "v": Usage(3, 4)}
+
+
+def test_one_estimate_makes_the_total_an_estimate() -> None:
+    """Measured and estimated usage are told apart, and the account says so."""
+    result = _result(_outcome(0, usage=Usage(1, 2, estimated=True)), _outcome(1, "v", usage=Usage(3, 4)))
+    assert result.usage.estimated
+    assert not result.usage_by_worker["v"].estimated
+    assert result.explain().count("(estimated)") == 2
+
+
+def test_an_unknown_cost_is_unknown_for_its_worker_and_in_total() -> None:
+    """The others' costs are still told."""
+    result = _result(_outcome(0, cost=None), _outcome(1, "v", cost=0.25))
+    assert result.cost is None
+    assert result.cost_by_worker == {"w": None, "v": 0.25}
+    assert "cost unknown" in result.explain()
+
+
+def test_workers_that_were_never_called_have_no_share() -> None:
+    """A skipped step is nobody's expense."""
+    skipped = _outcome(0, status="skipped", attempts=0, started=None, ended=None)
+    result = _result(skipped, _outcome(1, "v"))
+    assert list(result.usage_by_worker) == ["v"]
+    assert skipped.seconds == 0.0
+
+
+def test_a_check_is_counted() -> None:
+    """What a judge cost is in the total, under its name."""
+    plan = Plan((Step(0, "go"),))
+    check = _outcome(1, "judge", usage=Usage(5, 5), cost=0.5)
+    current = Round(number=1, plan=plan, outcomes=(_outcome(0, cost=0.25),), check=check)
+    result = Result(run_id="r", answer="a", status="ok", rounds=(current,))
+    assert result.cost == 0.75
+    assert result.usage_by_worker["judge"] == Usage(5, 5)
+    assert [outcome.worker for outcome in result.outcomes] == ["w", "judge"]
+
+
+def test_hosted_numbers_stand_for_the_whole_run() -> None:
+    """What a hosted conductor does not show is absent, and the account says so."""
+    result = Result(run_id="r", answer="a", status="ok", hosted_usage=Usage(5, 6), hosted_cost=None)
+    assert result.usage == Usage(5, 6)
+    assert result.cost is None
+    assert (result.plans, result.outcomes) == ((), ())
+    assert "shows neither its plan nor its steps" in result.explain()
+
+
+def test_the_account_names_every_step_and_what_it_sees() -> None:
+    """One line per decision, in words."""
+    problem = Problem.of(WorkerTimeout("too slow"))
+    failed = _outcome(2, "v", status="failed", problem=problem)
+    lines = (
+        _result(_outcome(0), _outcome(1), failed, status="partial", problem=problem).explain().splitlines()
+    )
+    assert lines[0].startswith("Run r: answered in part (worker_timeout: too slow)")
+    assert "  Step 1, w, seeing 0: ok; 0.50 to 2.00 s, 0 tokens, $0.0000." in lines
+    assert any("Step 2, v, seeing 0, 1: failed (worker_timeout: too slow)" in line for line in lines)

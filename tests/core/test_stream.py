@@ -1,0 +1,219 @@
+"""A stream of events: whole, in order, and gone without a trace when it is left."""
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import anyio
+import pytest
+from core.actors import Actor, boss, never, plan_of, rows, tags, writing
+from core.virtual_clock import BACKEND
+
+from podium.conductor import Conductor
+from podium.errors import PlanSyntaxError, QueryError
+from podium.events import AnswerDelta, RunEnded, StepDelta, StepStarted
+from podium.limits import Limits
+from podium.messages import Completion
+from podium.planners.chat import ChatPlanner
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import Request
+
+pytestmark = pytest.mark.anyio
+
+DIAMOND = plan_of((0, "find", ()), (1, "left", (0,)), (1, "right", (0,)), (0, "join", (1, 2)))
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Let waiting take no time."""
+    return BACKEND
+
+
+async def test_events_come_in_the_order_of_what_happens() -> None:
+    """From the run's start to its result, steps in the order of their starts and ends."""
+    workers = [ScriptedWorker("a", "A", latency=1.0), ScriptedWorker("b", "B", latency=2.0)]
+    events = [event async for event in Conductor(boss(""), workers).stream(DIAMOND)]
+    assert tags(events) == [
+        "run_started",
+        "round_started",
+        "plan_ready",
+        "step_started 0",
+        "step_ended 0",
+        *sorted(["step_started 1", "step_started 2"], key=tags(events).index),
+        *sorted(["step_ended 1", "step_ended 2"], key=tags(events).index),
+        "step_started 3",
+        "step_ended 3",
+        "run_ended",
+    ]
+    assert [event.at for event in events] == sorted(event.at for event in events)
+
+
+async def test_the_last_event_has_the_result() -> None:
+    """A stream ends in what `run` would have returned."""
+    last = [event async for event in Conductor(boss(""), [ScriptedWorker("a", "A")]).stream("What is it?")][
+        -1
+    ]
+    assert isinstance(last, RunEnded)
+    assert (last.result.answer, last.result.status) == ("A", "ok")
+
+
+@pytest.mark.parametrize("piece", [None, 1, 4])
+async def test_the_answers_pieces_make_the_answer(piece: int | None) -> None:
+    """Answer and step pieces add up to what the result holds, whatever their size."""
+    worker = ScriptedWorker("a", "the whole answer", piece=piece)
+    events = [event async for event in Conductor(boss(""), [worker]).stream(plan_of((0, "go", ())))]
+    assert "".join(e.text for e in events if isinstance(e, AnswerDelta)) == "the whole answer"
+    assert "".join(e.text for e in events if isinstance(e, StepDelta)) == "the whole answer"
+
+
+async def test_an_answer_in_one_piece_is_sent_all_the_same() -> None:
+    """A worker that does not stream still makes an answer event."""
+
+    async def whole(request: Request) -> AsyncGenerator[str | Completion, None]:
+        yield Completion("all of it")
+
+    events = [
+        event async for event in Conductor(boss(""), [Actor("a", whole)]).stream(plan_of((0, "go", ())))
+    ]
+    assert [e.text for e in events if isinstance(e, AnswerDelta)] == ["all of it"]
+
+
+async def test_what_the_last_step_wrote_before_the_plan_was_whole_is_sent_once() -> None:
+    """A last step that started early gives its first pieces to the answer when it is known to be one."""
+    first, end = rows((0, "go", ())), "That is all.\n"
+    planner = ChatPlanner(Actor("boss", writing(first, end, pause=2.5)))
+    worker = Actor("a", writing("one ", "two ", "three ", "four"))
+    events = [event async for event in Conductor(planner, [worker]).stream("What?")]
+    answers = [(e.at, e.text) for e in events if isinstance(e, AnswerDelta)]
+    assert answers == [(5.0, "one two "), (5.5, "three "), (6.5, "four")]
+
+
+async def test_leaving_early_stops_the_run() -> None:
+    """After `break` and `aclose` the worker has been stopped and nothing runs on."""
+    before = asyncio.all_tasks()
+    worker = Actor("a", never)
+    stream = Conductor(boss(""), [worker]).stream(DIAMOND_OF_ONE)
+    async for event in stream:
+        if isinstance(event, StepStarted):
+            break
+    await stream.aclose()
+    assert (worker.stopped, worker.running) == (1, 0)
+    assert asyncio.all_tasks() <= before
+
+
+DIAMOND_OF_ONE = plan_of((0, "find", ()), (0, "left", (0,)), (0, "right", (0,)), (0, "join", (1, 2)))
+
+
+async def test_a_stream_left_to_the_garbage_collector_stops_its_run() -> None:
+    """A generator that is dropped without `aclose` stops the worker too, and warns of nothing."""
+    before = asyncio.all_tasks()
+    worker = Actor("a", never)
+
+    async def drop() -> None:
+        async for event in Conductor(boss(""), [worker]).stream(DIAMOND_OF_ONE):
+            if isinstance(event, StepStarted):
+                return
+
+    await drop()
+    gc.collect()
+    await anyio.sleep(1.0)
+    assert (worker.stopped, worker.running) == (1, 0)
+    assert asyncio.all_tasks() <= before
+
+
+async def test_a_stream_that_is_never_begun_does_nothing() -> None:
+    """Making a stream starts no run."""
+    worker = ScriptedWorker("a", "A")
+    stream = Conductor(boss(""), [worker]).stream(DIAMOND_OF_ONE)
+    await stream.aclose()
+    assert not worker.requests
+
+
+async def test_cancelling_the_reader_stops_the_run() -> None:
+    """A reader that is cancelled while it waits takes the run with it."""
+    before = asyncio.all_tasks()
+    worker = Actor("a", never)
+    with anyio.move_on_after(3.0):
+        [event async for event in Conductor(boss(""), [worker]).stream(DIAMOND_OF_ONE)]
+    assert (worker.stopped, worker.running) == (1, 0)
+    assert asyncio.all_tasks() <= before
+
+
+async def test_cancelling_a_task_of_asyncio_stops_the_run() -> None:
+    """A plain `Task.cancel` works as well as a cancel scope, for `run` and for `stream`."""
+    before = asyncio.all_tasks()
+    for streamed in (False, True):
+        worker = Actor("a", never)
+        conductor = Conductor(boss(""), [worker])
+
+        async def consume(conductor: Conductor = conductor) -> None:
+            [event async for event in conductor.stream(DIAMOND_OF_ONE)]
+
+        asked = consume() if streamed else conductor.run(DIAMOND_OF_ONE)
+        task: asyncio.Task[object] = asyncio.create_task(asked)
+        await anyio.sleep(1.0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert (worker.stopped, worker.running) == (1, 0)
+        assert asyncio.all_tasks() <= before
+
+
+async def test_a_worker_that_clears_up_slowly_is_waited_for() -> None:
+    """Leaving returns when the run is gone, and not before."""
+    cleared = []
+
+    async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
+        try:
+            yield "x"
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(2.0)
+            cleared.append(anyio.current_time())
+
+    stream = Conductor(boss(""), [Actor("a", act)]).stream(plan_of((0, "go", ())))
+    async for event in stream:
+        if isinstance(event, StepDelta):
+            break
+    await stream.aclose()
+    assert cleared == [2.0]
+
+
+async def test_errors_come_out_of_the_iteration() -> None:
+    """What `run` raises, the stream raises, as it is, after what happened before."""
+    with pytest.raises(QueryError):
+        await anext(Conductor(boss(""), [ScriptedWorker("a", "A")]).stream("  "))
+    stream = Conductor(boss("no"), [ScriptedWorker("a", "A")], strict=True).stream("What?")
+    before = [await anext(stream) for _ in range(4)]
+    assert tags(before) == ["run_started", "round_started", "plan_rejected"]
+    with pytest.raises(PlanSyntaxError):
+        await anext(stream)
+
+
+async def test_a_reader_that_raises_stops_the_run() -> None:
+    """An error in the loop's body leaves nothing running once the generator is closed."""
+    worker = Actor("a", never)
+
+    async def read() -> None:
+        async with aclosing(Conductor(boss(""), [worker]).stream(DIAMOND_OF_ONE)) as events:
+            async for event in events:
+                if isinstance(event, StepStarted):
+                    raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await read()
+    assert (worker.stopped, worker.running) == (1, 0)
+
+
+async def test_a_slow_reader_holds_nothing_up() -> None:
+    """The run goes on at its own pace, and the reader misses nothing."""
+    conductor = Conductor(boss(""), [ScriptedWorker("a", "A", latency=1.0)], limits=Limits(seconds=5))
+    seen = []
+    async for event in conductor.stream(DIAMOND_OF_ONE):
+        seen.append(event)
+        await anyio.sleep(10.0)
+    last = seen[-1]
+    assert isinstance(last, RunEnded)
+    assert (last.result.status, last.result.seconds) == ("ok", 3.0)
