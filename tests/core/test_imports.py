@@ -1,22 +1,33 @@
-"""The direction of imports: data flows one way, and a module imports from stages before it only."""
+"""The direction of imports: data flows one way, and a module imports from its own stage or earlier ones."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import podium
 
 ROOT = Path(podium.__file__).parent
 
-ORDER = """
-errors boundary messages limits plan
-literal interpret labelled parse spelling
-result explain events
-workers.worker prompt workers.pool workers.function workers.scripted
-workers.timeouts workers.providers workers.faults workers.proxies workers.transport workers.sse
-workers.exchange workers.endpoint workers.usage workers.answers workers.chat_body workers.chat
-workers.responses
-""".split()
-"""Stages, first to last; a package stands where its last module would."""
+STAGES: tuple[tuple[str, ...], ...] = (
+    ("errors",),
+    ("boundary", "limits", "messages", "words"),
+    ("plan",),
+    ("literal", "interpret", "labelled", "parse", "spelling"),
+    ("outcome", "explain", "result", "events"),
+    ("workers",),
+    ("prompt",),
+    ("planners",),
+    ("setting", "attempt", "execute"),
+    ("planning", "recursion"),
+    ("stream",),
+    ("conductor", "hosted"),
+    ("config",),
+    ("cli",),
+    ("", "__main__"),
+)
+"""First to last; a package stands for all of its modules, the empty name for the face of `podium`."""
+
+RANK = {name: rank for rank, stage in enumerate(STAGES) for name in stage}
 
 
 def module_name(path: Path) -> str:
@@ -25,15 +36,41 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+SOURCES = {module_name(path): path for path in ROOT.rglob("*.py")}
+
+
 def imported(path: Path) -> set[str]:
     """Return the modules of ours that a file imports, anywhere in it."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "podium":
-            found.add(node.module.removeprefix("podium").removeprefix("."))
-        elif isinstance(node, ast.Import):
-            found |= {a.name.removeprefix("podium.") for a in node.names if a.name.startswith("podium.")}
-    return found
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""] + [f"{node.module}.{a.name}" for a in node.names]
+        found |= {name.removeprefix("podium").removeprefix(".") for name in names if name.startswith("podium")}
+    return found & set(SOURCES)
 
 
-SOURCES = {module_name(path): path for path in ROOT.rglob("*.py")}
+IMPORTS = {name: imported(path) - {name} for name, path in SOURCES.items()}
+
+
+def test_every_module_has_a_stage() -> None:
+    """A new module says where in the flow it stands."""
+    assert {name.split(".")[0] for name in SOURCES} == set(RANK)
+
+
+def test_nothing_imports_from_a_later_stage() -> None:
+    """Stages know nothing of what comes after them."""
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in IMPORTS.items()
+        for other in others
+        if RANK[other.split(".")[0]] > RANK[name.split(".")[0]]
+    ]
+    assert wrong == []
+
+
+def test_no_modules_import_each_other() -> None:
+    """Within a stage there is an order, too; the faces of packages aside."""
+    faces = {name for name, path in SOURCES.items() if path.name == "__init__.py"}
+    graph = {name: others - faces for name, others in IMPORTS.items() if name not in faces}
+    assert list(TopologicalSorter(graph).static_order())

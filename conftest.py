@@ -1,0 +1,89 @@
+"""Runs every code block of the README and of `docs/` as a test.
+
+Models are a loopback server's; `podium.toml` files that a block makes are pointed at it.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sybil import Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
+
+from servers.chat_server import Call, ChatServer, Reply, says
+
+ROOT = Path(__file__).parent
+KEYS = ("LLM_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "FUGU_API_KEY", "VLLM_API_KEY")
+
+
+def model(call: Call) -> Reply:
+    """Plan when asked to conduct; else answer."""
+    conducts = "You are the conductor" in json.dumps(call.body.get("messages", ""))
+    return says(call, '{"worker": 0, "subtask": "Answer it.", "access": []}\n' if conducts else "Forty-two.")
+
+
+def run_shell(example: Example) -> None:
+    """Run a block of shell commands, one by one."""
+    for command in example.parsed.splitlines():
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        config = Path("podium.toml")
+        if config.exists():
+            text = re.sub(r'base_url = "[^"]*"', f'base_url = "{os.environ["LLM_URL"]}"', config.read_text())
+            config.write_text(text)
+
+
+def check_make(example: Example) -> None:
+    """See that the targets a block calls are there."""
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make (\w+)", example.parsed, re.MULTILINE):
+        assert f"\n{target}:" in makefile
+
+
+def check_json(example: Example) -> None:
+    """See that a block is JSON."""
+    json.loads(example.parsed)
+
+
+def check_toml(example: Example) -> None:
+    """See that a block is a configuration that loads."""
+    from podium.config import load_config
+
+    Path("block.toml").write_text(example.parsed)
+    load_config(Path("block.toml"))
+
+
+def ignore(example: Example) -> None:
+    """Leave a block that is no code: plan text is read in the tests of the parser."""
+
+
+@pytest.fixture(scope="module")
+def documented(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Give a page's blocks a server, keys and a folder of their own."""
+    with ChatServer(model).in_thread() as server, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("page"))
+        patch.setenv("LLM_URL", server.url)
+        patch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+        for key in KEYS:
+            patch.setenv(key, "key-of-a-loopback-server")
+        yield
+
+
+pytest_collect_file = Sybil(
+    parsers=[
+        PythonCodeBlockParser(),
+        CodeBlockParser("bash", run_shell),
+        CodeBlockParser("console", check_make),
+        CodeBlockParser("json", check_json),
+        CodeBlockParser("toml", check_toml),
+        CodeBlockParser("text", ignore),
+        SkipParser(),
+    ],
+    patterns=["README.md", "docs/*.md"],
+    fixtures=["documented"],
+).pytest()
