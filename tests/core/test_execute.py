@@ -13,8 +13,9 @@ from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
 from podium.events import AnswerDelta, Event, StepDelta, StepEnded, StepStarted
 from podium.limits import Limits
 from podium.messages import Completion, Usage
+from podium.outcome import Outcome
 from podium.planners.chat import ChatPlanner
-from podium.result import Outcome, Result
+from podium.result import Result
 from podium.workers.scripted import ScriptedWorker
 from podium.workers.worker import FREE, Card, Request
 

@@ -11,8 +11,8 @@ from podium.conductor import Conductor
 from podium.events import AnswerDelta, Event, PlanReady, RoundStarted, RunEnded, RunStarted, StepStarted
 from podium.limits import Limits
 from podium.messages import Completion, Message, Usage
+from podium.outcome import Outcome
 from podium.plan import Plan, Step
-from podium.result import Outcome
 from podium.spelling import KEEP
 from podium.workers.scripted import ScriptedWorker
 from podium.workers.worker import FREE, Card, Request

@@ -29,121 +29,49 @@ async def ask(worker: Worker, subtask: str, *visible: Shown) -> str:
 @pytest.mark.parametrize(
     ("subtask", "answer"),
     [
-        ("17 * 23 + 4", "17 * 23 + 4 = 395"),
-        ("What is (12.5 - 3)^2?", "(12.5 - 3) ^ 2 = 90.25"),
+        ("What is (12.5 - 3)^2?", "(12.5 - 3)^2 = 90.25"),
         ("sqrt(2) * pi", "sqrt(2) * pi ≈ 4.44288293816"),
         ("0.1 + 0.2", "0.1 + 0.2 = 0.3"),
-        ("1/3", "1 / 3 = 1/3 ≈ 0.333333333333"),
-        ("2^-1", "2 ^ (-1) = 0.5"),
-        ("-2^2", "-2 ^ 2 = -4"),
-        ("2^3^2", "2 ^ 3 ^ 2 = 512"),
-        ("(2^3)^2", "(2 ^ 3) ^ 2 = 64"),
-        ("10 - (4 - 5)", "10 - (4 - 5) = 11"),
+        ("1/3", "1/3 ≈ 0.333333333333"),
+        ("2^-1", "2^-1 = 0.5"),
+        ("-2**2", "-2^2 = -4"),
+        ("2^3^2", "2^3^2 = 512"),
         ("17 % 5", "17 mod 5 = 2"),
-        ("log10(1000)", "log10(1000) = 3"),
-        ("max(3, 9, 2) - min(3,9,2)", "max(3, 9, 2) - min(3, 9, 2) = 7"),
-        ("10^400 / 3", "10 ^ 400 / 3 ≈ 3.33333333333e+399"),
-        ("5!", "factorial(5) = 120"),
-        ("round(2.5) + floor(-1.5)", "round(2.5) + floor(-1.5) = 1"),
-        ("1e3 + 1", "1e3 + 1 = 1001"),
         ("-7 mod 3", "-7 mod 3 = 2"),
-        ("27^(1/3) + cbrt(-27)", "27 ^ (1 / 3) + cbrt(-27) ≈ 0"),
-    ],
-)
-async def test_expressions_are_worked_out(subtask: str, answer: str) -> None:
-    """An expression in signs is answered as understood, with its value, exact where possible."""
-    assert await ask(Calculator(), subtask) == answer
-
-
-@pytest.mark.parametrize(
-    ("subtask", "answer"),
-    [
-        ("What is 17% of 2,340?", "17% of 2340 = 397.8"),
+        ("log10(1000) + abs(-2)", "log10(1000) + abs(-2) = 5"),
+        ("round(2.5) + floor(-1.5)", "round(2.5) + floor(-1.5) = 1"),
+        ("10^400 / 3", "10^400 / 3 ≈ 3.33333333333e+399"),
+        ("What is 17.5% of 2,340?", "17.5% of 2,340 = 409.5"),
+        ("100 / 5% of 80", "100 / 5% of 80 = 25"),
         ("340 plus 12 percent", "340 + 12% = 380.8"),
-        ("a 15% discount on 80", "15% of 80 = 12\n80 - 15% = 68"),
-        ("an 80 euro jacket with 15% off", "80 - 15% = 68"),
-        ("20% tip on $45", "20% of 45 = 9\n45 + 20% = 54"),
-        ("what percent of 80 is 20?", "20 as a percentage of 80 = 25%"),
-        ("20 is what percent of 80", "20 as a percentage of 80 = 25%"),
-        ("increase 200 by 10%", "200 + 10% = 220"),
-        ("1000 * (1 + 5%)^3", "1000 * (1 + 5%) ^ 3 = 1157.625"),
+        ("a 15% discount on $80", "80 - 15% = 68"),
+        ("1000 * (1 + 5%)^3", "1000 * (1 + 5%)^3 = 1157.625"),
         ("12% + 3%", "12% + 3% = 0.15"),
-    ],
-)
-async def test_percentages(subtask: str, answer: str) -> None:
-    """A percentage is taken of what people mean it to be of."""
-    assert await ask(Calculator(), subtask) == answer
-
-
-@pytest.mark.parametrize(
-    ("subtask", "answer"),
-    [
         ("what is 3 plus 4 minus 2 times 5", "3 + 4 - 2 * 5 = -3"),
-        ("8 squared plus the square root of 16", "8 ^ 2 + sqrt(16) = 68"),
+        ("8 squared plus the square root of 16", "8^2 + sqrt(16) = 68"),
         ("2 to the power of 10", "2 ^ 10 = 1024"),
-        ("the sum of 3, 4 and 5", "3 + 4 + 5 = 12"),
-        ("the average of 3, 4 and 5 times 2", "(3 + 4 + 5) / 3 * 2 = 8"),
-        ("average of 100,200,300", "(100 + 200 + 300) / 3 = 200"),
-        ("the difference between 10 and 3", "10 - 3 = 7"),
-        ("how many eggs is 3 dozen", "3 dozen = 36"),
-        ("3 million / 4", "3 million / 4 = 750000"),
-        ("two hundred and fifty plus twenty-five", "250 + 25 = 275"),
-        ("subtract 5 apples from 12 apples", "12 - 5 = 7"),
-        ("multiply 6 by 7", "6 * 7 = 42"),
-        ("240 km divided by 3 hours", "240 / 3 = 80"),
-        ("half of 80 plus 2", "80 / 2 + 2 = 42"),
-        ("1/4 of 80", "1/4 of 80 = 20"),
-        ("Sum 3, 4 and 5", "3 + 4 + 5 = 12"),
-        ("the greatest common divisor of 12 and 18", "gcd(12, 18) = 6"),
-    ],
-)
-async def test_words(subtask: str, answer: str) -> None:
-    """Arithmetic in plain English is read as people mean it."""
-    assert await ask(Calculator(), subtask) == answer
-
-
-@pytest.mark.parametrize(
-    ("subtask", "answer"),
-    [
-        ("$3.50 × 12", "3.50 * 12 = 42"),
-        ("5² + √9 − 2 ÷ 4", "5 ^ 2 + sqrt(9) - 2 / 4 = 27.5"),
-        ("What's ½ of 9?", "0.5 of 9 = 4.5"),
-        ("３＋４", "3 + 4 = 7"),
+        ("Multiply 6 by 7, then subtract 5 from 12.", "6 * 7 = 42\n12 - 5 = 7"),
+        ("5² + √9 − 2 ÷ 4 × 2", "5^2 + sqrt(9) - 2 / 4 * 2 = 27"),
         ("17 * 3 是多少？", "17 * 3 = 51"),
+        ("What is 3+4 (see 5 * 6)?\n- 7 - 1", "3+4 = 7\n5 * 6 = 30\n7 - 1 = 6"),
     ],
 )
-async def test_unicode(subtask: str, answer: str) -> None:
-    """Typographic signs mean what their plain ones do."""
+async def test_arithmetic_is_worked_out(subtask: str, answer: str) -> None:
+    """Each expression is answered as it is understood, with its value, exact where possible."""
     assert await ask(Calculator(), subtask) == answer
 
 
-async def test_several_expressions() -> None:
-    """Each expression of a subtask has its line, one without a value among them."""
-    answer = await ask(Calculator(), "What is 3+4? And 5*6? And 1/0?")
-    assert answer == "3 + 4 = 7\n5 * 6 = 30\n1 / 0 is not worked out: division by zero"
-
-
-async def test_that_refers_to_the_expression_before() -> None:
-    """Within a subtask "that" is the expression before it."""
-    assert (
-        await ask(Calculator(), "Divide 100 by 8, then add 2 to that") == "100 / 8 = 12.5\n100 / 8 + 2 = 14.5"
-    )
-
-
-@pytest.mark.parametrize(
-    "output", ["17 * 23 = 391", "15% of 80 = 12\n17 * 23 = 391", "The answer is 391.", "x ≈ 391"]
-)
+@pytest.mark.parametrize("output", ["17 * 23 = 391", "15% of 80 = 12\n17 * 23 = 391", "It is 391.", "x ≈ 391"])
 async def test_that_refers_to_the_step_before(output: str) -> None:
     """The result of the last visible step can be gone on from."""
     assert await ask(Calculator(), "multiply the result by 2", Shown(0, "17 * 23", output)) == "391 * 2 = 782"
 
 
-async def test_that_needs_something_before() -> None:
+@pytest.mark.parametrize("visible", [(), (Shown(0, "x", "between 3 and 5"),)])
+async def test_that_needs_something_before(visible: tuple[Shown, ...]) -> None:
     """Without a step before it "that" is no number, and neither is one of several."""
     with pytest.raises(WorkerRefused, match="no arithmetic"):
-        await ask(Calculator(), "multiply that by 2")
-    with pytest.raises(WorkerRefused, match="no arithmetic"):
-        await ask(Calculator(), "multiply that by 2", Shown(0, "x", "between 3 and 5"))
+        await ask(Calculator(), "multiply that by 2", *visible)
 
 
 @pytest.mark.parametrize(
@@ -170,25 +98,20 @@ async def test_no_arithmetic_is_refused(subtask: str) -> None:
 @pytest.mark.parametrize(
     ("subtask", "reason"),
     [
-        ("1/0", "division by zero"),
-        ("0**-1", "division by zero"),
-        ("5 mod 0", "division by zero"),
+        ("1 / 0", "division by zero"),
+        ("0**-1", "no finite value"),
+        ("5 mod 0", "no value"),
         ("9**9**9", "too large"),
         ("2^99999999", "too large"),
-        ("2.5^9999.5", "too large"),
-        ("999999!", "too large"),
-        ("3!!!!", "too large"),
-        ("sqrt(-1)", "no square root"),
-        ("(-8)^(1/3)", "not defined"),
-        ("log10(0)", "not defined"),
-        ("2.5!", "whole number"),
-        ("gcd(1.5, 2)", "whole numbers"),
-        ("1+" * 5000 + "1", "more than 200 operations"),
-        ("(" * 5000 + "1+1" + ")" * 5000, "nested more than 32"),
-        ("2^" * 5000 + "2", "nested more than 32"),
-        ("3 + " + "-" * 5000 + "1", "nested more than 32"),
-        ("9" * 10_000 + " + 1", "more than 300 digits"),
-        ("sum of " + "1, " * 4000, "more than 1000 numbers"),
+        ("1e999 * 1e999", "too large"),
+        ("sqrt(-1)", "no value"),
+        ("(-8)^(1/3)", "no value"),
+        ("2 * (3 + 4", "brackets"),
+        ("1+" * 5000 + "1", "too long"),
+        ("2^" * 5000 + "2", "too long"),
+        ("(" * 16_000 + "1+", "no arithmetic"),
+        ("9" * 10_000 + " + 1", "too long"),
+        ("1,111" * 3_000, "no arithmetic"),
         ("1 " * 10_000, "more than 16,384 characters"),
     ],
 )
@@ -217,40 +140,8 @@ def test_brackets_and_signs_bind_as_in_python(expression: str) -> None:
 
 
 _PIECES = (
-    *(
-        "17",
-        "1,234.5",
-        "0.5",
-        "9" * 20,
-        "+",
-        "-",
-        " * ",
-        "/",
-        "^",
-        "%",
-        "!",
-        "(",
-        ")",
-        ",",
-        ".",
-        " of ",
-        " and ",
-        "²",
-    ),
-    *(
-        "sum of ",
-        "that ",
-        "sqrt ",
-        "plus ",
-        "percent ",
-        "add ",
-        " to ",
-        " by ",
-        "discount ",
-        "dozen ",
-        "half of ",
-        "is ",
-    ),
+    *("17", "1,234.5", "0.5", "9" * 20, "+", "-", " * ", "/", "^", "%", "(", ")", ",", ".", " of ", "²", "√"),
+    *("that ", "sqrt(", "pi", "ln(", "plus ", "percent ", "add ", " to ", " by ", "discount ", " mod "),
 )
 
 
@@ -274,13 +165,12 @@ async def test_offline_workers_stream_and_cost_nothing(tmp_path: Path) -> None:
         assert worker.card.description
 
 
-@pytest.mark.parametrize(("library", "module"), [("simpleeval", "arithmetic.exact"), ("bm25s", "ranking")])
+@pytest.mark.parametrize("library", ["simpleeval", "bm25s"])
 async def test_a_missing_extra_is_named(
-    library: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without its library a worker says what to install."""
     monkeypatch.setitem(sys.modules, library, None)
-    monkeypatch.delitem(sys.modules, f"podium.workers.{module}", raising=False)
     with pytest.raises(ConfigError, match=r"pip install 'podium\[offline\]'"):
         Calculator() if library == "simpleeval" else Documents(tmp_path)
 
@@ -297,9 +187,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "deep" / "er" / "notes.TXT").write_text(
         "Der Preis: Gebühren für Straßen.\n", encoding="utf-8"
     )
-    (tmp_path / "manual.rst").write_text(
-        "Ledger\n======\n\nEvery ChatWorker books its tokens.\n", encoding="utf-8"
-    )
+    (tmp_path / "manual.rst").write_text("Every worker books its tokens.\n", encoding="utf-8")
     (tmp_path / "猫.md").write_text("# 動物\n\n黒猫が庭で寝ている。\n", encoding="utf-8")
     return tmp_path
 
@@ -307,11 +195,10 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("question", "source", "passage"),
     [
-        ("Which discounts are there?", "[guide.md:5] (Guide > Refunds)", "A discount is granted"),
-        ("how long do REFUNDS take", "[guide.md:5] (Guide > Refunds)", "Refunds take ten days."),
-        ("What do Gebuhren cost?", "[deep/er/notes.TXT:1]", "Der Preis: Gebühren für Straßen."),
-        ("STRASSE GEBÜHREN", "[deep/er/notes.TXT:1]", "Gebühren"),
-        ("what does a chat worker book", "[manual.rst:1] (Ledger)", "Every ChatWorker books its tokens."),
+        ("Which discounts are there?", "[guide.md:7] (Guide > Refunds)", "A discount is granted"),
+        ("how long do REFUNDS take", "[guide.md:7] (Guide > Refunds)", "Refunds take ten days."),
+        ("STRASSEN GEBÜHREN", "[deep/er/notes.TXT:1]", "Der Preis: Gebühren für Straßen."),
+        ("what is a worker's booking", "[manual.rst:1]", "Every worker books its tokens."),
         ("猫", "[猫.md:1] (動物)", "黒猫が庭で寝ている。"),
         ("黒猫はどこですか", "[猫.md:1] (動物)", "黒猫が庭で寝ている。"),
     ],
@@ -354,11 +241,11 @@ async def test_at_most_top_passages(tmp_path: Path) -> None:
 
 
 async def test_long_texts_are_cut_between_lines(tmp_path: Path) -> None:
-    """A passage stays short, knows its line, and begins with the last lines of the one before."""
+    """A passage stays short and knows its line."""
     lines = [f"Line {number} speaks of topic{number} and of nothing else at all." for number in range(1, 401)]
     (tmp_path / "long.txt").write_text("\n".join(lines) + "\n" + "x" * 50_000)
     answer = await ask(Documents(tmp_path), "topic200")
-    head, _, text = answer.split("\n\n")[0], "", answer.split("\n\n")[1]
+    head, text = answer.split("\n\n")[:2]
     assert lines[199] in text
     assert len(text) < 2_000
     first = int(head.removeprefix("[long.txt:").removesuffix("]"))
@@ -425,12 +312,6 @@ async def test_calls_at_the_same_time(folder: Path) -> None:
             group.start_soon(search)
     assert len(answers) == 8
     assert set(answers) == {await ask(worker, "discount")}
-
-
-async def test_a_query_that_refers_back_searches_for_what_it_means(folder: Path) -> None:
-    """The word "it" is what the visible steps were asked about."""
-    answer = await ask(Documents(folder), "When does it leave?", Shown(0, "Are there trains?", "yes"))
-    assert answer.startswith("[guide.md:14] (Guide > Travel)")
 
 
 async def test_no_folder_is_a_config_error(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from podium.errors import (
 )
 from podium.events import StepStarted
 from podium.messages import Completion, Usage, estimate_usage, storable
+from podium.outcome import Outcome, Problem, StepStatus
 from podium.plan import Step
 from podium.prompt import worker_messages
-from podium.result import Outcome, Problem, StepStatus
 from podium.setting import Setting
 from podium.workers.worker import Brief, Caller, Request, Shown
 

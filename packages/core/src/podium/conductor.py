@@ -14,13 +14,14 @@ from podium.errors import LimitExceeded, PlanInvalid, PlannerError, WorkerFailed
 from podium.events import AnswerDelta, Event, RunEnded, RunStarted
 from podium.limits import Ledger, Limits
 from podium.messages import Completion, Message, Query, read_query
+from podium.outcome import Problem
 from podium.plan import Plan
 from podium.planners.direct import DirectPlanner
 from podium.planners.planner import Planner
 from podium.planners.rule import RulePlanner
 from podium.planning import Planners, Planning
 from podium.recursion import Accept, Rounds, conclusion
-from podium.result import Problem, Result
+from podium.result import Result
 from podium.setting import Setting
 from podium.stream import events_of, run_sync
 from podium.workers.pool import Pool

@@ -7,8 +7,9 @@ is nested in another has an id of its own and names its parent.
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from podium.outcome import Outcome, Problem
 from podium.plan import Plan
-from podium.result import Outcome, Problem, Result
+from podium.result import Result
 
 SCHEMA = 1
 """Version of the events' JSON form."""

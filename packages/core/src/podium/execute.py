@@ -12,8 +12,8 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.attempt import Attempt
 from podium.events import AnswerDelta, StepDelta, StepEnded
+from podium.outcome import Outcome, Problem
 from podium.plan import Plan, Step
-from podium.result import Outcome, Problem
 from podium.setting import Setting
 from podium.workers.pool import Turn
 from podium.workers.worker import Shown

@@ -15,7 +15,8 @@ import anyio
 from podium.errors import ConfigError, PodiumError, WorkerBroken, WorkerTimeout
 from podium.events import AnswerDelta, Event, RunEnded, RunStarted
 from podium.messages import Completion, Message, Part, Query, Sampling, estimate_usage, read_query
-from podium.result import Problem, Result
+from podium.outcome import Problem
+from podium.result import Result
 from podium.stream import events_of, run_sync
 from podium.workers.answers import AnswerReader
 from podium.workers.chat_body import chat_body

@@ -23,11 +23,11 @@ from podium.errors import (
 )
 from podium.events import PlanDelta, PlanRejected
 from podium.messages import Usage, storable
+from podium.outcome import Problem, Proposal
 from podium.parse import MAX_CHARS, PlanReader
 from podium.plan import Plan, Step
 from podium.planners.planner import Planner, PlanRequest, PlanText, Turn
 from podium.planners.task import repair_feedback
-from podium.result import Problem, Proposal
 from podium.setting import Setting
 
 MAX_QUOTED_CHARS = 16_000

@@ -19,12 +19,13 @@ from podium.boundary import Boundary
 from podium.errors import PodiumError, WorkerFailed
 from podium.events import PlanReady, RoundStarted
 from podium.execute import STOPPED, Execution, tell_end
+from podium.outcome import Outcome, Problem, Round
 from podium.plan import Plan, Step
 from podium.planners.planner import Turn
 from podium.planners.task import round_feedback
 from podium.planning import Planners, Planning
 from podium.prompt import judge_prompt
-from podium.result import Outcome, Problem, Round, RunStatus
+from podium.result import RunStatus
 from podium.setting import Setting
 from podium.spelling import write_plan
 from podium.workers.pool import Pool

@@ -17,7 +17,8 @@ from podium.events import (
     StepStarted,
 )
 from podium.messages import Usage
-from podium.result import Problem, Result, StepStatus
+from podium.outcome import Problem, StepStatus
+from podium.result import Result
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ ends of sentences.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from podium.workers.arithmetic import find_expressions
@@ -13,9 +14,9 @@ MAX_READ = 16 * 1024
 """How much of a question is looked at, in characters; the rest goes with the last part."""
 
 _QUOTED = re.compile(
-    r"`[^`\n]{1,500}`|\"[^\"\n]{1,500}\"|“[^“”\n]{1,500}”|(?<!\w)'[^'\n]{1,200}'(?!\w)|\([^()\n]{1,500}\)"
+    r"`[^`\n]{1,500}`|\"[^\"\n]{1,500}\"|“[^“”\n]{1,500}”|(?<!\w)'[^'\n]{1,200}'(?!\w)|\((?![0-9]{1,2}\))[^()\n]{1,500}\)"
 )
-_LEAD = re.compile(r"(?:(?:and|but|also|then|next|finally|now|so|please)\b,? ?)*", re.IGNORECASE)
+_LEAD = re.compile(r"[,\s]*(?:(?:and|but|also|then|next|finally|now|so|please)\b,?\s*)*", re.IGNORECASE)
 _ASKING = r"(?:who|whom|whose|what|which|where|when|why|how)(?:'s|’s)?\b"
 _SUMMING = r"(?:add|calculate|compute|divide|multiply|subtract)\b"
 _ORDERING = r"(?:compare|describe|explain|find|give|list|search|show|summari[sz]e|tell|translate|write)\b"
@@ -25,8 +26,9 @@ _END = re.compile(
     rf"|(?P<joint>,?\s(?:and|also|then)\s(?:then |also )?)(?={_ASKING}|{_SUMMING}|{_ORDERING}|[-(]?[0-9])",
     re.IGNORECASE,
 )
-_ASKS = re.compile(rf"{_LEAD.pattern}(?:{_ASKING}|{_SUMMING}|{_ORDERING})", re.IGNORECASE)
-_ASKS_AT_ONCE = re.compile(rf"{_ASKING}|{_SUMMING}", re.IGNORECASE)
+_ASKS = re.compile(rf"{_ASKING}|{_SUMMING}|{_ORDERING}", re.IGNORECASE)
+_SUMS = re.compile(_SUMMING, re.IGNORECASE)
+_ORDERS = re.compile(_ORDERING, re.IGNORECASE)
 # After "how do I install" or "explain how to read", a bare verb belongs to the same question.
 _OPEN = re.compile(r"\b(?:how|to|i|we|you|they|can|could|should|if)\b", re.IGNORECASE)
 _BACK = re.compile(
@@ -52,36 +54,32 @@ def split(question: str) -> list[Part]:
     found: list[str] = []
     statement = ""
     for piece, is_item in _pieces(question[:MAX_READ]):
+        statement = f"{statement} {piece}".strip()
         if is_item or _asks(piece):
-            found.append(f"{statement} {piece}".strip())
+            found.append(statement)
             statement = ""
-        else:
-            statement = f"{statement} {piece}".strip()
     if len(found) < 2:
         return [Part(question.strip())]
     found[-1] = f"{found[-1]} {statement}{question[MAX_READ:]}".strip()
-    return [_part(text, first=number == 0) for number, text in enumerate(found)]
+    return [_part(found[0], first=True), *(_part(text, first=False) for text in found[1:])]
 
 
-def _pieces(text: str) -> list[tuple[str, bool]]:
+def _pieces(text: str) -> Iterator[tuple[str, bool]]:
     """Cut `text` at every boundary; say of each piece whether it is a list item."""
     masked = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
-    pieces: list[tuple[str, bool]] = []
     start, is_item = 0, False
     for end in _END.finditer(masked):
-        if end["joint"] and not _apart(text[start : end.start()], text[end.end() : end.end() + 300]):
+        left, right = text[start : end.start()], text[end.end() : end.end() + 300]
+        if end["joint"] and not _apart(left[-300:], right):
             continue
-        pieces.append(
-            (text[start : end.start() if end["item"] or end["joint"] else end.end()].strip(), is_item)
-        )
-        # A "then" is kept: it says that the part goes on from the one before.
-        start = end.start("joint") if "then" in (end["joint"] or "") else end.end()
-        is_item = bool(end["item"])
-    return [(piece, item) for piece, item in (*pieces, (text[start:].strip(), is_item)) if piece]
+        yield (left if end["item"] or end["joint"] else text[start : end.end()]).strip(), is_item
+        start, is_item = end.start() if end["joint"] else end.end(), bool(end["item"])
+    yield text[start:].strip(), is_item
 
 
 def _asks(piece: str) -> bool:
-    return piece.endswith(("?", "？")) or _ASKS.match(piece) is not None or _starts_with_sums(piece)
+    bare = _LEAD.sub("", piece, count=1)
+    return bare.endswith(("?", "？")) or _ASKS.match(bare) is not None or _starts_with_sums(bare)
 
 
 def _starts_with_sums(text: str) -> bool:
@@ -91,18 +89,20 @@ def _starts_with_sums(text: str) -> bool:
 
 def _apart(left: str, right: str) -> bool:
     """Say whether what stands before and behind an "and" can be asked apart."""
-    if right[:1] in "-(0123456789":
-        return _starts_with_sums(right) and (len(left.split()) > 2 or bool(find_expressions(left[-300:])))
-    if len(left.split()) < 3 or len(right.split(maxsplit=2)) < 3:
+    if len(left.split()) < 3 and not find_expressions(left):
         return False
-    return _ASKS_AT_ONCE.match(right) is not None or _OPEN.search(left) is None
+    if right[0] in "-(0123456789":
+        return _starts_with_sums(right)
+    if len(right.split()) < 3 or (_ORDERS.match(right) and _OPEN.search(left)):
+        return False
+    return _SUMS.match(right) is not None or not _goes_back(right)
+
+
+def _goes_back(text: str) -> bool:
+    return _BACK.match(f" {text[:120]}") is not None
 
 
 def _part(text: str, *, first: bool) -> Part:
-    lead = _LEAD.match(text)
-    bare = text[lead.end() :] if lead and lead.end() < len(text) else text
-    then = bool(lead and "then" in lead[0].lower())
-    bare = bare.rstrip(",; ")
-    return Part(
-        bare[:1].upper() + bare[1:], not first and (then or _BACK.match(f" {bare[:120]}") is not None)
-    )
+    bare = _LEAD.sub("", text, count=1).rstrip(",; ") or text
+    goes_on = "then" in text[: len(text) - len(bare)].lower() or _goes_back(bare)
+    return Part(bare[:1].upper() + bare[1:], back=goes_on and not first)

@@ -43,7 +43,8 @@ def documents_in(folder: Path) -> dict[str, tuple[int, int]]:
     """
     try:
         root = folder.resolve(strict=True)
-        next(os.scandir(root), None)
+        with os.scandir(root):
+            pass
     except OSError as error:
         raise WorkerUnavailable(f"folder {folder.name!r} cannot be read: {error.strerror}") from error
     found: dict[str, tuple[int, int]] = {}
