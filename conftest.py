@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sybil import Example, Sybil
-from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
-
 from servers.chat_server import Call, ChatServer, Reply, says
+from sybil import Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+from podium.config import load_config
 
 ROOT = Path(__file__).parent
 KEYS = ("LLM_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "FUGU_API_KEY", "VLLM_API_KEY")
@@ -30,7 +31,8 @@ def model(call: Call) -> Reply:
 def run_shell(example: Example) -> None:
     """Run a block of shell commands, one by one."""
     for command in example.parsed.splitlines():
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+        shell = ["/bin/bash", "-c", command]
+        done = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         config = Path("podium.toml")
         if config.exists():
@@ -52,8 +54,6 @@ def check_json(example: Example) -> None:
 
 def check_toml(example: Example) -> None:
     """See that a block is a configuration that loads."""
-    from podium.config import load_config
-
     Path("block.toml").write_text(example.parsed)
     load_config(Path("block.toml"))
 
@@ -82,7 +82,6 @@ pytest_collect_file = Sybil(
         CodeBlockParser("json", check_json),
         CodeBlockParser("toml", check_toml),
         CodeBlockParser("text", ignore),
-        SkipParser(),
     ],
     patterns=["README.md", "docs/*.md"],
     fixtures=["documented"],

@@ -1,4 +1,4 @@
-"""Drives a running vLLM server through Podium, as the conductor and as the workers.
+r"""Drives a running vLLM server through Podium, as the conductor and as the workers.
 
 What it shows, with any model and most strictly with a random one: every constrained plan
 parses and runs, the answer streams, usage is the server's own, and a run that is left
@@ -6,7 +6,7 @@ closes its request on the server. Make a tiny model and serve it in an environme
 own, then run this in Podium's:
 
     python make_tiny_model.py tiny
-    VLLM_ENABLE_V1_MULTIPROCESSING=0 python -m vllm.entrypoints.openai.api_server \\
+    VLLM_ENABLE_V1_MULTIPROCESSING=0 python -m vllm.entrypoints.openai.api_server \
         --model tiny --served-model-name tiny --enforce-eager --max-model-len 4096 --port 8199
     python conduct.py http://127.0.0.1:8199/v1 tiny
 """
@@ -66,7 +66,9 @@ async def streaming(server: Endpoint, model: str) -> None:
         deltas += isinstance(event, StepDelta)
         answer += isinstance(event, AnswerDelta)
         if isinstance(event, RunEnded):
-            print(f"streaming: {started} steps, {deltas} pieces, {answer} of the answer; {event.result.usage}")
+            print(
+                f"streaming: {started} steps, {deltas} pieces, {answer} of the answer; {event.result.usage}"
+            )
 
 
 async def cancelling(server: Endpoint, model: str, metrics: str) -> None:
@@ -83,7 +85,12 @@ async def cancelling(server: Endpoint, model: str, metrics: str) -> None:
 
 async def running(metrics: str) -> float:
     """Return how many requests the server says it works on."""
-    page = await asyncio.to_thread(lambda: urllib.request.urlopen(metrics, timeout=10).read().decode())  # noqa: S310
+
+    def read() -> str:
+        with urllib.request.urlopen(metrics, timeout=10) as page:  # noqa: S310 - the URL a user typed
+            return str(page.read().decode())
+
+    page = await asyncio.to_thread(read)
     lines = (line for line in page.splitlines() if line.startswith("vllm:num_requests_running"))
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 

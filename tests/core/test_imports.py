@@ -46,7 +46,7 @@ def imported(path: Path) -> set[str]:
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
             names = [node.module or ""] + [f"{node.module}.{a.name}" for a in node.names]
-        found |= {name.removeprefix("podium").removeprefix(".") for name in names if name.startswith("podium")}
+        found |= {name.removeprefix("podium").removeprefix(".") for name in names if "podium" in name}
     return found & set(SOURCES)
 
 

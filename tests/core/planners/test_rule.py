@@ -25,7 +25,21 @@ pytestmark = pytest.mark.anyio
 
 OFFLINE = (Calculator().card, Documents(Path(__file__).parent).card, Gather().card)
 _PIECES = (
-    *("what is ", "who wrote ", "3 + 4", "17% of 80", " and ", ", ", "then ", "it ", "? ", ". ", "; ", "\n", "- "),
+    *(
+        "what is ",
+        "who wrote ",
+        "3 + 4",
+        "17% of 80",
+        " and ",
+        ", ",
+        "then ",
+        "it ",
+        "? ",
+        ". ",
+        "; ",
+        "\n",
+        "- ",
+    ),
     *("1) ", "2. ", '"', "`", "(", ")", "“", "calculate ", "list ", "the docs ", "when ", "？", "\ud800"),
 )
 CHAT = (

@@ -61,7 +61,9 @@ async def test_arithmetic_is_worked_out(subtask: str, answer: str) -> None:
     assert await ask(Calculator(), subtask) == answer
 
 
-@pytest.mark.parametrize("output", ["17 * 23 = 391", "15% of 80 = 12\n17 * 23 = 391", "It is 391.", "x ≈ 391"])
+@pytest.mark.parametrize(
+    "output", ["17 * 23 = 391", "15% of 80 = 12\n17 * 23 = 391", "It is 391.", "x ≈ 391"]
+)
 async def test_that_refers_to_the_step_before(output: str) -> None:
     """The result of the last visible step can be gone on from."""
     assert await ask(Calculator(), "multiply the result by 2", Shown(0, "17 * 23", output)) == "391 * 2 = 782"
@@ -199,8 +201,8 @@ def folder(tmp_path: Path) -> Path:
         ("how long do REFUNDS take", "[guide.md:7] (Guide > Refunds)", "Refunds take ten days."),
         ("STRASSEN GEBÜHREN", "[deep/er/notes.TXT:1]", "Der Preis: Gebühren für Straßen."),
         ("what is a worker's booking", "[manual.rst:1]", "Every worker books its tokens."),
-        ("猫", "[猫.md:1] (動物)", "黒猫が庭で寝ている。"),
-        ("黒猫はどこですか", "[猫.md:1] (動物)", "黒猫が庭で寝ている。"),
+        ("猫", "[猫.md:3] (動物)", "黒猫が庭で寝ている。"),
+        ("黒猫はどこですか", "[猫.md:3] (動物)", "黒猫が庭で寝ている。"),
     ],
 )
 async def test_documents_answer_with_passage_and_source(

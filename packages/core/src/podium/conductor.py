@@ -162,7 +162,8 @@ class Conductor(Worker):
         parent = None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt)
         setting.tell(RunStarted, workers=self.pool.names, parent=parent)
         async with self._open():
-            with anyio.CancelScope(deadline=setting.ledger.deadline) as scope:
+            deadline = min(setting.ledger.deadline, setting.began + self.limits.seconds)
+            with anyio.CancelScope(deadline=deadline) as scope:
                 await rounds.run(given)
         result = self._result(setting, rounds, out_of_time=scope.cancelled_caught)
         if stream and result.answer and not rounds.answer_sent:
@@ -211,7 +212,7 @@ class Conductor(Worker):
         if status == "ok" and (out_of_time or rounds.problem is not None):
             status, problem = "partial", rounds.problem
         if out_of_time:
-            limit = setting.ledger.limits.seconds
+            limit = min(setting.ledger.limits.seconds, self.limits.seconds)
             problem = Problem(LimitExceeded.code, f"the run was over its {limit:g} s (Limits.seconds)")
         return Result(
             run_id=setting.run_id,

@@ -4,7 +4,7 @@ Every event carries the ids of what it belongs to: run, round, step, attempt. A 
 is nested in another has an id of its own and names its parent.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar
 
 from podium.outcome import Outcome, Problem
@@ -24,7 +24,19 @@ class _Event:
 
     def to_json(self) -> dict[str, Any]:
         """Write the event as plain JSON data, tagged with its type."""
-        return {"schema": SCHEMA, "type": self.type, **asdict(self)}
+        facts = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {"schema": SCHEMA, "type": self.type, **facts}
+
+
+def _plain(value: object) -> object:
+    """Return what a fact is in JSON; a plan is in its own form, which is read back."""
+    if isinstance(value, Plan):
+        return value.to_json()
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

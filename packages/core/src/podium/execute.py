@@ -207,7 +207,7 @@ class Execution:
         outcome = None
         try:
             with anyio.CancelScope(deadline=deadline) as place.scope:
-                async with Turn(self._room, setting.pool.slot(place.step.worker)):
+                async with Turn(setting.pool.slot(place.step.worker), self._room):
                     await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
                     outcome = await place.attempt.run(deadline)
         finally:

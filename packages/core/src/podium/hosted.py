@@ -91,7 +91,8 @@ class HostedConductor:
         return run_sync(lambda: self.run(asked))
 
     async def _run(self, asked: Query, emit: Callable[[Event], None]) -> Result:
-        query, run_id, began = read_query(asked), uuid4().hex, anyio.current_time()
+        query = read_query(asked, last=("user", "tool"))
+        run_id, began = uuid4().hex, anyio.current_time()
         emit(RunStarted(run_id=run_id, at=0.0, workers=()))
         pieces: list[str] = []
         completion, problem = None, None

@@ -4,7 +4,7 @@ Knows nothing of plans, pools or transports.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, get_args
 
 from podium.errors import QueryError
@@ -35,7 +35,7 @@ class Message:
         """The text of the message, its text parts joined by newlines."""
         if isinstance(self.content, str):
             return self.content
-        return "\n".join(str(part["text"]) for part in self.content if part.get("type") == "text")
+        return "\n".join(str(part.get("text", "")) for part in self.content if part.get("type") == "text")
 
     @classmethod
     def from_wire(cls, raw: Mapping[str, Any]) -> Self:
@@ -72,8 +72,12 @@ Query = str | Sequence[Message | Mapping[str, Any]]
 """What a user asks: text, or chat messages with their history, the question last."""
 
 
-def read_query(query: Query) -> tuple[Message, ...]:
+def read_query(query: Query, *, last: tuple[Role, ...] = ("user",)) -> tuple[Message, ...]:
     """Return the query as messages, the last of which is the question.
+
+    Args:
+        query: text, or chat messages.
+        last: whose the last message may be.
 
     Raises:
         QueryError: it is empty, too long, or not made of chat messages.
@@ -81,17 +85,30 @@ def read_query(query: Query) -> tuple[Message, ...]:
     if isinstance(query, str):
         messages: tuple[Message, ...] = (Message("user", storable(query)),)
     else:
-        messages = tuple(m if isinstance(m, Message) else Message.from_wire(m) for m in query)
-    if not messages or (isinstance(messages[-1].content, str) and not messages[-1].text.strip()):
+        messages = tuple(_read_message(message) for message in query)
+    if not messages or not (messages[-1].text.strip() or _attached(messages[-1])):
         raise QueryError("the question is empty: ask something")
-    if messages[-1].role not in ("user", "tool"):
-        raise QueryError(f"the last message must be the user's, not the {messages[-1].role}'s")
+    if messages[-1].role not in last:
+        raise QueryError(f"the last message must be the {' or '.join(last)}'s, not the {messages[-1].role}'s")
     if sum(len(m.text) for m in messages) > MAX_QUERY_CHARS:
         raise QueryError(
             f"the question is longer than {MAX_QUERY_CHARS:,} characters: "
             "put long material behind a retriever and ask about it"
         )
     return messages
+
+
+def _read_message(message: object) -> Message:
+    if isinstance(message, Message):
+        text = message.content
+        return replace(message, content=storable(text)) if isinstance(text, str) else message
+    if isinstance(message, Mapping):
+        return Message.from_wire(message)
+    raise QueryError(f"a chat message is a mapping with role and content, not {message!r:.80}")
+
+
+def _attached(message: Message) -> bool:
+    return not isinstance(message.content, str) and any(p.get("type") != "text" for p in message.content)
 
 
 def storable(text: str) -> str:

@@ -102,4 +102,4 @@ def _examples(spelling: Spelling, workers: int, max_steps: int) -> str:
             )
             text = write_plan(plan, spelling).strip()
             shown.append(f"Question: {example['question']}\n{example['thought']}\n{text}\n")
-    return "\n".join(shown)
+    return "\n".join(["Examples, from other teams and other questions:\n", *shown]) if shown else ""

@@ -79,7 +79,7 @@ def passages_of(folder: Path, source: str) -> list[Passage]:
     found: list[Passage] = []
     headings: list[tuple[int, str]] = []
     lines: list[tuple[int, str]] = []
-    in_code = False
+    size, in_code = 0, False
 
     def finish() -> None:
         text = "\n".join(line for _, line in lines).rstrip()
@@ -88,16 +88,17 @@ def passages_of(folder: Path, source: str) -> list[Passage]:
         lines.clear()
 
     for number, line in _lines(storable(raw.decode("utf-8-sig", errors="replace"))):
-        size = sum(len(text) + 1 for _, text in lines)
         heading = None if in_code else _HEADING.fullmatch(line)
         if heading or size + len(line) > MAX_CHARS or (not line and not in_code and size > MAX_CHARS // 2):
             finish()
+            size = 0
         in_code ^= _FENCE.match(line) is not None
         if heading:
             level = len(heading[1])
             headings = [*(outer for outer in headings if outer[0] < level), (level, heading[2].rstrip("# "))]
         elif line or lines:
             lines.append((number, line))
+            size += len(line) + 1
     finish()
     return found
 

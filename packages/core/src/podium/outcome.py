@@ -1,0 +1,102 @@
+"""What a round leaves: outcomes, proposals, and the round that holds them. Pure data."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from podium.errors import PodiumError
+from podium.messages import FinishReason, Usage
+from podium.plan import Plan
+
+StepStatus = Literal["ok", "failed", "skipped", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error as data."""
+
+    code: str
+    """The stable code of the error, or of a decision that is none: `unseen`, `superseded`."""
+    message: str
+
+    @classmethod
+    def of(cls, error: PodiumError) -> "Problem":
+        """Describe `error`."""
+        return cls(error.code, str(error))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How one step ended."""
+
+    round: int
+    step: int
+    """Index of the step in its plan, from 0."""
+    worker: str
+    """The worker's name."""
+    status: StepStatus
+    text: str = ""
+    """The step's output; of a step that is not `ok`, what had arrived of it."""
+    problem: Problem | None = None
+    """Why it is not `ok`."""
+    finish_reason: FinishReason | None = None
+    """How the worker ended; `None` when it did not."""
+    usage: Usage = Usage()
+    cost: float | None = 0.0
+    """In USD; `None` when it is unknown."""
+    attempts: int = 0
+    """Number of the call it came of, from 1: a step that replaces a superseded one goes on
+    counting from there; 0 for a step that never started."""
+    started: float | None = None
+    """Seconds since the run began; `None` for a step that never started."""
+    ended: float | None = None
+    """Seconds since the run began."""
+
+    @property
+    def seconds(self) -> float:
+        """How long the step ran; 0 when it never started."""
+        return 0.0 if self.started is None or self.ended is None else self.ended - self.started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One text a planner wrote, and what became of it."""
+
+    planner: str
+    text: str
+    why: str = ""
+    """What the planner says of its choice, where it does."""
+    problem: Problem | None = None
+    """Why it was not used; `None` for the one that was."""
+    usage: Usage = Usage()
+    cost: float | None = 0.0
+    """In USD; `None` when it is unknown."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One plan and its execution."""
+
+    number: int
+    """From 1."""
+    plan: Plan | None
+    """`None` when no plan could be had; a plan of no steps kept the previous answer."""
+    proposals: tuple[Proposal, ...] = ()
+    """Every text written for it, in order; empty when the user gave the plan."""
+    outcomes: tuple[Outcome, ...] = ()
+    """One per step, in the plan's order, then those of steps that a repaired plan superseded."""
+    why: str = ""
+    """Why there was this round, or why it was the last."""
+    check: Outcome | None = None
+    """What a worker that judged the answer came to, as a step after the last; `None` without one."""
+
+
+def total_cost(costs: Iterable[float | None]) -> float | None:
+    """Add up costs in USD; unknown as soon as one is."""
+    total = 0.0
+    for cost in costs:
+        if cost is None:
+            return None
+        total += cost
+    return total

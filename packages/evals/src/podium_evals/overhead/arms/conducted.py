@@ -1,0 +1,41 @@
+"""Podium: `Conductor.run` of a given plan."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from podium.conductor import Conductor
+from podium.planners.fixed import FixedPlanner
+from podium.workers.chat import ChatWorker
+from podium.workers.endpoint import Endpoint
+from podium.workers.function import FunctionWorker
+from podium.workers.worker import FREE, Brief, Card, Worker
+from podium_evals.overhead.arms.asking import Run
+from podium_evals.overhead.job import ANSWER, MODELS, SHAPES, ShapeName
+
+
+@asynccontextmanager
+async def conducted(shape: ShapeName, base_url: str | None) -> AsyncGenerator[Run, None]:
+    """Open a conductor; yield a coroutine function that runs `shape` once and returns its answer.
+
+    Args:
+        shape: the plan that is run.
+        base_url: where the workers are; `None` makes them no-ops in the process.
+    """
+    plan = SHAPES[shape]
+    async with Conductor(FixedPlanner(plan), _workers(base_url)) as conductor:
+
+        async def run() -> str:
+            return (await conductor.run(plan)).answer
+
+        yield run
+
+
+def _workers(base_url: str | None) -> list[Worker]:
+    if base_url is None:
+        return [FunctionWorker(_answer, card=Card(name=name, price=FREE)) for name in MODELS]
+    endpoint = Endpoint(base_url)
+    return [ChatWorker(name, endpoint=endpoint) for name in MODELS]
+
+
+async def _answer(brief: Brief) -> str:  # noqa: ARG001  (the face of a worker's function)
+    return ANSWER
