@@ -1,7 +1,4 @@
-"""Which worker's card fits a part of a question best: by what it asks for, then by shared words.
-
-Knows no plans.
-"""
+"""Which worker's card fits a part of a question best, by what it asks and by shared words."""
 
 import re
 from collections.abc import Sequence

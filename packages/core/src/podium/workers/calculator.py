@@ -68,7 +68,7 @@ class Calculator(Worker):
         evaluator = self._library.SimpleEval(_OPERATORS, _FUNCTIONS, names={"pi": _PI})
         try:
             with decimal.localcontext(_CONTEXT) as context:
-                value: Decimal = evaluator.eval(formula(expression))
+                value: Decimal = evaluator.eval(formula(expression)) or Decimal(0)
                 exact = not context.flags[decimal.Inexact] and "pi" not in expression
         except ZeroDivisionError as error:
             raise WorkerRefused(f"{expression[:80]} is a division by zero") from error
