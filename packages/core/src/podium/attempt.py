@@ -22,6 +22,8 @@ from podium.prompt import worker_messages
 from podium.setting import Setting
 from podium.workers.worker import Brief, Caller, Request, Shown
 
+_FAILED = partial(WorkerFailed, maybe_paid=True)
+
 
 @dataclass(slots=True)
 class Attempt:
@@ -47,7 +49,7 @@ class Attempt:
         """Call the worker and return the step's outcome; it fails by outcome, not by exception."""
         try:
             self.setting.ledger.start_step()
-            with Boundary(f"worker {self._name!r}", partial(WorkerFailed, maybe_paid=True)):
+            with Boundary(f"worker {self._name!r}", _FAILED):
                 await self._call(deadline)
         except PodiumError as error:
             return self.failed(error)

@@ -15,7 +15,7 @@ from podium.events import AnswerDelta, StepDelta, StepEnded
 from podium.outcome import Outcome, Problem
 from podium.plan import Plan, Step
 from podium.setting import Setting
-from podium.workers.pool import Turn
+from podium.workers.pool import take
 from podium.workers.worker import Shown
 
 SUPERSEDED = Problem("superseded", "the plan this step was started from was replaced")
@@ -204,13 +204,15 @@ class Execution:
             setting, self._number, place.index, place.step, visible, self._on_text, place.number
         )
         deadline = min(setting.ledger.deadline, setting.clock() + setting.limits.step_seconds)
-        outcome = None
+        outcome, held = None, list[anyio.Semaphore]()
         try:
             with anyio.CancelScope(deadline=deadline) as place.scope:
-                async with Turn(setting.pool.slot(place.step.worker), self._room):
-                    await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
-                    outcome = await place.attempt.run(deadline)
+                held = await take(setting.pool.slot(place.step.worker), self._room)
+                await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
+                outcome = await place.attempt.run(deadline)
         finally:
+            for slot in held:
+                slot.release()
             if outcome is None:
                 # The run may be at its own deadline, which can be noticed first.
                 timed_out = place.reason is None and setting.clock() >= deadline

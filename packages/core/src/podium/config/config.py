@@ -190,7 +190,7 @@ class Config:
             seconds=seconds,
         )
 
-    def _endpoint(self, name: str, *, otherwise: Timeouts = Timeouts()) -> Endpoint:  # noqa: B008 - frozen
+    def _endpoint(self, name: str, *, otherwise: Timeouts = Timeouts()) -> Endpoint:
         """Return the endpoint, made once; `otherwise` holds where it says no timeouts."""
         if name not in self._endpoints:
             section = self._sections.endpoints[name]

@@ -36,7 +36,7 @@ class ChatWorker(Worker):
         *,
         endpoint: Endpoint,
         card: Card | None = None,
-        sampling: Sampling = Sampling(),  # noqa: B008  (frozen)
+        sampling: Sampling = Sampling(),
     ) -> None:
         self.model = model
         self.endpoint = endpoint
@@ -57,10 +57,12 @@ class ChatWorker(Worker):
         body = chat_body(
             self.endpoint.provider, self.model, request.messages, sampling, stream=request.stream
         )
-        answer = AnswerReader()
         if not request.stream:
-            answer.feed(await self.endpoint.ask(_PATH, body, deadline=request.deadline))
+            whole = await self.endpoint.ask(_PATH, body, deadline=request.deadline)
+            answer = AnswerReader()
+            answer.feed(whole)
         else:
+            answer = AnswerReader()
             try:
                 async with aclosing(self.endpoint.listen(_PATH, body, deadline=request.deadline)) as events:
                     async for event in events:

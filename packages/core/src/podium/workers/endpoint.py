@@ -59,7 +59,7 @@ class Endpoint:
         *,
         api_key: str | None = None,
         provider: str | Provider = "openai",
-        timeouts: Timeouts = Timeouts(),  # noqa: B008  (frozen)
+        timeouts: Timeouts = Timeouts(),
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.base_url = _checked_url(base_url)

@@ -78,40 +78,16 @@ class Pool:
                 leaving.push_async_exit(worker)
 
 
-class Turn:
-    """Holds one slot of each semaphore there is; an async context manager.
-
-    As `async with` of the semaphores would, but without their price where all are free.
-    """
-
-    __slots__ = ("_held", "_wanted")
-
-    def __init__(self, *wanted: anyio.Semaphore | None) -> None:
-        self._wanted = wanted
-        self._held: list[anyio.Semaphore] = []
-
-    async def __aenter__(self) -> None:
-        try:
-            for semaphore in self._wanted:
-                if semaphore is None:
-                    continue
-                try:
-                    semaphore.acquire_nowait()
-                except anyio.WouldBlock:
-                    await semaphore.acquire()
-                self._held.append(semaphore)
-        except BaseException:
-            self._release()
-            raise
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._release()
-
-    def _release(self) -> None:
-        while self._held:
-            self._held.pop().release()
+async def take(*slots: anyio.Semaphore | None) -> list[anyio.Semaphore]:
+    """Wait for all of `slots`, in order, and return what is to be released; `None` is no wait."""
+    held: list[anyio.Semaphore] = []
+    try:
+        for slot in slots:
+            if slot is not None:
+                await slot.acquire()
+                held.append(slot)
+    except BaseException:
+        for slot in held:
+            slot.release()
+        raise
+    return held

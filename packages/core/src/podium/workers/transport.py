@@ -44,6 +44,7 @@ class Download:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._response = response
+        self._ended = False
         assert isinstance(response.stream, httpx.AsyncByteStream)
         self._pieces = response.stream.__aiter__()  # its `aiter_raw` doubles the cost of a small answer
 
@@ -54,13 +55,18 @@ class Download:
             WorkerBroken: the connection ended before the body did.
         """
         try:
-            return await anext(self._pieces, b"")
+            piece = await anext(self._pieces, b"")
         except (httpx.HTTPError, aiohttp.ClientError, OSError) as exc:
             message = f"the answer of {self._response.url} was cut off: {_cause(exc)}"
             raise WorkerBroken(message, maybe_paid=True) from exc
+        self._ended = not piece
+        return piece
 
     async def aclose(self) -> None:
         """End the answer; a connection whose body was not read to its end is closed."""
+        if self._ended:  # nothing is left to wait for
+            await self._response.aclose()
+            return
         with anyio.move_on_after(CLOSE_SECONDS):
             await self._response.aclose()
 

@@ -7,7 +7,7 @@ A worker is given messages and answers with a stream of text that ends in a
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
@@ -108,7 +108,7 @@ class Request:
     """What a chat model is sent."""
     brief: Brief | None = None
     """The same in its parts, for workers that are no chat model; `None` outside of a run."""
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: Sampling = Sampling()
     deadline: float | None = None
     """When the answer must be whole, on the event loop's clock, in seconds; `None` means any time."""
     stream: bool = False
