@@ -103,7 +103,8 @@ class Execution:
     def _append(self, step: Step) -> _Place | None:
         """Give the step its place; return that if it can start at once."""
         index = len(self._places)
-        place = _Place(index, step, 1 + sum(other.index == index for other in self._superseded))
+        replaced = [other for other in self._superseded if other.index == index]
+        place = _Place(index, step, 1 + len(replaced))
         for seen in step.access:
             before = self._places[seen]
             if before.outcome is None:
@@ -198,8 +199,7 @@ class Execution:
 
     async def _run(self, place: _Place) -> None:
         setting = self._setting
-        seen = ((self._places[i], self._places[i].outcome) for i in place.step.access)
-        visible = tuple(Shown(p.index, p.step.subtask, o.text) for p, o in seen if o is not None)
+        visible = tuple([self._shown(seen) for seen in place.step.access])
         place.attempt = Attempt(
             setting, self._number, place.index, place.step, visible, self._on_text, place.number
         )
@@ -220,6 +220,11 @@ class Execution:
                 outcome = place.attempt.timed_out() if timed_out else place.attempt.stopped(stopped)
             place.attempt = place.scope = None  # a cycle with what they call back, left to the collector
             self._end(place, outcome)
+
+    def _shown(self, index: int) -> Shown:
+        before = self._places[index]
+        assert before.outcome is not None
+        return Shown(index, before.step.subtask, before.outcome.text)
 
     def _on_text(self, attempt: Attempt, text: str) -> None:
         ids = {"round": self._number, "step": attempt.index, "attempt": attempt.number}

@@ -19,7 +19,7 @@ from podium.boundary import Boundary
 from podium.errors import PodiumError, WorkerFailed
 from podium.events import PlanReady, RoundStarted
 from podium.execute import STOPPED, Execution, tell_end
-from podium.outcome import Outcome, Problem, Round
+from podium.outcome import Outcome, Problem, Proposal, Round
 from podium.plan import Plan, Step
 from podium.planners.planner import Turn
 from podium.planners.task import round_feedback
@@ -90,13 +90,14 @@ class Rounds:
         last = number == self._most and self.accept is None
         setting.tell(RoundStarted, round=number, why=why)
         execution = Execution(setting, number, last=last)
-        # A later round may keep the answer or repeat itself: nothing starts before that is known.
-        on_step = execution.add if number == 1 else None
-        planning = Planning(setting, self.planners, number, turns, on_step)
+        proposals: list[Proposal] = []
         plan, refused = given, None
         try:
             async with execution:
                 if plan is None:
+                    # A later round may keep the answer or repeat itself: nothing starts before that is known.
+                    on_step = execution.add if number == 1 else None
+                    planning = Planning(setting, self.planners, number, turns, on_step, proposals)
                     try:
                         plan = await planning.make()
                     except PodiumError as error:  # raised below, outside of the task group
@@ -104,7 +105,7 @@ class Rounds:
                 if plan is not None and plan.steps and plan in [earlier.plan for earlier in self.done]:
                     why, plan = f"{why}; it repeats an earlier plan, whose answer stands", Plan(())
                 if plan is not None:
-                    self._announce(number, plan, planning, why)
+                    self._announce(number, plan, proposals, why)
                 await execution.complete(plan or Plan(()))
         finally:
             self.answer_sent = execution.answer_sent
@@ -112,7 +113,7 @@ class Rounds:
                 Round(
                     number=number,
                     plan=plan,
-                    proposals=tuple(planning.proposals),
+                    proposals=tuple(proposals),
                     outcomes=execution.outcomes,
                     why=why,
                 )
@@ -130,8 +131,8 @@ class Rounds:
         shown = plan.renumbered([order.index(number) for number in range(len(order))])
         return write_plan(shown, first.spelling)
 
-    def _announce(self, number: int, plan: Plan, planning: Planning, why: str) -> None:
-        proposal = planning.proposals[-1] if planning.proposals else None
+    def _announce(self, number: int, plan: Plan, proposals: Sequence[Proposal], why: str) -> None:
+        proposal = proposals[-1] if proposals else None
         self.setting.tell(
             PlanReady,
             round=number,
