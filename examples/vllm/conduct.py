@@ -51,9 +51,10 @@ async def plans(server: Endpoint, model: str, count: int) -> None:
         result = await conductor(server, model, spelling, 48).run(QUESTION.format(number=number))
         first = result.proposals[0]
         ends[f"{spelling}: " + (first.problem.code if first.problem else "parsed")] += 1
-        ends[f"run {result.status}"] += 1
-        if result.problem is not None:
-            print(f"plan {number}: {result.problem.code}: {result.problem.message}")
+        failed = [o.problem for o in result.outcomes if o.status == "failed" and o.problem is not None]
+        ends["run, but a step failed" if failed else "run to its end"] += 1
+        for problem in failed:
+            print(f"plan {number}: {problem.code}: {problem.message}")
         ends["usage estimated"] += result.usage.estimated
     print(f"{count} constrained plans: {dict(sorted(ends.items()))}")
 
