@@ -1,14 +1,15 @@
 # Each target sets up what it needs. uv is taken from the PATH, else put into .uv/.
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := $(UV) run --frozen
-QUESTION :=
-FOLDER := docs
+# A question of one's own travels in the environment, where no shell reads it again.
+export QUESTION ?=
+export FOLDER ?= docs
 
 .PHONY: demo test lint types fmt check
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium --extra offline
-	@.venv/bin/podium demo --folder "$(FOLDER)" $(if $(QUESTION),"$(QUESTION)")
+	@.venv/bin/podium demo --folder "$$FOLDER" $${QUESTION:+"$$QUESTION"}
 
 test: $(UV)
 	$(RUN) pytest

@@ -6,9 +6,13 @@ class TestMine(WorkerContract):
 
     @pytest.fixture
     async def slow_worker(self) -> AsyncIterator[Worker]: ...  # does not answer within the test
+
+A worker that takes no words has questions or a form of request of its own; one that cannot
+be slow skips in `slow_worker`, with the reason.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 
 import anyio
@@ -40,19 +44,26 @@ async def until_settled(tasks: set[asyncio.Task[object]]) -> None:
 class WorkerContract:
     """The checks."""
 
+    questions: Sequence[str] = ("red", "blue", *(f"colour{n}" for n in range(10, 30)))
+    """Texts the worker can answer, none of which stands in another."""
+
+    def asking(self, text: str, *, stream: bool = False) -> Request:
+        """Return the request that has `text` answered."""
+        return question(text, stream=stream)
+
     @pytest.mark.parametrize("stream", [False, True])
     async def test_ends_in_exactly_one_completion(self, worker: Worker, *, stream: bool) -> None:
         """The last thing a call yields is its completion, and the only one."""
         async with worker:
-            *pieces, last = await collect(worker, question("red", stream=stream))
+            *pieces, last = await collect(worker, self.asking(self.questions[0], stream=stream))
         assert isinstance(last, Completion)
-        assert "red" in last.text
+        assert self.questions[0] in last.text
         assert all(isinstance(piece, str) for piece in pieces)
 
     async def test_streamed_pieces_are_the_text(self, worker: Worker) -> None:
         """What is streamed, joined, is the text of the completion."""
         async with worker:
-            *pieces, last = await collect(worker, question("red", stream=True))
+            *pieces, last = await collect(worker, self.asking(self.questions[0], stream=True))
         assert isinstance(last, Completion)
         assert "".join(str(piece) for piece in pieces) == last.text
 
@@ -60,30 +71,29 @@ class WorkerContract:
         """Each of many calls at the same time gets its own answer."""
         answers: dict[str, str] = {}
 
-        async def ask(colour: str) -> None:
-            answers[colour] = (await complete(worker, question(colour))).text
+        async def ask(text: str) -> None:
+            answers[text] = (await complete(worker, self.asking(text))).text
 
-        colours = [f"colour{n}" for n in range(10, 30)]
         async with worker, anyio.create_task_group() as group:
-            for colour in colours:
-                group.start_soon(ask, colour)
-        assert [colour in answers[colour] for colour in colours] == [True] * len(colours)
+            for text in self.questions:
+                group.start_soon(ask, text)
+        assert [text for text in self.questions if text not in answers[text]] == []
 
     async def test_may_be_entered_many_times(self, worker: Worker) -> None:
         """Entering again, inside or afterwards, keeps the worker working."""
         for _ in range(2):
             async with worker:
                 async with worker:
-                    assert (await complete(worker, question("red"))).text
-                assert (await complete(worker, question("red"))).text
+                    assert (await complete(worker, self.asking(self.questions[0]))).text
+                assert (await complete(worker, self.asking(self.questions[0]))).text
 
     async def test_a_caller_may_stop_early(self, worker: Worker) -> None:
         """Closing a call after its first piece leaves nothing running and the worker usable."""
         tasks = asyncio.all_tasks()
         async with worker:
-            async with aclosing(worker.call(question("red", stream=True))) as pieces:
+            async with aclosing(worker.call(self.asking(self.questions[0], stream=True))) as pieces:
                 await anext(pieces)
-            assert (await complete(worker, question("blue"))).text
+            assert (await complete(worker, self.asking(self.questions[1]))).text
         await until_settled(tasks)
 
     @pytest.mark.parametrize("stream", [False, True])
@@ -94,7 +104,9 @@ class WorkerContract:
         with anyio.fail_after(5):
             async with slow_worker:
                 with anyio.move_on_after(0.05) as scope:
-                    async with aclosing(slow_worker.call(question("red", stream=stream))) as call:
+                    async with aclosing(
+                        slow_worker.call(self.asking(self.questions[0], stream=stream))
+                    ) as call:
                         async for piece in call:
                             pieces.append(piece)  # noqa: PERF401  (kept when the call is cancelled)
         assert scope.cancelled_caught

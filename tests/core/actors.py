@@ -5,12 +5,13 @@ from contextlib import aclosing
 
 import anyio
 
-from podium.events import Event
-from podium.messages import Completion, Usage
+from podium.events import Event, StepDelta, StepEnded, StepStarted
+from podium.messages import Completion
 from podium.plan import Plan, Step
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.spelling import write_plan
+from podium.usage import Usage
 from podium.workers.scripted import Reply, ScriptedWorker
 from podium.workers.worker import FREE, Card, Request, Worker
 
@@ -121,7 +122,7 @@ def told(planner: ChatPlanner, call: int = -1) -> str:
 def tags(events: Sequence[Event], *, without: str = "_delta") -> list[str]:
     """Return the events in short: type and step."""
     return [
-        f"{event.type} {event.step}" if hasattr(event, "step") else event.type
+        f"{event.type} {event.step}" if isinstance(event, StepStarted | StepDelta | StepEnded) else event.type
         for event in events
         if not event.type.endswith(without)
     ]

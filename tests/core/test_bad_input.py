@@ -1,5 +1,7 @@
 """Bad input gives a clear error or an explained result; nothing hangs and nothing leaks."""
 
+from dataclasses import fields
+
 import pytest
 from core.actors import boss, plan_of, rows
 
@@ -30,6 +32,10 @@ def _conductor(worker: ScriptedWorker | None = None, **options: object) -> Condu
         ([{"role": "robot", "content": "x"}], "robot"),
         ([{"role": "user", "content": 7}], "text or a list of parts"),
         ([{"role": "user"}], "text or a list of parts"),
+        ([{"role": "assistant", "content": None, "tool_calls": 5}], "tool_calls is a list of objects"),
+        ([{"role": "assistant", "content": None, "tool_calls": "abc"}], "tool_calls is a list of objects"),
+        ([{"role": "assistant", "content": "x", "tool_calls": ["abc"]}], "tool_calls is a list of objects"),
+        ([{"role": "tool", "content": "x", "tool_call_id": 5}], "tool_call_id is text"),
         ("x" * (4 * 2**20 + 1), "longer than"),
     ],
 )
@@ -79,12 +85,9 @@ def test_two_workers_of_one_name_are_refused_at_once() -> None:
         Conductor(boss(ONE), [ScriptedWorker("a", "A"), ScriptedWorker("a", "B")])
 
 
-@pytest.mark.parametrize(
-    "limit",
-    ["plan_steps", "rounds", "depth", "steps", "concurrency", "seconds", "step_seconds", "output_chars"],
-)
-@pytest.mark.parametrize("value", [0, -1])
-def test_a_limit_of_nothing_is_refused(limit: str, value: int) -> None:
+@pytest.mark.parametrize("limit", [field.name for field in fields(Limits)])
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_a_limit_of_nothing_is_refused(limit: str, value: float) -> None:
     """The message names the limit."""
     with pytest.raises(ConfigError, match=limit):
         Limits(**{limit: value})

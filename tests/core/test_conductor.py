@@ -7,15 +7,17 @@ from typing import Self
 
 import anyio
 import pytest
-from core.actors import boss, plan_of, rows
+from core.actors import PlanningActor, boss, plan_of, rows
 
 from podium.conductor import Conductor
-from podium.errors import PlanInvalid, QueryError
+from podium.errors import LimitExceeded, PlanInvalid, QueryError
 from podium.limits import Limits
-from podium.messages import Completion, Message, Usage
+from podium.messages import Completion, Message
 from podium.plan import Plan, Step
+from podium.planners import CachedPlanner, DirectPlanner, PlanRequest, PlanText
 from podium.planners.chat import ChatPlanner
 from podium.result import Result
+from podium.usage import Usage
 from podium.workers.scripted import ScriptedWorker
 from podium.workers.worker import Card, Price, Request, Worker, brief_of
 
@@ -265,3 +267,21 @@ async def test_the_planner_is_a_worker_of_ones_own_choice() -> None:
     result = await Conductor(planner, _pool()).run("What?")
     assert result.proposals[0].planner == "planner-model"
     assert result.plans == (Plan((Step(1, "go"),)),)
+
+
+@pytest.mark.parametrize("wrap", [CachedPlanner, DirectPlanner])
+def test_a_wrapped_planner_writes_as_the_one_it_wraps(wrap: type[CachedPlanner | DirectPlanner]) -> None:
+    """What a planner is told of keeping an answer is in its own spelling."""
+    assert wrap(ChatPlanner(ScriptedWorker("p", ""), spelling="lists")).spelling == "lists"
+
+
+async def test_planning_alone_keeps_to_the_time_of_a_run() -> None:
+    """`plan` does not outlast what a run may take."""
+    conductor = Conductor(PlanningActor(_never_plans), _pool(), limits=Limits(seconds=0.05))
+    with pytest.raises(LimitExceeded, match=r"Limits\.seconds"):
+        await conductor.plan("What?")
+
+
+async def _never_plans(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+    await anyio.sleep_forever()
+    yield PlanText(text="")

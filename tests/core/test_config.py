@@ -1,6 +1,5 @@
 """`podium.toml`: what it may say, and what is told when it says something else."""
 
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -122,7 +121,7 @@ def test_key_is_read_when_the_conductor_is_made(path: Path, monkeypatch: pytest.
         ('"qwen"', '"qwen"\nconcurrency = 0', "8: 'concurrency' in [workers.solver] is 0: it must"),
         ('"qwen"', '"qwen"\nconcurrency = true', "8: 'concurrency' in [workers.solver] is true: write"),
         ('"qwen"', '"qwen"\nlabels = "eu"', "8: 'labels' in [workers.solver] is 'eu': write a list"),
-        ('"qwen"', '"qwen"\nlabels = [\n"eu",\n3]', "10: '1' in [workers.solver.labels] is 3: write text"),
+        ('"qwen"', '"qwen"\nlabels = [\n"eu",\n3]', "8: '1' in [workers.solver.labels] is 3: write text"),
         ('"qwen"', '"qwen"\nprice = { input = 1 }', "8: [workers.solver.price] lacks 'output'"),
         (
             '"qwen"',
@@ -134,6 +133,18 @@ def test_key_is_read_when_the_conductor_is_made(path: Path, monkeypatch: pytest.
         ("[workers.solver]", '[workers."a b"]', "10: 'worker' in [planner] names 'solver', which is not in"),
         ('endpoint = "local"', 'endpoint = "locla"', "6: 'endpoint' in [workers.solver] names 'locla'"),
         ('worker = "solver"', 'worker = "slover"', "[workers]: did you mean 'solver'?"),
+        (
+            'worker = "solver"',
+            'worker = "sums"\n[workers.sums]\ntype = "calculator"',
+            "10: 'worker' in [planner] names 'sums', which is of type 'calculator': name a worker of type",
+        ),
+        (
+            "model =",
+            'description = """\n[workers.solver]\nmodel = 1"""\nmodel = 3 #',
+            "10: 'model' in [workers",
+        ),
+        ("[planner]", "[[limits]]\nsteps = 1\n[planner]", "9: 'limits' in the file is a list: write a table"),
+        ("[planner]", "[workers]\nx = 3\n[planner]", "10: 'x' in [workers] is 3: write a table"),
         ('worker = "solver"', 'spelling = "row"', "10: 'spelling' in [planner] is 'row': write one of"),
         ('worker = "solver"', "", "9: [planner] names no model: give it worker, or endpoint and model"),
         ('worker = "solver"', 'worker = "solver"\nmodel = "m"', "11: 'model' in [planner] is the worker's"),
@@ -265,16 +276,48 @@ after = true
 
 
 def test_lines_of_all_there_is_in_toml() -> None:
-    """Every key and entry has a line, whatever TOML it stands in."""
-    found = lines_of(TOML)
+    """Every key that begins a line has it, whatever TOML it stands in; nothing else passes for a key."""
+    assert lines_of(TOML) == {
+        ("a",): 1,
+        ("b c",): 2,
+        ('d"',): 3,
+        ('d"', "e"): 3,
+        ("t",): 5,
+        ("t", "q.r"): 5,
+        ("t", "q.r", "s"): 5,
+        ("t", "q.r", "s", "l"): 6,
+        ("t", "q.r", "s", "m"): 11,
+        ("t", "q.r", "s", "n"): 15,
+        ("t", "q.r", "s", "z"): 17,
+        ("t", "q.r", "s", "é\t"): 18,
+        ("arr",): 19,
+        ("arr", "x"): 20,
+        ("arr", "sub"): 22,
+        ("arr", "sub", "y"): 23,
+        ("arr", "sub2"): 24,
+        ("arr", "sub2", "q"): 25,
+        ("t", "after"): 27,
+    }
+    assert lines_of(TOML.replace("\n", "\r\n")) == lines_of(TOML)
 
-    def paths(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-        children = value.items() if isinstance(value, dict) else ()
-        children = enumerate(value) if isinstance(value, list) else children
-        return [at, *(path for key, child in children for path in paths(child, (*at, key)))]
 
-    assert set(paths(tomllib.loads(TOML))) - {()} == set(found)
-    assert found["t", "q.r", "s", "l", 3, "m", "n", 1] == 9
-    assert found["t", "q.r", "s", "é\t"] == 18
-    assert found["arr", 1, "sub2", 0, "q"] == 25
-    assert lines_of(TOML.replace("\n", "\r\n")) == found
+def test_all_of_a_hosted_table_reaches_the_conductor(path: Path) -> None:
+    """Model and reasoning effort are those of the table, and what cannot be one is told."""
+    head = GOOD.partition("[workers")[0] + '[hosted]\nendpoint = "local"\n'
+    path.write_text(head + 'model = "other"\napi = "chat"\neffort = "max"\nmax_tokens = 5\nseconds = 9\n')
+    conductor = load_config(path).conductor()
+    assert isinstance(conductor, HostedConductor)
+    assert conductor.model == "other"
+    path.write_text(head + 'effort = "low"\n')
+    with pytest.raises(
+        ConfigError, match=r":7: 'effort' in \[hosted\] is 'low': write one of 'high', 'xhigh' or"
+    ):
+        load_config(path)
+
+
+def test_huge_plan_file_is_refused(path: Path) -> None:
+    """No more of a fixed plan is read than a plan can be long."""
+    path.write_text(GOOD.replace('worker = "solver"', 'type = "fixed"\nplan = "plan.txt"'))
+    (path.parent / "plan.txt").write_text(" " * (2**20 + 1))
+    with pytest.raises(ConfigError, match=r"podium\.toml:11: the plan .* is longer than 1,048,576 bytes"):
+        load_config(path).conductor()

@@ -12,12 +12,13 @@ from podium.conductor import Conductor
 from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
 from podium.events import AnswerDelta, Event, StepDelta, StepEnded, StepStarted
 from podium.limits import Limits
-from podium.messages import Completion, Usage
+from podium.messages import Completion
 from podium.outcome import Outcome
 from podium.planners.chat import ChatPlanner
 from podium.result import Result
+from podium.usage import Usage
 from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import FREE, Card, Request
+from podium.workers.worker import FREE, Card, Price, Request
 
 pytestmark = pytest.mark.anyio
 
@@ -438,3 +439,35 @@ async def test_the_caller_of_a_broken_worker_is_told_which() -> None:
     """The account names the step, its worker and what happened."""
     result = await Conductor(boss(""), [ScriptedWorker("w", WorkerBroken("cut off"))]).run(DIAMOND_OF_ONE)
     assert "Step 0, w, seeing no step: failed (worker_broken: cut off)" in result.explain()
+
+
+async def test_a_step_that_was_cut_says_so_though_it_is_ok() -> None:
+    """A text that met its token limit is passed on, and told of."""
+
+    async def cut(request: Request) -> AsyncGenerator[str | Completion, None]:
+        yield Completion("half", finish_reason="length", usage=Usage(5, 5))
+
+    workers = [Actor("a", cut), Actor("b", answering("B"))]
+    result = await Conductor(boss(""), workers).run(plan_of((0, "x", ()), (1, "y", (0,))))
+    assert (result.status, result.answer) == ("ok", "B")
+    assert result.outcomes[0].problem is not None
+    assert result.outcomes[0].problem.code == "cut"
+    assert "cut: the text was cut" in result.explain()
+
+
+async def test_what_a_failed_call_is_known_to_have_used_is_counted() -> None:
+    """A server's own count goes before an estimate, and is priced."""
+    price = Price(input=10.0, output=10.0)
+    error = WorkerBroken("empty", maybe_paid=True, usage=Usage(1_000_000, 0))
+    worker = ScriptedWorker(Card(name="a", price=price), error)
+    result = await Conductor(boss(""), [worker]).run(plan_of((0, "x", ())))
+    assert (result.usage, result.cost) == (Usage(1_000_000, 0), 10.0)
+
+
+async def test_a_priced_worker_that_counts_nothing_is_estimated() -> None:
+    """What nobody counted is not free."""
+    silent = Actor(Card(name="a", price=Price(input=1.0, output=1.0)), answering("A", usage=Usage(0, 0)))
+    result = await Conductor(boss(""), [silent]).run(plan_of((0, "x", ())))
+    assert result.usage.estimated
+    assert result.cost is not None
+    assert result.cost > 0

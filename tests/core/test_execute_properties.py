@@ -19,12 +19,13 @@ from podium.conductor import Conductor
 from podium.errors import WorkerRefused
 from podium.events import Event, RunEnded, StepEnded, StepStarted
 from podium.limits import Limits
-from podium.messages import Completion, Usage
+from podium.messages import Completion
 from podium.outcome import Outcome
 from podium.plan import Plan, Step
 from podium.planners.chat import ChatPlanner
 from podium.result import Result
 from podium.spelling import write_plan
+from podium.usage import Usage
 from podium.workers.worker import FREE, Card, Request
 
 T = TypeVar("T")

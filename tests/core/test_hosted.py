@@ -218,3 +218,40 @@ async def test_bad_input_is_refused_before_anything_is_sent() -> None:
         with pytest.raises(QueryError, match="empty"):
             await hosted(server).run([Message("user", " ")])
     assert server.calls == []
+
+
+async def test_a_call_that_was_never_sent_is_not_billed() -> None:
+    """A server that cannot be reached costs nothing."""
+    nowhere = Endpoint("http://127.0.0.1:9", provider="fugu")
+    result = await HostedConductor(endpoint=nowhere, price=Price(input=1e6, output=1e6)).run("hello")
+    assert (result.status, result.cost, result.usage.total_tokens) == ("failed", 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "response.completed", "response": 5},
+        {"type": "response.completed", "response": {"status": "completed", "output": 5}},
+        {"type": "response.completed", "response": {"status": "completed", "output": [{"type": "message"}]}},
+        {
+            "type": "response.completed",
+            "response": {"status": "completed", "output": [{"type": "message", "content": [5]}]},
+        },
+        {"type": "response.completed", "response": {"status": "completed", "incomplete_details": 5}},
+        {"type": "response.failed", "response": "boom"},
+        {"type": "response.failed", "response": {"error": "boom"}},
+    ],
+)
+async def test_an_odd_body_is_a_broken_answer(event: dict[str, Any]) -> None:
+    """Whatever a server sends, a run ends in a result."""
+    async with ChatServer(lambda _: events(event)) as server:
+        result = await hosted(server).run("hello")
+    assert result.status == "failed"
+    assert result.problem is not None
+    assert result.problem.code == "worker_broken"
+
+
+async def test_it_waits_for_hours_by_itself() -> None:
+    """The provider's row knows that an answer may take an hour; nobody has to say so."""
+    assert Endpoint("https://example.org/v1", provider="fugu").timeouts.first_byte == 3600
+    assert Endpoint("https://example.org/v1").timeouts.first_byte == 120

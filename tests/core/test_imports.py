@@ -1,6 +1,7 @@
 """The direction of imports: data flows one way, and a module imports from its own stage or earlier ones."""
 
 import ast
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import podium
 ROOT = Path(podium.__file__).parent
 
 STAGES: tuple[tuple[str, ...], ...] = (
+    ("usage",),
     ("errors",),
-    ("boundary", "limits", "messages", "words"),
+    ("boundary", "files", "limits", "messages", "words"),
     ("plan",),
     ("literal", "interpret", "labelled", "parse", "spelling"),
     ("outcome", "explain", "result", "events"),
@@ -19,7 +21,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("planners",),
     ("setting", "attempt", "execute"),
     ("planning", "recursion"),
-    ("stream",),
+    ("stream", "sync"),
     ("conductor", "hosted"),
     ("config",),
     ("cli",),
@@ -56,6 +58,15 @@ IMPORTS = {name: imported(path) - {name} for name, path in SOURCES.items()}
 def test_every_module_has_a_stage() -> None:
     """A new module says where in the flow it stands."""
     assert {name.split(".")[0] for name in SOURCES} == set(RANK)
+
+
+def test_the_table_for_contributors_has_this_order() -> None:
+    """`AGENTS.md` says of every module what it owns, first to last."""
+    rows = re.findall(
+        r"^\| (`.*?) \|", (Path(__file__).parents[2] / "AGENTS.md").read_text("utf-8"), re.MULTILINE
+    )
+    told = [name for row in rows for name in re.findall(r"`(\w+)/?`", row)]
+    assert told == [name for stage in STAGES for name in stage if name not in ("", "__main__")]
 
 
 def test_nothing_imports_from_a_later_stage() -> None:

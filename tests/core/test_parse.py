@@ -99,8 +99,29 @@ def test_an_error_says_what_to_write(text: str, advice: str) -> None:
 
 def test_an_error_names_the_workers_of_a_small_pool() -> None:
     """Where workers have names, the names to choose from are told."""
-    with pytest.raises(PlanInvalid, match=r"from 0 to 1, or a name \(Critic, coder\)"):
+    with pytest.raises(PlanInvalid, match=r"from 0 to 1, or a name \(coder, Critic\)"):
         parse_plan("model_id = [nobody]\nsubtasks = ['a']\naccess_list = [[]]", workers=["coder", "Critic"])
+
+
+def test_a_name_of_two_workers_is_nobodys() -> None:
+    """Where only case tells workers apart, a name in neither's case is refused, not guessed."""
+    with pytest.raises(PlanInvalid, match=r"may be any of 2: .* a name \(GPT, Gpt, Coder\)"):
+        parse_plan("model_id = [gpt]\nsubtasks = ['a']\naccess_list = [[]]", workers=["GPT", "Gpt", "Coder"])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('Sure: {"worker": [0], "subtask": ["a"]}', '{"worker"'),
+        ('Sure: {"worker": [0], "subtask": ["a"], "access": "x"}', '"x"'),
+        ('Sure: {"steps": [{"worker": 0, "subtask": "a"}]}', '{"worker"'),
+    ],
+)
+def test_a_fault_of_the_whole_plan_has_a_position(text: str, found: str) -> None:
+    """What an object lacks is told where it begins; what is wrong in it, where that stands."""
+    with pytest.raises(PlanInvalid) as caught:
+        parse_plan(text, workers=3)
+    assert caught.value.position == text.index(found)
 
 
 def test_too_long_a_text_is_refused_while_it_arrives() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podium.errors import PlanInvalid
+from podium.errors import PlanInvalid, QueryError
 from podium.messages import Message
 from podium.plan import Plan, Step
 
@@ -70,24 +70,43 @@ def test_json_goes_round() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "code"),
     [
-        {"schema": 99},
-        {"steps": None},
-        {"steps": ["a"]},
-        {"steps": [{"worker": 0, "subtask": "a"}]},
-        {"steps": [{"worker": True, "subtask": "a", "access": []}]},
-        {"steps": [{"worker": 0, "subtask": None, "access": []}]},
-        {"steps": [{"worker": 0, "subtask": "a", "access": "0"}]},
-        {"steps": [{"worker": 0, "subtask": "a", "access": [0.0]}]},
-        {"steps": [{"worker": 0, "subtask": "a", "access": [0]}]},
-        {"query": 3},
+        ({"schema": 99}, "unknown_schema"),
+        ({"steps": None}, "bad_shape"),
+        ({"steps": ["a"]}, "bad_shape"),
+        ({"steps": [{"worker": 0, "subtask": "a"}]}, "missing_field"),
+        ({"steps": [{"worker": True, "subtask": "a", "access": []}]}, "bad_shape"),
+        ({"steps": [{"worker": 0, "subtask": None, "access": []}]}, "bad_shape"),
+        ({"steps": [{"worker": 0, "subtask": "a", "access": "0"}]}, "bad_shape"),
+        ({"steps": [{"worker": 0, "subtask": "a", "access": [0.0]}]}, "bad_shape"),
+        ({"steps": [{"worker": 0, "subtask": "a", "access": [False]}]}, "bad_shape"),
+        ({"steps": [{"worker": 0, "subtask": "a", "access": [0]}]}, "forward_access"),
+        ({"query": 3}, "bad_shape"),
+        ({"query": "Why?"}, "bad_shape"),
     ],
 )
-def test_foreign_json_is_refused(change: dict[str, object]) -> None:
+def test_foreign_json_is_refused(change: dict[str, object], code: str) -> None:
     """What `to_json` would not have written is an error of ours, never a guess."""
-    with pytest.raises(PlanInvalid):
+    with pytest.raises(PlanInvalid) as caught:
         Plan.from_json({**DIAMOND.to_json(), **change})
+    assert caught.value.code == code
+
+
+def test_json_without_steps_lacks_a_field() -> None:
+    """A plan of no steps has an empty list of them."""
+    with pytest.raises(PlanInvalid, match="lacks steps"):
+        Plan.from_json({"schema": 1})
+
+
+@pytest.mark.parametrize(
+    "message",
+    [3, "Why?", {}, {"role": "user", "content": 7}, {"role": "user", "content": "Why?", "tool_calls": 5}],
+)
+def test_json_whose_query_holds_no_message_is_refused(message: object) -> None:
+    """A bad message is the same error here as in a question."""
+    with pytest.raises(QueryError):
+        Plan.from_json({**DIAMOND.to_json(), "query": [message]})
 
 
 def test_mermaid_shows_workers_and_arrows() -> None:

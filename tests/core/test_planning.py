@@ -19,9 +19,10 @@ from podium.errors import (
 )
 from podium.events import PlanDelta, PlanReady, PlanRejected
 from podium.limits import Limits
-from podium.messages import Completion, Usage
+from podium.messages import Completion
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import PlanRequest, PlanText
+from podium.usage import Usage
 from podium.workers.scripted import ScriptedWorker
 from podium.workers.worker import Card, Price, Request
 

@@ -4,18 +4,19 @@ from collections.abc import AsyncGenerator
 
 import anyio
 import pytest
-from core.actors import Actor, boss, never, plan_of, rows, told
+from core.actors import Actor, answering, boss, never, plan_of, rows, told
 from core.virtual_clock import BACKEND
 
 from podium.conductor import Conductor
 from podium.events import AnswerDelta, Event, PlanReady, RoundStarted, RunEnded, RunStarted, StepStarted
 from podium.limits import Limits
-from podium.messages import Completion, Message, Usage
+from podium.messages import Completion, Message
 from podium.outcome import Outcome
 from podium.plan import Plan, Step
 from podium.spelling import KEEP
+from podium.usage import Usage
 from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import FREE, Card, Request
+from podium.workers.worker import FREE, Card, Price, Request
 
 pytestmark = pytest.mark.anyio
 
@@ -157,7 +158,8 @@ async def test_an_answer_never_accepted_is_partial() -> None:
     [
         ("YES", "one"),
         ("yes, fine", "one"),
-        ("Nothing is missing", "one"),
+        ("<think>No doubt about it.</think>\nYES", "one"),
+        ("<think>Yes?</think>\nNO, it is wrong", "two"),
         ("NO it is wrong", "two"),
         ("**No.** It is wrong", "two"),
         ("no", "two"),
@@ -165,7 +167,7 @@ async def test_an_answer_never_accepted_is_partial() -> None:
     ],
 )
 async def test_a_worker_judges_by_its_first_word(reply: str, answer: str) -> None:
-    """NO refuses, with the rest as the reason; anything else accepts."""
+    """YES accepts, NO refuses with the rest as the reason; what it thought aloud does not count."""
     judge = ScriptedWorker("judge", lambda r: reply if "\none\n" in r.messages[-1].text else "YES")
     conductor = Conductor(boss(FIRST, SECOND), [_worker()], limits=Limits(rounds=3), accept=judge)
     result = await conductor.run("Q?")
@@ -176,10 +178,12 @@ async def test_a_worker_judges_by_its_first_word(reply: str, answer: str) -> Non
 
 
 async def test_a_judge_that_fails_lets_the_answer_pass_and_is_told_of() -> None:
-    """A judge's failure does not cost the answer."""
+    """A judge's failure does not cost the answer, which nobody has judged then."""
     judge = ScriptedWorker("judge", RuntimeError("down"))
     result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=judge).run("Q?")
-    assert (result.answer, result.status) == ("one", "ok")
+    assert (result.answer, result.status) == ("one", "partial")
+    assert result.problem is not None
+    assert result.problem.code == "not_judged"
     assert "judge judged the answer: worker_failed" in result.explain()
 
 
@@ -303,8 +307,18 @@ async def test_the_step_limit_holds_over_nested_runs() -> None:
     outer = _nested(_nested(worker, text=plan), name="outer", limits=Limits(steps=4))
     result = await outer.run("Q?")
     assert len(worker.requests) == 3
-    assert result.status == "ok"
-    assert result.answer == "x"
+    assert (result.status, result.answer) == ("partial", "x")
+    assert result.problem is not None
+    assert "steps" in result.problem.message
+
+
+async def test_a_judge_who_says_neither_yes_nor_no_has_not_judged() -> None:
+    """The answer stands, and the result tells that nobody judged it."""
+    judge = ScriptedWorker("judge", "Nothing is missing")
+    result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=judge).run("Q?")
+    assert (result.answer, result.status) == ("one", "partial")
+    assert result.problem is not None
+    assert result.problem.code == "not_judged"
 
 
 async def test_a_cancel_reaches_the_innermost_worker() -> None:
@@ -343,3 +357,47 @@ async def test_a_nested_conductor_streams_its_answer_as_the_steps_output() -> No
     events = [e async for e in _nested(_nested(Actor("w", slowly)), name="outer").stream("Q?")]
     outer = events[0].run_id
     assert [e.text for e in events if isinstance(e, AnswerDelta) and e.run_id == outer] == ["in", "ner"]
+
+
+async def test_a_judge_of_the_pool_keeps_to_its_slots() -> None:
+    """Judging counts among the calls a worker takes at the same time."""
+    judge = Actor(Card(name="a", concurrency=1), answering("YES", latency=1.0))
+    conductor = Conductor(boss(*[FIRST] * 5), [judge], limits=Limits(rounds=2), accept=judge)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(conductor.run, "Q?")
+    assert judge.peak == 1
+
+
+async def test_strictness_about_a_later_plan_keeps_the_answer_there_is() -> None:
+    """What was paid for is not thrown away because the next plan is no plan."""
+    conductor = Conductor(boss(FIRST, "no plan at all"), [_worker()], limits=Limits(rounds=2), strict=True)
+    result = await conductor.run("Q?")
+    assert (result.answer, result.status) == ("one", "partial")
+    assert result.problem is not None
+    assert result.problem.code == "no_plan"
+
+
+async def test_a_nested_run_that_fails_tells_what_it_spent() -> None:
+    """The outer bill holds what the inner run's workers and planner cost."""
+    inner_worker = Actor(
+        Card(name="in", price=Price(input=1.0, output=1.0)), answering("x", usage=Usage(3_000_000, 2_000_000))
+    )
+    bad = ScriptedWorker("bad", RuntimeError("down"))
+    plan = rows((0, "dear", ()), (1, "fail", (0,)))
+    inner = Conductor(boss(plan), [inner_worker, bad], card=Card(name="inner"))
+    failing = Conductor(boss(rows((0, "fail", ()))), [bad], card=Card(name="failing"))
+    alone = await inner.run("Q?")
+    nested = await Conductor(boss(rows((0, "go", ()))), [inner]).run("Q?")
+    assert alone.usage.input_tokens >= 3_000_000
+    assert nested.usage.input_tokens >= 3_000_000
+    assert (await Conductor(boss(rows((0, "go", ()))), [failing]).run("Q?")).status == "failed"
+
+
+async def test_a_nested_run_is_held_to_its_own_limits_too() -> None:
+    """The steps of the inner run count for both, and stop at the nearer limit."""
+    plan = rows((0, "one", ()), (0, "two", (0,)), (0, "three", (1,)))
+    inner = Conductor(boss(plan), [ScriptedWorker("a", "A")], limits=Limits(steps=2), card=Card(name="inner"))
+    result = await Conductor(boss(rows((0, "go", ()))), [inner]).run("Q?")
+    assert result.answer == "A"
+    assert (await inner.run("Q?")).status == "partial"

@@ -3,10 +3,10 @@
 import pytest
 
 from podium.errors import WorkerTimeout
-from podium.messages import Usage
 from podium.outcome import Outcome, Problem, Proposal, Round, total_cost
 from podium.plan import Plan, Step
 from podium.result import Result
+from podium.usage import Usage
 
 
 def _outcome(step: int, worker: str = "w", **values: object) -> Outcome:

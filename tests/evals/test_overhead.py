@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from podium_evals.clock import VirtualClock
 from podium_evals.overhead.bars import judge
 from podium_evals.overhead.cells import Arm, Block, Cell, Reading
-from podium_evals.overhead.clock import VirtualClockLoop
 from podium_evals.overhead.makespan import Makespan, measure_makespan
 from podium_evals.overhead.memory import SAMPLES, MemoryUse
 
@@ -73,7 +73,7 @@ def test_makespan_is_the_same_each_time() -> None:
 
 def test_virtual_clock_jumps_to_the_next_timer() -> None:
     """A day of sleep moves the clock by a day."""
-    with asyncio.Runner(loop_factory=VirtualClockLoop) as runner:
+    with asyncio.Runner(loop_factory=VirtualClock) as runner:
         began = runner.get_loop().time()
         runner.run(asyncio.sleep(86_400))
         assert abs(runner.get_loop().time() - began - 86_400) < 1e-6

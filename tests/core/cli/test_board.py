@@ -9,6 +9,10 @@ from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.cli.board import Board
 from podium.cli.tree import Artist
 from podium.cli.watch import follow
+from podium.events import Event, PlanReady, RunStarted, StepDelta, StepEnded, StepStarted
+from podium.execute import SUPERSEDED
+from podium.outcome import Outcome, StepStatus
+from podium.plan import Plan, Step
 from podium.workers.worker import Card
 
 pytestmark = pytest.mark.anyio
@@ -80,3 +84,74 @@ async def test_failed_step_says_why() -> None:
     await follow(Conductor(planner, [ScriptedWorker("hand", RuntimeError("boom"))]), "Do it.", board)
     assert "✗ 0 hand  first" in drawn(board)
     assert "boom" in drawn(board)
+
+
+def board_of(*events: Event) -> Board:
+    """Return a board that took in the start of a run with the workers `hand` and `foot`, and these events."""
+    board = Board()
+    for event in (RunStarted(run_id="r", at=0.0, workers=("hand", "foot")), *events):
+        board.take(event, 0.0)
+    return board
+
+
+def started(step: int, subtask: str, attempt: int = 1) -> StepStarted:
+    """Return the event that hand began a step."""
+    return StepStarted(
+        run_id="r", at=0.0, round=1, step=step, attempt=attempt, worker="hand", subtask=subtask
+    )
+
+
+def wrote(step: int, attempt: int = 1) -> StepDelta:
+    """Return the event that a step wrote something."""
+    return StepDelta(run_id="r", at=0.0, round=1, step=step, attempt=attempt, text="x")
+
+
+def ended(step: int, status: StepStatus, attempt: int = 1) -> StepEnded:
+    """Return the event that a step of hand ended; one that was cancelled was superseded."""
+    problem = SUPERSEDED if status == "cancelled" else None
+    outcome = Outcome(round=1, step=step, worker="hand", status=status, problem=problem, attempts=attempt)
+    return StepEnded(run_id="r", at=0.0, round=1, step=step, attempt=attempt, outcome=outcome)
+
+
+def planned(*steps: Step) -> PlanReady:
+    """Return the event that the plan of these steps is whole."""
+    return PlanReady(run_id="r", at=0.0, round=1, plan=Plan(steps), planner="boss")
+
+
+def statuses(board: Board) -> list[str]:
+    """Return how the steps of the first round stand."""
+    assert board.root is not None
+    return [step.status for step in board.root.rounds[1].steps.values()]
+
+
+def test_step_that_the_plan_left_out_may_still_write() -> None:
+    """What a superseded step and a run nested in it say after a shorter plan is shown is not shown."""
+    nested = RunStarted(run_id="n", at=0.0, workers=("toe",), parent=("r", 1, 1, 1))
+    board = board_of(started(0, "a"), started(1, "b"), planned(Step(0, "a")), wrote(1), nested)
+    board.take(ended(1, "cancelled"), 0.0)
+    assert statuses(board) == ["running"]
+
+
+def test_steps_after_one_that_differs_start_again() -> None:
+    """A step that stands in the plan as it was started waits all the same when one before it differs."""
+    replaced = (started(0, "a"), started(1, "b"), planned(Step(0, "c"), Step(0, "b", (0,))))
+    assert statuses(board_of(*replaced)) == ["waiting", "waiting"]
+    late = (wrote(0), ended(0, "ok"), ended(1, "cancelled"))
+    assert statuses(board_of(*replaced, *late)) == ["waiting", "waiting"]
+    assert statuses(board_of(*replaced, *late, started(0, "c", 2))) == ["running", "waiting"]
+
+
+def test_step_with_another_access_list_starts_again() -> None:
+    """It waits once its first call is superseded, and what that does later is not shown."""
+    replaced = (started(0, "a"), ended(0, "ok"), started(1, "b"), planned(Step(0, "a"), Step(0, "b", (0,))))
+    assert statuses(board_of(*replaced, ended(1, "cancelled"))) == ["ok", "waiting"]
+    anew = (started(1, "b", 2), ended(1, "cancelled"))
+    assert statuses(board_of(*replaced, *anew)) == ["ok", "running"]
+    assert statuses(board_of(*replaced, *anew, ended(1, "ok", 2))) == ["ok", "ok"]
+
+
+def test_step_that_was_skipped_before_the_plan_was_whole_stays_so() -> None:
+    """A step that ended unstarted is known by its place, and gets its subtask from the plan."""
+    board = board_of(ended(0, "skipped", 0), planned(Step(0, "a")))
+    assert statuses(board) == ["skipped"]
+    assert "- 0 hand  a" in drawn(board)

@@ -109,7 +109,9 @@ def test_limits_can_be_given(podium: Podium, config: Path) -> None:
         (("run", "  "), "the question is empty"),
         (("run", "Why?", "--file", "missing.txt"), "missing.txt cannot be read"),
         (("run", "Why?", "--file", "binary"), "no text in UTF-8"),
+        (("run", "Why?", "--file", "huge"), "huge cannot be read: it is longer than 16,777,220 bytes"),
         (("run", "--plan", "missing.json"), "missing.json cannot be read"),
+        (("run", "--plan", "binary"), "the plan binary cannot be read"),
         (("run", "--plan", "podium.toml"), "holds no plan"),
         (("run", "Why?", "--config", "missing.toml"), "missing.toml cannot be read"),
         (("run", "Why?", "--seconds", "0"), "must be above 0"),
@@ -122,6 +124,8 @@ def test_bad_input_exits_with_2(
 ) -> None:
     """What is wrong with what was typed is told, and nothing is called."""
     Path("binary").write_bytes(b"\xff\xfe\x00")
+    with Path("huge").open("wb") as huge:
+        huge.truncate(2**25)
     result = podium(*args)
     assert (result.exit_code, result.stdout) == (2, "")
     assert told in result.stderr

@@ -8,9 +8,10 @@ from typing import Any, Self
 import pytest
 
 from podium.errors import ConfigError, WorkerUnavailable
-from podium.messages import Message, Usage, read_query
+from podium.messages import Message, read_query
 from podium.planners.cached import CachedPlanner
 from podium.planners.planner import Planner, PlanRequest, PlanText, Turn
+from podium.usage import Usage
 from podium.workers.worker import FREE, Card
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +70,7 @@ async def test_the_same_request_is_planned_once() -> None:
     assert planner.name == "cached counting"
     assert (await plan(planner)).cost == 0.25
     hit = await plan(planner)
-    assert hit == PlanText(text=ROW, why="the same question and pool were planned before")
+    assert hit == PlanText(text=ROW, why="the same question and pool were planned before", cost=0.0)
     assert behind.asked == 1
 
 

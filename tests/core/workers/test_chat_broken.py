@@ -21,7 +21,7 @@ from servers.chat_server import (
 )
 
 from podium.errors import WorkerBroken
-from podium.messages import Usage
+from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -254,3 +254,15 @@ async def test_a_connection_that_ends_before_the_answer_is_perhaps_paid(end: Any
     with pytest.raises(WorkerUnavailable, match="without an answer") as caught:
         await ask(lambda _: Reply((end,)), stream=stream)
     assert caught.value.maybe_paid
+
+
+async def test_a_refusal_that_quotes_the_key_does_not_show_it() -> None:
+    """What a model says of itself is scrubbed as error bodies are."""
+    key = "sk-canary-0123456789"
+    body = {"choices": [{"message": {"content": None, "refusal": f"I know {key}"}, "finish_reason": "stop"}]}
+    async with ChatServer(lambda call: whole(body)) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url, api_key=key))
+        with pytest.raises(WorkerRefused) as caught:
+            await complete(worker, Request(messages=(Message("user", "hello"),)))
+    assert key not in str(caught.value)
+    assert "[secret]" in str(caught.value)

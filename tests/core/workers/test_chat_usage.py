@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from podium.messages import Usage
+from podium.usage import Usage
 from podium.workers.usage import read_usage
 
 OPENAI = {

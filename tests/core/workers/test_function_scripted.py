@@ -7,8 +7,9 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from podium.errors import WorkerBroken, WorkerFailed, WorkerRefused, WorkerUnavailable
-from podium.messages import Completion, Message, Usage
+from podium.errors import ConfigError, WorkerBroken, WorkerFailed, WorkerRefused, WorkerUnavailable
+from podium.messages import Completion, Message
+from podium.usage import Usage
 from podium.workers.function import FunctionWorker
 from podium.workers.scripted import ScriptedWorker
 from podium.workers.worker import FREE, Brief, Card, Request, Shown, Worker, complete
@@ -192,3 +193,9 @@ async def test_latency_can_be_cancelled() -> None:
     with anyio.fail_after(10), anyio.move_on_after(0.01) as scope:
         await answer(ScriptedWorker("slow", "text", latency=60))
     assert scope.cancelled_caught
+
+
+def test_a_price_beside_a_card_is_refused() -> None:
+    """One of the two would silently not count."""
+    with pytest.raises(ConfigError, match="card"):
+        FunctionWorker(lambda brief: "x", card=Card(name="a"), price=FREE)

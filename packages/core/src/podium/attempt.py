@@ -15,12 +15,13 @@ from podium.errors import (
     WorkerTimeout,
 )
 from podium.events import StepStarted
-from podium.messages import Completion, Usage, estimate_usage, storable
+from podium.messages import Completion, estimate_usage, storable
 from podium.outcome import Outcome, Problem, StepStatus
 from podium.plan import Step
 from podium.prompt import worker_messages
 from podium.setting import Setting
-from podium.workers.worker import Brief, Caller, Request, Shown
+from podium.usage import Usage
+from podium.workers.worker import FREE, Brief, Caller, Request, Shown
 
 _FAILED = partial(WorkerFailed, maybe_paid=True)
 
@@ -121,7 +122,13 @@ class Attempt:
         """Return the outcome of a call that ended in `error`."""
         refused = isinstance(error, WorkerError) and not error.maybe_paid
         paid = self.started is not None and not refused and not isinstance(error, LimitExceeded)
-        return self._ended("failed", Problem.of(error), paid=paid)
+        outcome = self._ended("failed", Problem.of(error), paid=paid)
+        if not isinstance(error, WorkerError) or error.usage is None or outcome.status == "ok":
+            return outcome
+        price, cost = self.setting.pool.cards[self.step.worker].price, error.cost
+        if cost is None and price is not None:
+            cost = price.cost(error.usage)
+        return replace(outcome, usage=error.usage, cost=cost)
 
     def timed_out(self) -> Outcome:
         """Return the outcome of a call that was stopped at its deadline."""
@@ -142,23 +149,16 @@ class Attempt:
 
     def _ended(self, status: StepStatus, problem: Problem | None, *, paid: bool = True) -> Outcome:
         completion = self._whole
-        text = completion.text if completion is not None else "".join(self.pieces)
-        usage, cost = Usage(), 0.0 if not paid else None
         if completion is not None:
             # It was paid for and stands, even if its worker failed or hung in clearing up.
-            status, problem = "ok", None
-            usage, cost = completion.usage, completion.cost
-        elif paid and self._request is not None:
-            usage = estimate_usage(self._request.messages, text)
-        price = self.setting.pool.cards[self.step.worker].price
-        if cost is None and price is not None:
-            cost = price.cost(usage)
+            status, problem = "ok", _shortfall(completion)
+        usage, cost = self._bill(paid=paid)
         return Outcome(
             round=self.round,
             step=self.index,
             worker=self._name,
             status=status,
-            text=text,
+            text=completion.text if completion is not None else "".join(self.pieces),
             problem=problem,
             finish_reason=completion.finish_reason if completion is not None else None,
             usage=usage,
@@ -167,3 +167,27 @@ class Attempt:
             started=self.started,
             ended=None if self.started is None else self.setting.now(),
         )
+
+    def _bill(self, *, paid: bool) -> tuple[Usage, float | None]:
+        """Return tokens and USD; where money is due and nobody counted, tokens are estimated."""
+        price = self.setting.pool.cards[self.step.worker].price
+        if not paid or self._request is None:
+            return Usage(), 0.0
+        if self._whole is None:
+            usage = estimate_usage(self._request.messages, "".join(self.pieces))
+        elif self._whole.cost is not None:
+            return self._whole.usage, self._whole.cost
+        elif self._whole.usage == Usage() and price not in (None, FREE):
+            usage = estimate_usage(self._request.messages, self._whole.text)
+        else:
+            usage = self._whole.usage
+        return usage, None if price is None else price.cost(usage)
+
+
+def _shortfall(completion: Completion) -> Problem | None:
+    """Return what a whole answer lacks all the same."""
+    if completion.missing is not None:
+        return Problem("partial", completion.missing)
+    if completion.finish_reason == "length":
+        return Problem("cut", "the text was cut at its worker's token limit")
+    return None

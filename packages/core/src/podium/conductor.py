@@ -12,6 +12,7 @@ import anyio
 
 from podium.errors import LimitExceeded, PlanInvalid, PlannerError, WorkerFailed
 from podium.events import AnswerDelta, Event, RunEnded, RunStarted
+from podium.explain import explain_proposal
 from podium.limits import Ledger, Limits
 from podium.messages import Completion, Message, Query, read_query
 from podium.outcome import Problem
@@ -23,7 +24,8 @@ from podium.planning import Planners, Planning
 from podium.recursion import Accept, Rounds, conclusion
 from podium.result import Result
 from podium.setting import Setting
-from podium.stream import events_of, run_sync
+from podium.stream import events_of
+from podium.sync import run_sync
 from podium.workers.pool import Pool
 from podium.workers.worker import Caller, Card, Request, Worker
 
@@ -81,16 +83,22 @@ class Conductor(Worker):
         Raises:
             QueryError: the query is not one.
             PlannerError: neither the planner nor the fallback gave a usable plan.
+            LimitExceeded: there was none within `Limits.seconds`.
             PodiumError: what is wrong with the planner's text, with `strict`.
         """
         messages = read_query(query)
-        async with self:
-            setting = self._setting(messages, None)
-            planning = Planning(setting, self._planners, 1)
-            plan = await planning.make()
+        plan = None
+        setting = self._setting(messages, None)
+        planning = Planning(setting, self._planners, 1)
+        async with self._open():
+            with anyio.CancelScope(deadline=setting.ledger.deadline) as scope:
+                plan = await planning.make()
+        if scope.cancelled_caught:
+            message = f"there was no plan within {self.limits.seconds:g} s: raise Limits.seconds"
+            raise LimitExceeded("seconds", message)
         if plan is None:
             raise PlannerError(f"nobody gave a usable plan: {_told(planning)}")
-        return Plan(plan.steps, messages)
+        return Plan(plan.steps, messages, "\n".join(map(explain_proposal, planning.proposals)))
 
     async def run(self, asked: Query | Plan) -> Result:
         """Answer a query, or carry out a plan.
@@ -142,8 +150,11 @@ class Conductor(Worker):
             told = (
                 result.problem.message if result is not None and result.problem is not None else "no answer"
             )
-            raise WorkerFailed(f"the nested run came to nothing: {told}", maybe_paid=True)
-        yield Completion(result.answer, usage=result.usage, cost=result.cost)
+            usage, cost = (None, None) if result is None else (result.usage, result.cost)
+            message = f"the nested run came to nothing: {told}"
+            raise WorkerFailed(message, maybe_paid=True, usage=usage, cost=cost)
+        missing = None if result.problem is None else result.problem.message
+        yield Completion(result.answer, usage=result.usage, cost=result.cost, missing=missing)
 
     async def _run(
         self,
@@ -162,12 +173,13 @@ class Conductor(Worker):
         parent = None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt)
         setting.tell(RunStarted, workers=self.pool.names, parent=parent)
         async with self._open():
-            deadline = min(setting.ledger.deadline, setting.began + self.limits.seconds)
-            with anyio.CancelScope(deadline=deadline) as scope:
+            with anyio.CancelScope(deadline=setting.ledger.deadline) as scope:
                 await rounds.run(given)
         result = self._result(setting, rounds, out_of_time=scope.cancelled_caught)
         if stream and result.answer and not rounds.answer_sent:
-            setting.tell(AnswerDelta, text=result.answer)
+            source = next(o for o in reversed(result.outcomes) if o.text == result.answer)
+            ids = {"round": source.round, "step": source.step, "attempt": source.attempts}
+            setting.tell(AnswerDelta, **ids, text=result.answer)
         setting.tell(RunEnded, result=result)
         return result
 
@@ -181,14 +193,20 @@ class Conductor(Worker):
     ) -> Setting:
         clock = get_running_loop().time
         began = clock()
+        depth = 0 if caller is None else caller.depth + 1
+        deadline = began + self.limits.seconds
+        if caller is None:
+            ledger = Ledger(self.limits, deadline)
+        else:
+            ledger = caller.ledger.nested(self.limits, depth, deadline)
         return Setting(
             run_id=uuid4().hex,
             query=query,
             pool=self.pool,
             limits=self.limits,
-            ledger=Ledger(self.limits, began + self.limits.seconds) if caller is None else caller.ledger,
+            ledger=ledger,
             emit=emit,
-            depth=0 if caller is None else caller.depth + 1,
+            depth=depth,
             stream=stream,
             show_question=self._show_question and bool(query),
             clock=clock,
@@ -212,8 +230,10 @@ class Conductor(Worker):
         if status == "ok" and (out_of_time or rounds.problem is not None):
             status, problem = "partial", rounds.problem
         if out_of_time:
-            limit = min(setting.ledger.limits.seconds, self.limits.seconds)
-            problem = Problem(LimitExceeded.code, f"the run was over its {limit:g} s (Limits.seconds)")
+            told = (
+                f"the run was over its {self.limits.seconds:g} s (Limits.seconds), or the one it is nested in"
+            )
+            problem = Problem(LimitExceeded.code, told.partition(",")[0] if not setting.depth else told)
         return Result(
             run_id=setting.run_id,
             answer=answer,
@@ -250,8 +270,7 @@ class Conductor(Worker):
 
     def _parts(self) -> tuple[Pool | Planner | Worker, ...]:
         judge = (self._accept,) if isinstance(self._accept, Worker) else ()
-        fallback = (self._planners.fallback,) if self._planners.fallback is not None else ()
-        return (self.pool, self._planners.first, *fallback, *judge)
+        return (self.pool, self._planners.first, self._planners.fallback, *judge)
 
 
 def _told(planning: Planning) -> str:

@@ -6,7 +6,7 @@
     ├── PlanError              plan text or a plan is wrong (data, when a model wrote it)
     │   ├── PlanSyntaxError    no plan can be read from the text
     │   └── PlanInvalid        a plan was read and breaks a rule
-    ├── PlannerError           the planner gave no usable plan, and strictness was asked for
+    ├── PlannerError           the planner gave no usable plan
     ├── LimitExceeded          going on would spend more than the run may
     └── WorkerError            one call of one worker went wrong
         ├── WorkerUnavailable  it could not be reached, or says it is overloaded or down
@@ -21,6 +21,8 @@ once, at the module that talks to the outside, always `from` the original.
 """
 
 from typing import Literal
+
+from podium.usage import Usage
 
 PlanSyntaxCode = Literal[
     "no_plan",
@@ -37,6 +39,8 @@ PlanSyntaxCode = Literal[
 PlanInvalidCode = Literal[
     "unequal_lists",
     "missing_field",
+    "duplicate_field",
+    "bad_shape",
     "too_many_steps",
     "bad_worker",
     "unknown_worker",
@@ -105,7 +109,7 @@ class PlanInvalid(PlanError):
 
 
 class PlannerError(PodiumError):
-    """The planner gave no usable plan, and strictness was asked for."""
+    """The planner gave no usable plan."""
 
     code = "planner"
 
@@ -133,6 +137,8 @@ class WorkerError(PodiumError):
         status: int | None = None,
         retry_after: float | None = None,
         maybe_paid: bool = False,
+        usage: Usage | None = None,
+        cost: float | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -141,6 +147,10 @@ class WorkerError(PodiumError):
         """Seconds the worker asked us to wait; `None` when it did not say."""
         self.maybe_paid = maybe_paid
         """Whether the request had been sent, so that it may be on the bill all the same."""
+        self.usage = usage
+        """What is known to have been used up; `None` leaves it to an estimate."""
+        self.cost = cost
+        """What that cost in USD, where `usage` is known; `None` means unknown."""
 
 
 class WorkerUnavailable(WorkerError):

@@ -133,6 +133,10 @@ class AnswerDelta(_Event):
     """
 
     type = "answer_delta"
+    round: int | None = None
+    """Round, step and attempt whose output it is; `None` for a hosted conductor, which shows none."""
+    step: int | None = None
+    attempt: int | None = None
     text: str
 
 

@@ -207,7 +207,7 @@ class Execution:
         outcome, held = None, list[anyio.Semaphore]()
         try:
             with anyio.CancelScope(deadline=deadline) as place.scope:
-                held = await take(setting.pool.slot(place.step.worker), self._room)
+                held = await take(self._room, setting.pool.slot(place.step.worker))
                 await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
                 outcome = await place.attempt.run(deadline)
         finally:
@@ -235,7 +235,9 @@ class Execution:
 
     def _emit_answer(self, text: str) -> None:
         self.answer_sent = True
-        self._setting.tell(AnswerDelta, text=text)
+        assert self._answering is not None
+        index, number = self._answering.index, self._answering.number
+        self._setting.tell(AnswerDelta, round=self._number, step=index, attempt=number, text=text)
 
     def _never_ran(self, place: _Place, problem: Problem) -> Outcome:
         return Outcome(

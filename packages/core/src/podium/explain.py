@@ -1,13 +1,13 @@
 """Says in words what a round decided, who decided it and why, and what it cost."""
 
-from podium.messages import Usage
 from podium.outcome import Outcome, Proposal, Round
+from podium.usage import Usage
 
 
 def explain_round(current: Round) -> list[str]:
     """Return the account of a round, one line per decision."""
     lines = [f"Round {current.number}" + (f", because {current.why}." if current.why else ".")]
-    lines += [f"  {_proposal(proposal)}" for proposal in current.proposals]
+    lines += [f"  {explain_proposal(proposal)}" for proposal in current.proposals]
     if current.plan is None:
         lines.append("  No plan could be had.")
     elif not current.plan.steps:
@@ -21,7 +21,8 @@ def explain_round(current: Round) -> list[str]:
     return lines
 
 
-def _proposal(proposal: Proposal) -> str:
+def explain_proposal(proposal: Proposal) -> str:
+    """Return the account of one text a planner wrote."""
     who = f"Planner {proposal.planner}"
     bill = spent(proposal.usage, proposal.cost)
     if proposal.problem is not None:

@@ -6,29 +6,32 @@ cost stay with it, so they are absent here.
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 from uuid import uuid4
 
 import anyio
 
-from podium.errors import ConfigError, PodiumError, WorkerBroken, WorkerTimeout
+from podium.boundary import Boundary
+from podium.errors import ConfigError, PodiumError, WorkerBroken, WorkerError, WorkerTimeout
 from podium.events import AnswerDelta, Event, RunEnded, RunStarted
 from podium.messages import Completion, Message, Part, Query, Sampling, estimate_usage, read_query
 from podium.outcome import Problem
 from podium.result import Result
-from podium.stream import events_of, run_sync
+from podium.stream import events_of
+from podium.sync import run_sync
+from podium.usage import Usage
 from podium.workers.answers import AnswerReader
 from podium.workers.chat_body import chat_body
 from podium.workers.endpoint import Endpoint
 from podium.workers.responses import ResponsesReader, responses_input, responses_tools
-from podium.workers.timeouts import Timeouts
 from podium.workers.worker import Price
 
-PATIENT = Timeouts(first_byte=3600.0, idle=3600.0, total=7200.0)
-"""For an endpoint whose conductor may work for an hour before it writes a word."""
-
-_EFFORTS = ("high", "xhigh", "max")
+Api = Literal["responses", "chat"]
+"""OpenAI's two APIs."""
+Effort = Literal["high", "xhigh", "max"]
+"""How hard a hosted conductor can be asked to try."""
 
 
 class HostedConductor:
@@ -36,7 +39,7 @@ class HostedConductor:
 
     Args:
         model: its name on the server: `fugu`, `fugu-ultra`, ….
-        endpoint: the server; give it `PATIENT` timeouts, since an answer can take an hour.
+        endpoint: the server; its provider `fugu` waits for hours, any other needs such timeouts.
         api: which of OpenAI's two APIs to speak.
         effort: how hard it is to try: `high`, `xhigh` or `max`; `None` leaves it to the server.
         max_tokens: most tokens of an answer; `None` leaves it to the server.
@@ -54,15 +57,17 @@ class HostedConductor:
         model: str = "fugu",
         *,
         endpoint: Endpoint,
-        api: Literal["responses", "chat"] = "responses",
-        effort: str | None = None,
+        api: Api = "responses",
+        effort: Effort | None = None,
         max_tokens: int | None = None,
         tools: Sequence[Part] = (),
         price: Price | None = None,
         seconds: float = 7200.0,
     ) -> None:
-        if effort is not None and effort not in _EFFORTS:
-            raise ConfigError(f"effort {effort!r} is none a hosted conductor takes: {', '.join(_EFFORTS)}")
+        if effort is not None and effort not in get_args(Effort):
+            raise ConfigError(
+                f"effort {effort!r} is none a hosted conductor takes: {', '.join(get_args(Effort))}"
+            )
         self.model = model
         self._endpoint = endpoint
         self._api = api
@@ -95,23 +100,27 @@ class HostedConductor:
         run_id, began = uuid4().hex, anyio.current_time()
         emit(RunStarted(run_id=run_id, at=0.0, workers=()))
         pieces: list[str] = []
-        completion, problem = None, None
+        completion, problem, unpaid = None, None, False
         try:
-            async with aclosing(self._call(query, began + self._seconds)) as answer:
-                async for piece in answer:
-                    if isinstance(piece, Completion):
-                        completion = piece
-                        break
-                    pieces.append(piece)
-                    emit(AnswerDelta(run_id=run_id, at=anyio.current_time() - began, text=piece))
+            # A body whose parts are of other types than they should be is one more broken answer.
+            broken = partial(WorkerBroken, maybe_paid=True)
+            with self._endpoint.scrubbing(), Boundary("reading the answer", broken):
+                async with aclosing(self._call(query, began + self._seconds)) as answer:
+                    async for piece in answer:
+                        if isinstance(piece, Completion):
+                            completion = piece
+                            break
+                        pieces.append(piece)
+                        emit(AnswerDelta(run_id=run_id, at=anyio.current_time() - began, text=piece))
         except PodiumError as error:
             problem = Problem.of(error)
+            unpaid = not pieces and isinstance(error, WorkerError) and not error.maybe_paid
         text = "".join(pieces) if completion is None else completion.text
         if completion is not None and completion.finish_reason == "length":
             problem = Problem("cut", "the answer was cut at the token limit")
         if completion is not None and text and not pieces:
             emit(AnswerDelta(run_id=run_id, at=anyio.current_time() - began, text=text))
-        usage = estimate_usage(query, text) if completion is None else completion.usage
+        usage = Usage() if unpaid else estimate_usage(query, text) if completion is None else completion.usage
         seconds = anyio.current_time() - began
         result = Result(
             run_id=run_id,
@@ -121,7 +130,7 @@ class HostedConductor:
             seconds=seconds,
             tool_calls=() if completion is None else completion.tool_calls,
             hosted_usage=usage,
-            hosted_cost=None if self._price is None else self._price.cost(usage),
+            hosted_cost=0.0 if unpaid else None if self._price is None else self._price.cost(usage),
         )
         emit(RunEnded(run_id=run_id, at=seconds, result=result))
         return result

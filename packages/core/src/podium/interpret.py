@@ -41,17 +41,23 @@ class Roster(NamedTuple):
     """Whom a plan may name, and how long it may be."""
 
     size: int
-    names: Mapping[str, int]
-    """Worker numbers by name and by lower-case name."""
+    names: tuple[str, ...]
+    """In the pool's order; empty when workers are only numbered."""
     max_steps: int
 
     @classmethod
     def of(cls, workers: int | Sequence[str], max_steps: int) -> Self:
         """Make a roster of so many workers, or of workers of these names."""
         if isinstance(workers, int):
-            return cls(workers, {}, max_steps)
-        exact = {name: number for number, name in enumerate(workers)}
-        return cls(len(workers), {name.lower(): n for name, n in exact.items()} | exact, max_steps)
+            return cls(workers, (), max_steps)
+        return cls(len(workers), tuple(workers), max_steps)
+
+    def named(self, name: str) -> tuple[int, ...]:
+        """Return the workers that `name` may mean: the one of that very name, else any but for case."""
+        if name in self.names:
+            return (self.names.index(name),)
+        folded = name.casefold()
+        return tuple(number for number, known in enumerate(self.names) if known.casefold() == folded)
 
 
 def field_key(name: str) -> str:
@@ -97,20 +103,17 @@ def read_object(node: Node, roster: Roster) -> Plan:
 
 
 def read_columns(columns: Mapping[Field, Node], roster: Roster) -> Plan:
-    """Read the plan of three lists of equal length.
+    """Read the plan of three lists of equal length; all three fields have a value.
 
     Raises:
         PlanInvalid: it breaks a rule.
     """
     lists: dict[Field, list[Node]] = {}
     for field in FIELD_ORDER:
-        if field not in columns:
-            message = f"the plan lacks the list for {field}: write all three, one entry per step in each"
-            raise PlanInvalid("missing_field", message)
         value = columns[field].value
         if not isinstance(value, list):
             message = f"{field} is no list: write [ ] around one entry per step"
-            raise PlanInvalid("missing_field", message, position=columns[field].start)
+            raise PlanInvalid("bad_shape", message, position=columns[field].start)
         lists[field] = value
     lengths = {field: len(value) for field, value in lists.items()}
     if len(set(lengths.values())) > 1:
@@ -130,13 +133,9 @@ def read_row(node: Node, index: int, roster: Roster) -> Step:
     """
     if not isinstance(node.value, dict):
         message = f'step {index} is no object: write {{"worker": …, "subtask": …, "access": …}}'
-        raise PlanInvalid("missing_field", message, step=index, position=node.start)
+        raise PlanInvalid("bad_shape", message, step=index, position=node.start)
     _check_length(index + 1, roster, node.start)
     found = _fields(node, index)
-    for field in FIELD_ORDER:
-        if field not in found:
-            message = f"step {index} lacks {field}: give every step worker, subtask and access"
-            raise PlanInvalid("missing_field", message, step=index, position=node.start)
     return _read_step(index, found["worker"], found["subtask"], found["access"], roster)
 
 
@@ -148,21 +147,27 @@ def _rows(node: Node) -> Node | None:
 
 
 def _fields(node: Node, step: int | None) -> dict[Field, Node]:
-    """Return the values of an object by the field they are for; other keys mean nothing."""
+    """Return the values of an object by the field they are for, all three; other keys mean nothing."""
     assert isinstance(node.value, dict)
     found: dict[Field, Node] = {}
     for key, value in node.value.items():
         field = FIELDS.get(field_key(key))
         if field in found:
-            message = f"{_named(step)} has two keys for {field}: write one"
-            raise PlanInvalid("missing_field", message, step=step, position=value.start)
+            whole = "the plan" if step is None else f"step {step}"
+            message = f"{whole} has two keys for {field}: write one"
+            raise PlanInvalid("duplicate_field", message, step=step, position=value.start)
         if field is not None:
             found[field] = value
+    for field in FIELD_ORDER:
+        if field not in found:
+            raise PlanInvalid("missing_field", _lacks(field, step), step=step, position=node.start)
     return found
 
 
-def _named(step: int | None) -> str:
-    return "the plan" if step is None else f"step {step}"
+def _lacks(field: Field, step: int | None) -> str:
+    if step is None:
+        return f"the plan lacks the list for {field}: write all three, one entry per step in each"
+    return f"step {step} lacks {field}: give every step worker, subtask and access"
 
 
 def _check_length(steps: int, roster: Roster, position: int) -> None:
@@ -190,25 +195,29 @@ def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Ro
 
 
 def _read_worker(index: int, node: Node, roster: Roster) -> int:
-    value = node.value
+    value, fault = node.value, "which does not exist"
     if isinstance(value, str):
         name = value.strip()
-        ordinal = _ORDINAL.fullmatch(name)
-        known = roster.names.get(name, roster.names.get(name.lower()))
-        value = known if known is not None else int(ordinal[1]) if ordinal else value
+        named, ordinal = roster.named(name), _ORDINAL.fullmatch(name)
+        if len(named) > 1:
+            fault = f"which may be any of {len(named)}"
+        elif named:
+            value = named[0]
+        elif ordinal:
+            value = int(ordinal[1])
     if isinstance(value, int) and 0 <= value < roster.size:
         return value
     if isinstance(value, list | dict):
         message = f"the worker of step {index} is no number: write one worker per step, {_choices(roster)}"
         raise PlanInvalid("bad_worker", message, step=index, position=node.start)
-    message = f"step {index} names worker {value!r:.60}, which does not exist: write {_choices(roster)}"
+    message = f"step {index} names worker {value!r:.60}, {fault}: write {_choices(roster)}"
     raise PlanInvalid("unknown_worker", message, step=index, position=node.start)
 
 
 def _choices(roster: Roster) -> str:
     """Say in words which workers there are; of a large pool, only how they are numbered."""
     numbers = f"a number from 0 to {roster.size - 1}" if roster.size > 1 else "0"
-    names = ", ".join(sorted(set(roster.names) - {n.lower() for n in roster.names if n != n.lower()}))
+    names = ", ".join(roster.names)
     return f"{numbers}, or a name ({names})" if 0 < len(names) <= 200 else numbers
 
 

@@ -3,7 +3,7 @@
 One ledger covers a whole run: its rounds, the runs nested in it, the planner's calls.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from podium.errors import ConfigError, LimitExceeded
 
@@ -32,9 +32,9 @@ class Limits:
     """Longest text one step may return, in characters."""
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"limit {name} is {getattr(self, name)!r}: it must be above 0")
+        for limit in fields(self):
+            if not getattr(self, limit.name) > 0:
+                raise ConfigError(f"limit {limit.name} is {getattr(self, limit.name)!r}: it must be above 0")
 
 
 @dataclass(slots=True)
@@ -44,8 +44,15 @@ class Ledger:
     limits: Limits
     deadline: float
     """When the run must have ended, on the event loop's clock, in seconds."""
+    parent: "Ledger | None" = None
+    """That of the run this one is nested in; what is booked here is booked there too."""
     steps: int = field(default=0, init=False)
     """Steps started so far."""
+
+    def nested(self, limits: Limits, depth: int, deadline: float) -> "Ledger":
+        """Return the ledger of a run nested `depth` deep in this one, which is held to both limits."""
+        deepest = min(self.limits.depth, depth + limits.depth)
+        return Ledger(replace(limits, depth=deepest), min(self.deadline, deadline), self)
 
     def start_step(self) -> None:
         """Book one step.
@@ -57,4 +64,6 @@ class Ledger:
             raise LimitExceeded(
                 "steps", f"the run has started its {self.limits.steps} steps: raise Limits.steps for more"
             )
+        if self.parent is not None:
+            self.parent.start_step()
         self.steps += 1

@@ -1,13 +1,14 @@
-"""What goes into a model and what comes out: messages, sampling, usage, completions.
+"""What goes into a model and what comes out: messages, sampling, completions.
 
 Knows nothing of plans, pools or transports.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 from podium.errors import QueryError
+from podium.usage import Usage
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
@@ -42,20 +43,23 @@ class Message:
         """Read a message in the form of OpenAI's chat completions.
 
         Raises:
-            QueryError: the role or the content is none that a chat message has.
+            QueryError: the role, the content or the calls are none that a chat message has.
         """
-        content = raw.get("content")
+        content, asked, answered = raw.get("content"), raw.get("tool_calls"), raw.get("tool_call_id")
         role: Role | None = next((r for r in get_args(Role) if r == raw.get("role")), None)
         if role is None:
             raise QueryError(f"role {raw.get('role')!r} is not one of {', '.join(get_args(Role))}")
-        calls = tuple(raw.get("tool_calls") or ())
+        calls = () if asked is None else _mappings(asked)
+        if calls is None:
+            raise QueryError(f"a message's tool_calls is a list of objects, not {asked!r:.80}")
+        if answered is not None and not isinstance(answered, str):
+            raise QueryError(f"a message's tool_call_id is text, not {answered!r:.80}")
         if content is None and calls:
             content = ""
-        if isinstance(content, str):
-            return cls(role, storable(content), calls, raw.get("tool_call_id"))
-        if not isinstance(content, Sequence) or not all(isinstance(p, Mapping) for p in content):
+        parts = storable(content) if isinstance(content, str) else _mappings(content)
+        if parts is None:
             raise QueryError(f"a message's content is text or a list of parts, not {content!r:.80}")
-        return cls(role, tuple(content), calls, raw.get("tool_call_id"))
+        return cls(role, parts, calls, answered)
 
     def to_wire(self) -> dict[str, Any]:
         """Write the message in the form of OpenAI's chat completions."""
@@ -85,7 +89,7 @@ def read_query(query: Query, *, last: tuple[Role, ...] = ("user",)) -> tuple[Mes
     if isinstance(query, str):
         messages: tuple[Message, ...] = (Message("user", storable(query)),)
     else:
-        messages = tuple(_read_message(message) for message in query)
+        messages = tuple(read_message(message) for message in query)
     if not messages or not (messages[-1].text.strip() or _attached(messages[-1])):
         raise QueryError("the question is empty: ask something")
     if messages[-1].role not in last:
@@ -98,13 +102,25 @@ def read_query(query: Query, *, last: tuple[Role, ...] = ("user",)) -> tuple[Mes
     return messages
 
 
-def _read_message(message: object) -> Message:
+def read_message(message: object) -> Message:
+    """Return a message that is one already, or in the form of OpenAI's chat completions.
+
+    Raises:
+        QueryError: it is neither.
+    """
     if isinstance(message, Message):
         text = message.content
         return replace(message, content=storable(text)) if isinstance(text, str) else message
     if isinstance(message, Mapping):
         return Message.from_wire(message)
     raise QueryError(f"a chat message is a mapping with role and content, not {message!r:.80}")
+
+
+def _mappings(value: object) -> tuple[Part, ...] | None:
+    """Return a list of mappings as a tuple; `None` when it is something else."""
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        return None
+    return tuple(value) if all(isinstance(entry, Mapping) for entry in value) else None
 
 
 def _attached(message: Message) -> bool:
@@ -146,50 +162,6 @@ class Sampling:
     constraint: Constraint | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of one call or of many. Parts of a whole are counted in the whole, once."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    """The part of `input_tokens` served from the provider's prompt cache."""
-    reasoning_tokens: int = 0
-    """The part of `output_tokens` spent on reasoning nobody is shown."""
-    orchestration_input_tokens: int = 0
-    """What a hosted conductor's own workers read, on top of `input_tokens`."""
-    orchestration_output_tokens: int = 0
-    """What a hosted conductor's own workers wrote, on top of `output_tokens`."""
-    orchestration_cached_tokens: int = 0
-    """The part of `orchestration_input_tokens` served from a prompt cache."""
-    estimated: bool = False
-    """Whether any of it was counted by us from text instead of reported by the server."""
-
-    @property
-    def total_tokens(self) -> int:
-        """All tokens read and written."""
-        return (
-            self.input_tokens
-            + self.output_tokens
-            + self.orchestration_input_tokens
-            + self.orchestration_output_tokens
-        )
-
-    def __add__(self, other: "Usage") -> "Usage":
-        if other == Usage():
-            return self
-        counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
-        return Usage(**counts, estimated=self.estimated or other.estimated)
-
-    @classmethod
-    def total(cls, usages: Iterable["Usage"]) -> "Usage":
-        """Add up any number of usages."""
-        return sum(usages, cls())
-
-
-_COUNTS = tuple(f.name for f in fields(Usage) if f.name != "estimated")
-
-
 def estimate_usage(messages: Sequence[Message], text: str) -> Usage:
     """Count tokens from text, four characters each, where a server reported none."""
     read = sum(len(m.text) for m in messages)
@@ -209,3 +181,5 @@ class Completion:
     """Calls the model asks its caller to make, as OpenAI writes them."""
     cost: float | None = None
     """What it cost in USD, where the worker knows; `None` leaves it to the price on its card."""
+    missing: str | None = None
+    """What the answer lacks, in words, where the worker knows; `None` when it is whole."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from podium.errors import PodiumError
-from podium.messages import FinishReason, Usage
+from podium.messages import FinishReason
 from podium.plan import Plan
+from podium.usage import Usage
 
 StepStatus = Literal["ok", "failed", "skipped", "cancelled"]
 
@@ -38,7 +39,7 @@ class Outcome:
     text: str = ""
     """The step's output; of a step that is not `ok`, what had arrived of it."""
     problem: Problem | None = None
-    """Why it is not `ok`."""
+    """Why it is not `ok`; of one that is, what its text lacks all the same."""
     finish_reason: FinishReason | None = None
     """How the worker ended; `None` when it did not."""
     usage: Usage = Usage()

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeGuard
 
-from podium.errors import PlanInvalid
-from podium.messages import Message
+from podium.errors import PlanInvalid, PlanInvalidCode
+from podium.messages import Message, read_message
 
 SCHEMA = 1
 """Version of a plan's JSON form; raised when an older reader would misread it."""
@@ -45,6 +45,8 @@ class Plan:
     steps: tuple[Step, ...]
     query: tuple[Message, ...] = field(default=(), compare=False, repr=False)
     """The conversation it was made for, which its workers are shown; empty when nobody said."""
+    why: str = field(default="", compare=False, repr=False)
+    """Who wrote it, why it is so, and what became of plans before it; empty when nobody said."""
 
     def __post_init__(self) -> None:
         for index, step in enumerate(self.steps):
@@ -114,21 +116,20 @@ class Plan:
 
         Raises:
             PlanInvalid: it is of another schema, lacks a field, or breaks a rule.
-            QueryError: the query in it is not made of chat messages.
+            QueryError: an entry of its query is no chat message.
         """
         if data.get("schema") != SCHEMA:
             raise PlanInvalid(
                 "unknown_schema", f"plan schema {data.get('schema')!r}: this version reads {SCHEMA}"
             )
-        rows = data.get("steps")
-        if not isinstance(rows, list):
-            raise PlanInvalid("missing_field", f"a plan has a list of steps, not {rows!r:.60}")
+        if "steps" not in data:
+            raise PlanInvalid("missing_field", "the plan lacks steps: give it a list of them")
+        rows, query = data["steps"], data.get("query", [])
+        for name, value in (("steps", rows), ("query", query)):
+            if not isinstance(value, list):
+                raise PlanInvalid("bad_shape", f"the plan's {name} is no list, but {value!r:.60}: write [ ]")
         steps = tuple(_step_from_json(row, index) for index, row in enumerate(rows))
-        try:
-            query = tuple(Message.from_wire(raw) for raw in data.get("query", ()))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PlanInvalid("missing_field", f"a plan's query is a list of messages: {error!r}") from error
-        return cls(steps, query)
+        return cls(steps, tuple(read_message(message) for message in query))
 
     def to_mermaid(self, workers: Sequence[str] | None = None) -> str:
         """Draw the plan as a mermaid flowchart.
@@ -153,14 +154,17 @@ def _is_number(value: object) -> TypeGuard[int]:
 
 
 def _step_from_json(row: object, index: int) -> Step:
+    code: PlanInvalidCode = "bad_shape"
     if isinstance(row, Mapping):
+        if not row.keys() >= {"worker", "subtask", "access"}:
+            code = "missing_field"
         worker, subtask, access = row.get("worker"), row.get("subtask"), row.get("access")
         if _is_number(worker) and isinstance(subtask, str) and isinstance(access, list):
             seen = tuple(filter(_is_number, access))
             if len(seen) == len(access):
                 return Step(worker, subtask, seen)
     message = f"step {index}: give it an integer worker, a text subtask and a list of integers access"
-    raise PlanInvalid("missing_field", message, step=index)
+    raise PlanInvalid(code, message, step=index)
 
 
 def forward_access(step: int, seen: int) -> str:

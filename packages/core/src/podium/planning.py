@@ -4,7 +4,7 @@ A bad plan is data: it is quoted to its planner once, and then another planner t
 Knows how plans are read, not how they are carried out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -22,13 +22,14 @@ from podium.errors import (
     WorkerTimeout,
 )
 from podium.events import PlanDelta, PlanRejected
-from podium.messages import Usage, storable
+from podium.messages import Message, estimate_usage, storable
 from podium.outcome import Problem, Proposal
 from podium.parse import MAX_CHARS, PlanReader
 from podium.plan import Plan, Step
 from podium.planners.planner import Planner, PlanRequest, PlanText, Turn
 from podium.planners.task import repair_feedback
 from podium.setting import Setting
+from podium.usage import Usage
 
 MAX_QUOTED_CHARS = 16_000
 """Most of a bad plan text that its planner is shown again, in characters from its end."""
@@ -39,8 +40,8 @@ class Planners:
     """Who plans, and what happens when that goes wrong."""
 
     first: Planner
-    fallback: Planner | None
-    """Takes over when `first` gave no usable plan after one repair; `None` for nobody."""
+    fallback: Planner
+    """Takes over when `first` gave no usable plan after one repair."""
     strict: bool = False
     """Raise what went wrong in place of repairing and falling back."""
 
@@ -83,7 +84,7 @@ class Planning:
         if isinstance(asked.error, PlanError):
             repair = Turn(asked.text[-MAX_QUOTED_CHARS:], repair_feedback(asked.error))
             asked = await self._ask(self.planners.first, (*self.turns, repair))
-        if asked.error is not None and self.planners.fallback is not None and not self.turns:
+        if asked.error is not None and not self.turns:
             asked = await self._ask(self.planners.fallback, ())
         return asked.plan
 
@@ -105,7 +106,7 @@ class Planning:
         finally:
             stopped = Problem("cancelled", "the run was stopped") if plan is None else None
             problem = Problem.of(error) if error is not None else stopped
-            self._book(text.proposal(problem, error, anyio.current_time() - began))
+            self._book(text.proposal(self.setting.query, problem, error, anyio.current_time() - began))
         return _Asked(plan, text.written, error)
 
     async def _read(self, text: "_Text", turns: tuple[Turn, ...], deadline: float) -> Plan:
@@ -177,16 +178,28 @@ class _Text:
         text = self.whole.text if self.whole is not None else "".join(self.pieces)
         return storable(text[:MAX_CHARS])
 
-    def proposal(self, problem: Problem | None, error: PodiumError | None, seconds: float) -> Proposal:
-        whole = self.whole
-        # A text that did not end may have been paid for; nobody said how much.
-        unpaid = not self.pieces and isinstance(error, WorkerError) and not error.maybe_paid
+    def proposal(
+        self,
+        query: Sequence[Message],
+        problem: Problem | None,
+        error: PodiumError | None,
+        seconds: float,
+    ) -> Proposal:
+        usage, cost = self._bill(query, error)
         return Proposal(
             planner=self.planner.name,
             text=self.written,
-            why="" if whole is None else whole.why,
+            why="" if self.whole is None else self.whole.why,
             problem=problem,
-            usage=Usage() if whole is None else whole.usage,
-            cost=whole.cost if whole is not None else 0.0 if unpaid else None,
+            usage=usage,
+            cost=cost,
             seconds=seconds,
         )
+
+    def _bill(self, query: Sequence[Message], error: PodiumError | None) -> tuple[Usage, float | None]:
+        """A text that did not end may have been paid for; nobody said how much."""
+        if self.whole is not None:
+            return self.whole.usage, self.whole.cost
+        if not self.pieces and isinstance(error, WorkerError) and not error.maybe_paid:
+            return Usage(), 0.0
+        return estimate_usage(query, self.written), None

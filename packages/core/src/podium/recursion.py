@@ -28,15 +28,16 @@ from podium.prompt import judge_prompt
 from podium.result import RunStatus
 from podium.setting import Setting
 from podium.spelling import write_plan
-from podium.workers.pool import Pool
+from podium.workers.pool import Pool, take
 from podium.workers.worker import Worker
 
 Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
 """Judges an answer: a worker that is asked for YES or NO, or a function of question and
 answer that returns `True`, or `False`, or in words what is wrong."""
 
-_NO = re.compile(r"[\s*_#>\"'`]*no\b[\s*_#>\"'`.,:;!–—-]*", re.IGNORECASE)
-"""How a judge's reply begins that refuses an answer."""
+_VERDICT = re.compile(r"[\s*_#>\"'`]*(yes|no)\b[\s*_#>\"'`.,:;!–—-]*", re.IGNORECASE)
+"""How a judge's reply begins."""
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -119,7 +120,9 @@ class Rounds:
                 )
             )
         if refused is not None:
-            raise refused
+            if all(answer_of(earlier) is None for earlier in self.done):
+                raise refused
+            self.problem = Problem.of(refused)  # an earlier answer is paid for, and stands
         return self.done[-1]
 
     def _written(self, current: Round, plan: Plan) -> str:
@@ -154,33 +157,48 @@ class Rounds:
                 with Boundary("accept", WorkerFailed):
                     returned = self.accept(question, answer)
                     verdict = await returned if isawaitable(returned) else returned
-            except PodiumError as error:  # the answer is paid for: it stands, and the result tells
-                self.problem = Problem("not_judged", f"the answer could not be judged: {error}")
+            except PodiumError as error:
+                self._not_judged(str(error))
                 return ""
         if isinstance(verdict, str):
             return verdict
         return "" if verdict else "the answer was not accepted"
 
     async def _ask_judge(self, judge: Worker, answer: str) -> bool | str:
-        """Have a worker judge; one that fails lets the answer pass, which the round's `check` shows."""
+        """Have a worker judge, in a slot of its own; one that fails lets the answer pass."""
         current = self.done[-1]
+        slots = [self.setting.pool.slot(n) for n, worker in enumerate(self.setting.pool) if worker is judge]
         setting = replace(self.setting, pool=Pool([judge]), show_question=False, stream=False)
         number = len(current.plan.steps) if current.plan is not None else 0
         step = Step(0, judge_prompt(setting.query, answer))
         attempt = Attempt(setting, current.number, number, step, (), _unread)
         deadline = min(setting.ledger.deadline, anyio.current_time() + setting.limits.step_seconds)
-        check = None
+        check, held = None, list[anyio.Semaphore]()
         try:
             with anyio.CancelScope(deadline=deadline):
+                held = await take(*slots)
                 check = await attempt.run(deadline)
         finally:
+            for slot in held:
+                slot.release()
             if check is None:
                 late = anyio.current_time() >= deadline
                 check = attempt.timed_out() if late else attempt.stopped(STOPPED)
             tell_end(setting, check)
             self.done[-1] = replace(current, check=check)
-        no = _NO.match(check.text) if check.status == "ok" else None
-        return True if no is None else check.text[no.end() :].strip() or False
+        if check.problem is not None:
+            self._not_judged(check.problem.message)
+            return True
+        reply = _THOUGHT.sub("", check.text)
+        verdict = _VERDICT.match(reply)
+        if verdict is None:
+            self._not_judged(f"{check.worker} began with neither YES nor NO: {reply.strip()[:80]!r}")
+            return True
+        return verdict[1].lower() == "yes" or reply[verdict.end() :].strip() or False
+
+    def _not_judged(self, why: str) -> None:
+        """The answer is paid for: it stands, and the result tells that nobody judged it."""
+        self.problem = Problem("not_judged", f"the answer could not be judged: {why}")
 
 
 def _unread(attempt: Attempt, text: str) -> None:
@@ -202,10 +220,8 @@ def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]
     output of any step.
     """
     answers = [answer for answer in map(answer_of, rounds) if answer is not None]
-    if answers and answers[-1].finish_reason == "length":
-        return answers[-1].text, "partial", Problem("cut", "the answer was cut at its worker's token limit")
     if answers:
-        return answers[-1].text, "ok", None
+        return answers[-1].text, "ok" if answers[-1].problem is None else "partial", answers[-1].problem
     problem = _first_problem(rounds)
     parts = [
         outcome

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from podium.explain import explain_round, spent
-from podium.messages import Part, Usage
+from podium.messages import Part
 from podium.outcome import Outcome, Problem, Proposal, Round, total_cost
 from podium.plan import Plan
+from podium.usage import Usage
 
 RunStatus = Literal["ok", "partial", "failed"]
 
@@ -88,8 +89,8 @@ class Result:
         if self.problem is not None:
             told += f" ({self.problem.code}: {self.problem.message})"
         lines = [f"Run {self.run_id}: {told} after {self.seconds:.2f} s."]
-        if not self.rounds:
-            lines.append("A hosted conductor answered; it shows neither its plan nor its steps.")
+        if self.hosted_usage is not None:
+            lines.append("A hosted conductor was asked; it shows neither its plan nor its steps.")
         for current in self.rounds:
             lines += explain_round(current)
         lines.append(f"In all: {spent(self.usage, self.cost)}.")

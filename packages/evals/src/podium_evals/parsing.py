@@ -1,6 +1,6 @@
 """Measures what reading plans costs: typical plans, the worst texts, growth with size.
 
-Run as `python -m podium_evals.parsing`; `--json FILE` keeps the figures. Every figure is
+Run as `python -m podium_evals.parsing [--quick] [--json FILE]`. Every figure is
 the best of several runs, since what is asked for is the cost of the reader and not of what
 else the machine does. Knows the reader only through `parse_plan` and `PlanReader`.
 """
@@ -11,14 +11,16 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import get_args
+
+from rich.console import Console
 
 from podium.errors import PlanError
 from podium.parse import MAX_CHARS, PlanReader, parse_plan
 from podium.plan import Plan, Step
 from podium.spelling import Spelling, write_plan
+from podium_evals.bars import Bar, bars_table
 
 WORKERS = 3
 TYPICAL_BAR_US = 150.0
@@ -71,22 +73,6 @@ GROWING: dict[str, Callable[[int], str]] = {
 """Texts of a given size whose reading no cap cuts short."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One thing measured, and what it may be at most."""
-
-    what: str
-    value: float
-    unit: str
-    bar: float | None = None
-    """`None` where nothing is promised."""
-
-    @property
-    def met(self) -> bool:
-        """Whether the bar is kept."""
-        return self.bar is None or self.value <= self.bar
-
-
 def seconds(work: Callable[[], object], repeats: int) -> float:
     """Return the least time that `work` took; a plan that cannot be read counts as work done."""
     best = float("inf")
@@ -105,17 +91,17 @@ def typical_plan() -> Plan:
     return Plan(tuple(Step(i % WORKERS, subtask.format(i), tuple(range(i))) for i in range(5)))
 
 
-def typical() -> list[Figure]:
+def typical() -> list[Bar]:
     """Measure typical plans, in each spelling."""
-    figures = []
+    bars = []
     for spelling in get_args(Spelling):
         text = write_plan(typical_plan(), spelling)
         took = seconds(lambda text=text: parse_plan(text, workers=WORKERS), 300)  # type: ignore[misc]
-        figures.append(Figure(f"{spelling}, {len(text):,} characters", took * 1e6, "µs", TYPICAL_BAR_US))
-    return figures
+        bars.append(_bar(f"{spelling}, {len(text):,} characters", took * 1e6, "µs", TYPICAL_BAR_US))
+    return bars
 
 
-def hostile() -> list[Figure]:
+def hostile() -> list[Bar]:
     """Measure hostile texts of 256 KiB: at once, and the costliest of them in single characters."""
     took, memory = dict[str, float](), dict[str, float]()
     for name, piece in HOSTILE.items():
@@ -124,30 +110,30 @@ def hostile() -> list[Figure]:
         memory[name] = peak(text)
     worst = sorted(took, key=took.__getitem__, reverse=True)[:6]
     heaviest = max(memory, key=memory.__getitem__)
-    figures = [Figure(f"256 KiB of {name}", took[name] * 1e3, "ms", WORST_BAR_MS) for name in worst]
-    figures.append(Figure(f"256 KiB of {heaviest}", memory[heaviest], "MiB", MEMORY_BAR_MIB))
-    return figures
+    bars = [_bar(f"256 KiB of {name}", took[name] * 1e3, "ms", WORST_BAR_MS) for name in worst]
+    bars.append(_bar(f"256 KiB of {heaviest}", memory[heaviest], "MiB", MEMORY_BAR_MIB))
+    return bars
 
 
-def arriving() -> list[Figure]:
+def arriving() -> list[Bar]:
     """Measure 256 KiB that arrive one character at a time."""
-    figures = []
+    bars = []
     for name in ("tiny objects", "newlines", "open comments", "joined strings"):
         text = (HOSTILE[name] * MAX_CHARS)[:MAX_CHARS]
         took = seconds(lambda text=text: feed(text), 2)  # type: ignore[misc]
-        figures.append(Figure(f"256 KiB of {name}, by character", took * 1e3, "ms"))
-    return figures
+        bars.append(_bar(f"256 KiB of {name}, by character", took * 1e3, "ms", None))
+    return bars
 
 
-def growth() -> list[Figure]:
+def growth() -> list[Bar]:
     """Measure how many times longer a fourfold text takes."""
-    figures = []
+    bars = []
     for name, make in GROWING.items():
         small, large = make(MAX_CHARS // 6), make(MAX_CHARS // 6 * 4)
         ratio = seconds(lambda text=large: parse_plan(text, workers=WORKERS), 15)  # type: ignore[misc]
         ratio /= seconds(lambda text=small: parse_plan(text, workers=WORKERS), 30)  # type: ignore[misc]
-        figures.append(Figure(f"fourfold {name}", ratio, "times", GROWTH_BAR))
-    return figures
+        bars.append(_bar(f"fourfold {name}", ratio, "times", GROWTH_BAR))
+    return bars
 
 
 def feed(text: str) -> None:
@@ -169,17 +155,22 @@ def peak(text: str) -> float:
 
 
 def main() -> None:
-    """Measure everything, print a table and say with the exit status whether all bars are kept."""
+    """Measure everything, show it, and keep it where `--json` says."""
     options = argparse.ArgumentParser(description="Measure what reading plans costs.")
     options.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
-    target = options.parse_args().json
-    figures = [*typical(), *hostile(), *arriving(), *growth()]
-    for figure in figures:
-        bar = "" if figure.bar is None else f"  at most {figure.bar:g}{'' if figure.met else '  MISSED'}"
-        print(f"{figure.what:<45}{figure.value:>10.2f} {figure.unit:<6}{bar}")
-    if target:
-        target.write_text(json.dumps([asdict(figure) for figure in figures], ensure_ascii=False, indent=1))
-    raise SystemExit(0 if all(figure.met for figure in figures) else 1)
+    options.add_argument("--quick", action="store_true", help="measure typical plans only")
+    asked = options.parse_args()
+    bars = typical()
+    if not asked.quick:
+        bars += [*hostile(), *arriving(), *growth()]
+    Console().print(bars_table(bars))
+    if asked.json:
+        told = json.dumps([bar.to_json() for bar in bars], ensure_ascii=False, indent=2)
+        asked.json.write_text(told + "\n", encoding="utf-8")
+
+
+def _bar(what: str, measured: float, unit: str, limit: float | None) -> Bar:
+    return Bar(what=what, limit=limit, unit=unit, measured=measured)
 
 
 def _lists(size: int) -> str:

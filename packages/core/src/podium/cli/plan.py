@@ -22,6 +22,7 @@ def show_plan(
         raise ConfigError("a hosted conductor shows no plan: use a config with a planner and workers")
     plan = anyio.run(conductor.plan, question)
     names = conductor.pool.names
+    screen.note(plan.why)
     if as_json:
         screen.result_json(plan.to_json())
         return

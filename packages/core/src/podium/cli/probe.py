@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import anyio
 
@@ -12,12 +12,15 @@ from podium.boundary import Boundary
 from podium.config import Config
 from podium.errors import ConfigError, PlannerError, PodiumError, WorkerFailed, WorkerTimeout
 from podium.hosted import HostedConductor
-from podium.messages import Message, Usage, read_query
+from podium.messages import Message, read_query
 from podium.parse import parse_plan
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import Planner, PlanRequest, PlanText
+from podium.usage import Usage
 from podium.workers.chat import ChatWorker
 from podium.workers.worker import Brief, Card, Request, Shown, Worker, complete
+
+T = TypeVar("T")
 
 QUESTION = "What is 2 + 2? Answer with the number."
 SECONDS = 30.0
@@ -74,44 +77,43 @@ class Probe:
 def worker_probe(config: Config, name: str) -> Probe:
     """Return a probe of a worker, which is asked what 2 + 2 is."""
     probe = Probe(name=name, role="worker")
-    try:
-        worker = config.worker(name)
-    except ConfigError as error:
-        probe.error = str(error)
-        return probe
-    probe.card, probe.model = worker.card, _model(worker)
-    probe.structured, probe.call = tuple(sorted(worker.constraint_kinds)), partial(_ask, worker)
+    worker = _made(probe, partial(config.worker, name))
+    if worker is not None:
+        probe.card, probe.model = worker.card, _model(worker)
+        probe.structured, probe.call = tuple(sorted(worker.constraint_kinds)), partial(_ask, worker)
     return probe
 
 
 def planner_probe(config: Config, cards: tuple[Card, ...]) -> Probe:
     """Return a probe of the planner, which is asked for a plan over `cards` that is then read."""
     probe = Probe(name="planner", role="planner")
-    try:
-        planner = config.planner()
-    except ConfigError as error:
-        probe.error = str(error)
-        return probe
-    probe.name = planner.name
+    planner = _made(probe, config.planner)
+    if planner is not None:
+        probe.name = planner.name
+        probe.call = partial(_plan, planner, cards, config.limits.plan_steps)
     if isinstance(planner, ChatPlanner):
         probe.model = _model(planner.worker)
         probe.structured = tuple(sorted(planner.worker.constraint_kinds))
-    probe.call = partial(_plan, planner, cards, config.limits.plan_steps)
     return probe
 
 
 def hosted_probe(config: Config) -> Probe:
     """Return a probe of a hosted conductor, which is asked what 2 + 2 is."""
     probe = Probe(name="hosted", role="conductor")
+    conductor = _made(probe, partial(config.conductor, seconds=SECONDS))
+    if isinstance(conductor, HostedConductor):
+        probe.name = probe.model = conductor.model
+        probe.call = partial(_ask_hosted, conductor)
+    return probe
+
+
+def _made(probe: Probe, make: Callable[[], T]) -> T | None:
+    """Return what `make` makes; `None` when it cannot be made, which the probe then says."""
     try:
-        conductor = config.conductor(seconds=SECONDS)
+        return make()
     except ConfigError as error:
         probe.error = str(error)
-        return probe
-    assert isinstance(conductor, HostedConductor)
-    probe.name = probe.model = conductor.model
-    probe.call = partial(_ask_hosted, conductor)
-    return probe
+        return None
 
 
 async def _ask(worker: Worker) -> Usage:

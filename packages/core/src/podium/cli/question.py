@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from podium.errors import QueryError
+from podium.files import read_text
 from podium.messages import MAX_QUERY_CHARS
 
 _MOST_BYTES = 4 * (MAX_QUERY_CHARS + 1)
@@ -36,8 +37,7 @@ def read_question(typed: str | None, files: Sequence[Path] = ()) -> str:
 
 def _fenced(file: Path) -> str:
     try:
-        with file.open("rb") as opened:
-            text = opened.read(_MOST_BYTES).decode("utf-8")
+        text = read_text(file, _MOST_BYTES)
     except UnicodeDecodeError as error:
         raise QueryError(f"{file} is no text in UTF-8: give text files") from error
     except (OSError, ValueError) as error:

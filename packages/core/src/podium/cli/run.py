@@ -10,11 +10,13 @@ import typer
 from rich.markdown import Markdown
 
 from podium.cli.account import result_json, status_line
+from podium.cli.board import Board
 from podium.cli.question import read_question
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen
-from podium.cli.watch import watch
+from podium.cli.watch import follow, watch
 from podium.conductor import Conductor
 from podium.errors import ConfigError, QueryError
+from podium.files import read_text
 from podium.hosted import HostedConductor
 from podium.messages import MAX_QUERY_CHARS, Query, read_query
 from podium.parse import parse_plan
@@ -47,7 +49,7 @@ def run_question(
     if screen.interactive and not as_json:
         result = anyio.run(watch, conductor, query, screen)
     else:
-        result = anyio.run(_run, conductor, query)
+        result = anyio.run(follow, conductor, query, Board())
     _show_result(screen, result, as_json=as_json, explain=explain)
     if result.status != "ok":
         raise typer.Exit(PARTIAL if result.status == "partial" else NO_ANSWER)
@@ -72,13 +74,6 @@ def _show_result(screen: Screen, result: Result, *, as_json: bool, explain: bool
         screen.note(result.explain())
 
 
-async def _run(conductor: Conductor | HostedConductor, asked: Query | Plan) -> Result:
-    if isinstance(conductor, Conductor):
-        return await conductor.run(asked)
-    assert not isinstance(asked, Plan)
-    return await conductor.run(asked)
-
-
 def _read(asked: Asked, conductor: Conductor | HostedConductor) -> Query | Plan:
     if asked.plan is None:
         return read_question(asked.question, asked.files)
@@ -93,8 +88,7 @@ def _read(asked: Asked, conductor: Conductor | HostedConductor) -> Query | Plan:
 def _read_plan(path: Path, conductor: Conductor) -> Plan:
     """Read what `podium plan --json` wrote, or a plan in any of the three spellings."""
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES).decode("utf-8")
+        text = read_text(path, _MOST_BYTES)
     except (OSError, ValueError) as error:
         raise QueryError(f"the plan {path} cannot be read: {error}") from error
     try:

@@ -46,12 +46,12 @@ class Artist:
             tree.add(Text(f"{self._frame()} working"))
         if not with_answer or not root.answer:
             return tree
-        tail = "\n".join(self.shown(root.answer[-4000:]).splitlines()[-_TAIL_LINES:])
+        tail = "\n".join(self.shown(root.answer).splitlines()[-_TAIL_LINES:])
         return Group(tree, Text(tail, style="dim"))
 
     def _add_run(self, tree: Tree, run: RunRow) -> None:
-        for current in run.rounds.values():
-            branch = tree.add(self._round(current))
+        for number, current in run.rounds.items():
+            branch = tree.add(self._round(number, current))
             for reason in current.rejected:
                 branch.add(Text(f"plan not used: {self._short(reason)}", style="yellow"))
             if not current.is_planned and not current.steps and run.result is None:
@@ -61,8 +61,8 @@ class Artist:
                 for nested in step.runs:
                     self._add_run(leaf, nested)
 
-    def _round(self, current: RoundRow) -> Text:
-        text = Text(f"round {current.number}", style="bold")
+    def _round(self, number: int, current: RoundRow) -> Text:
+        text = Text(f"round {number}", style="bold")
         if current.why:
             text.append(f", because {self._short(current.why)}", style="not bold")
         if current.is_planned:
@@ -78,20 +78,21 @@ class Artist:
         if step.sees:
             text.append(f"  sees {', '.join(map(str, step.sees))}", style="dim")
         text.append(f"  {self._spent(step)}", style="dim")
-        if step.problem is not None:
-            text.append(f"  {self._short(step.problem.message)}", style=style)
+        if step.outcome is not None and step.outcome.problem is not None:
+            text.append(f"  {self._short(step.outcome.problem.message)}", style=style)
         return text
 
     def _spent(self, step: StepRow) -> str:
-        if step.status == "waiting":
-            return "waiting"
-        if step.status == "running":
+        if step.outcome is None:
+            if step.since is None:
+                return "waiting"
             written = f"{step.chars:,} characters, " if step.chars else ""
             return f"{written}{self.now - step.since:.1f} s"
-        if not step.usage.total_tokens:
-            return f"{step.seconds:.2f} s"
-        about = "about " if step.usage.estimated else ""
-        return f"{about}{step.usage.total_tokens:,} tokens, {step.seconds:.2f} s"
+        usage, seconds = step.outcome.usage, step.outcome.seconds
+        if not usage.total_tokens:
+            return f"{seconds:.2f} s"
+        about = "about " if usage.estimated else ""
+        return f"{about}{usage.total_tokens:,} tokens, {seconds:.2f} s"
 
     def _frame(self) -> str:
         return _FRAMES[int(self.now * 10) % len(_FRAMES)]

@@ -77,6 +77,10 @@ def dangling(sections: Sections) -> Iterator[Complaint]:
 def _dangling_planner(planner: ChatPlannerSection, sections: Sections) -> Iterator[Complaint]:
     if planner.worker is not None:
         yield from _known(("planner", "worker"), planner.worker, sections.workers, "workers")
+        named = sections.workers.get(planner.worker)
+        if named is not None and not isinstance(named, ChatSection):
+            told = f"'worker' in [planner] names {planner.worker!r}, which is of type {named.type!r}"
+            yield ("planner", "worker"), f"{told}: name a worker of type 'chat', which can write a plan"
         own = {"endpoint": planner.endpoint, "model": planner.model, "price": planner.price}
         for key, value in own.items():
             if value is not None:

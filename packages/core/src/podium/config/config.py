@@ -22,7 +22,9 @@ from podium.config.sections import (
 )
 from podium.config.source import Source
 from podium.errors import ConfigError
-from podium.hosted import PATIENT, HostedConductor
+from podium.files import read_text
+from podium.hosted import HostedConductor
+from podium.parse import MAX_CHARS
 from podium.planners.cached import CachedPlanner
 from podium.planners.chat import ChatPlanner
 from podium.planners.fixed import FixedPlanner
@@ -33,7 +35,6 @@ from podium.workers.chat import ChatWorker
 from podium.workers.documents import Documents
 from podium.workers.endpoint import Endpoint
 from podium.workers.gather import Gather
-from podium.workers.timeouts import Timeouts
 from podium.workers.worker import Card, Worker
 
 _SHORTEST_SECRET = 8
@@ -83,7 +84,7 @@ class Config:
         if hosted is not None:
             if steps is not None or rounds is not None:
                 raise ConfigError("a hosted conductor takes no steps or rounds, only seconds: leave them out")
-            return self._hosted(hosted, hosted.seconds if seconds is None else seconds)
+            return self._hosted(hosted, seconds)
         limits = replace(
             self.limits,
             steps=self.limits.steps if steps is None else steps,
@@ -175,23 +176,18 @@ class Config:
         path = self._near(section.plan)
         with self._source.at("planner", "plan"):
             try:
-                return FixedPlanner(path.read_text(encoding="utf-8"))
+                return FixedPlanner(read_text(path, 4 * MAX_CHARS))
             except (OSError, ValueError) as error:
                 raise ConfigError(f"the plan {path} cannot be read: {error}") from error
 
-    def _hosted(self, section: HostedSection, seconds: float) -> HostedConductor:
-        return HostedConductor(
-            section.model,
-            endpoint=self._endpoint(section.endpoint, otherwise=PATIENT),
-            api=section.api,
-            effort=section.effort,
-            max_tokens=section.max_tokens,
-            price=section.price,
-            seconds=seconds,
-        )
+    def _hosted(self, section: HostedSection, seconds: float | None) -> HostedConductor:
+        said = {key: value for key, value in section if value is not None and key != "endpoint"}
+        if seconds is not None:
+            said["seconds"] = seconds
+        return HostedConductor(endpoint=self._endpoint(section.endpoint), **said)
 
-    def _endpoint(self, name: str, *, otherwise: Timeouts = Timeouts()) -> Endpoint:
-        """Return the endpoint, made once; `otherwise` holds where it says no timeouts."""
+    def _endpoint(self, name: str) -> Endpoint:
+        """Return the endpoint, made once."""
         if name not in self._endpoints:
             section = self._sections.endpoints[name]
             key = None if section.key_env is None else self._key(name, section.key_env)
@@ -200,7 +196,7 @@ class Config:
                     section.base_url,
                     api_key=key,
                     provider=section.provider,
-                    timeouts=section.timeouts or otherwise,
+                    timeouts=section.timeouts,
                 )
         return self._endpoints[name]
 

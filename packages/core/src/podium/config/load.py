@@ -14,6 +14,7 @@ from podium.config.lines import KeyPath, lines_of
 from podium.config.sections import Sections
 from podium.config.source import Source
 from podium.errors import ConfigError
+from podium.files import read_text
 
 _MOST_BYTES = 2**20
 _SYNTAX_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
@@ -70,17 +71,12 @@ def _told(source: Source, found: list[Complaint]) -> str:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+        return read_text(path, _MOST_BYTES)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: this is not UTF-8: save the file as UTF-8") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    if len(data) > _MOST_BYTES:
-        raise ConfigError(f"{path} is longer than {_MOST_BYTES:,} bytes: that is no podium.toml")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}:{line}: this is not UTF-8: save the file as UTF-8") from error
 
 
 def _parse(path: Path, text: str) -> tuple[dict[str, object], Mapping[KeyPath, int]]:

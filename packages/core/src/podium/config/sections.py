@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from podium.config.tables import AsTable, Section
+from podium.hosted import Api, Effort
 from podium.limits import Limits
 from podium.messages import Sampling
 from podium.planners.task import Show
@@ -100,15 +101,18 @@ class FixedPlannerSection(Section):
 
 
 class HostedSection(Section):
-    """`[hosted]`: a remote conductor, which brings its own planner and workers."""
+    """`[hosted]`: a remote conductor, which brings its own planner and workers.
+
+    What is left out is as `HostedConductor` has it.
+    """
 
     endpoint: str
-    model: str = "fugu"
-    api: Literal["responses", "chat"] = "responses"
-    effort: Literal["high", "xhigh", "max"] | None = None
+    model: str | None = None
+    api: Api | None = None
+    effort: Effort | None = None
     max_tokens: Count | None = None
     price: PriceTable | None = None
-    seconds: Annotated[float, Field(gt=0)] = 7200.0
+    seconds: Annotated[float, Field(gt=0)] | None = None
 
 
 class ConductorSection(Section):
@@ -121,9 +125,7 @@ class ConductorSection(Section):
 
 
 def _type_of(table: object) -> object:
-    if isinstance(table, Mapping):
-        return table.get("type", "chat")
-    return table.type if isinstance(table, ChatSection | ChatPlannerSection) else "chat"
+    return table.get("type", "chat") if isinstance(table, Mapping) else "chat"
 
 
 WorkerSection = Annotated[

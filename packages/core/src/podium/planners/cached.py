@@ -32,6 +32,7 @@ class CachedPlanner(Planner):
     def __init__(self, planner: Planner, *, size: int = 1024) -> None:
         if size < 1:
             raise ConfigError(f"size {size} must be 1 or more")
+        self.spelling = planner.spelling
         self.name = f"cached {planner.name}"
         self._planner = planner
         self._size = size
@@ -50,7 +51,7 @@ class CachedPlanner(Planner):
             self._texts.move_to_end(key)
             if request.stream:
                 yield known
-            yield PlanText(text=known, why="the same question and pool were planned before")
+            yield PlanText(text=known, why="the same question and pool were planned before", cost=0.0)
             return
         async with aclosing(self._planner.plan(request)) as pieces:
             async for piece in pieces:

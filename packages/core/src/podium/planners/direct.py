@@ -27,6 +27,7 @@ class DirectPlanner(Planner):
     """
 
     def __init__(self, planner: Planner) -> None:
+        self.spelling = planner.spelling
         self.name = f"direct {planner.name}"
         self._planner = planner
 
@@ -48,7 +49,8 @@ class DirectPlanner(Planner):
             yield text
         name = request.cards[fit.worker].name
         reason = "the only worker" if len(request.cards) == 1 else "whose card fits it best"
-        yield PlanText(text=text, why=f"one short question without parts; sent to {name!r}, {reason}")
+        why = f"one short question without parts; sent to {name!r}, {reason}"
+        yield PlanText(text=text, why=why, cost=0.0)
 
     def order(self, workers: int, run_id: str) -> Sequence[int]:
         """Return the order the other planner wants the workers shown in."""

@@ -26,4 +26,4 @@ class FixedPlanner(Planner):
         if request.stream:
             for line in self._text.splitlines(keepends=True):
                 yield line
-        yield PlanText(text=self._text, why="the plan was fixed beforehand")
+        yield PlanText(text=self._text, why="the plan was fixed beforehand", cost=0.0)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from podium.messages import FinishReason, Message, Usage
+from podium.messages import FinishReason, Message
 from podium.spelling import Spelling
+from podium.usage import Usage
 from podium.workers.worker import Card
 
 
@@ -53,7 +54,7 @@ class PlanText:
     """What the planner has to say of its choice, in a sentence without a full stop."""
     finish_reason: FinishReason = "stop"
     usage: Usage = Usage()
-    cost: float | None = 0.0
+    cost: float | None = None
     """In USD; `None` when it is unknown."""
 
 

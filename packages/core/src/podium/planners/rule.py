@@ -38,7 +38,7 @@ class RulePlanner(Planner):
         if request.stream:
             for row in text.splitlines(keepends=True):
                 yield row
-        yield PlanText(text=text, why=why)
+        yield PlanText(text=text, why=why, cost=0.0)
 
 
 def _plan(request: PlanRequest) -> tuple[Plan, str]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podium.errors import WorkerBroken, WorkerRefused
-from podium.messages import Completion, FinishReason, Message, Part, Usage, estimate_usage, storable
+from podium.messages import Completion, FinishReason, Message, Part, estimate_usage, storable
+from podium.usage import Usage
 from podium.workers.usage import read_usage
 
 _FINISHES: Mapping[str, FinishReason] = {
@@ -81,16 +82,16 @@ class AnswerReader:
         finish = _FINISHES.get(self.finish.lower(), "stop")
         text = "".join(self._texts)
         if self.finish.lower() in _FAILURES:
-            raise WorkerBroken(f"the server gave up on the answer: {self.finish!r:.80}", maybe_paid=True)
+            message = f"the server gave up on the answer: {self.finish!r:.80}"
+            raise WorkerBroken(message, maybe_paid=True, usage=self._usage)
         if finish == "content_filter" or (self._refusal and not text):
             said = storable(self._refusal)[:300]
-            raise WorkerRefused(
-                f"the model or its content filter refused to answer: {said!r}", maybe_paid=True
-            )
+            message = f"the model or its content filter refused to answer: {said!r}"
+            raise WorkerRefused(message, maybe_paid=True, usage=self._usage)
         calls = tuple(_storable_json(call) for call in self._calls.values())
         if not text.strip() and not calls:
             hint = ": its tokens went on reasoning, so raise max_tokens" if finish == "length" else ""
-            raise WorkerBroken(f"the answer is empty{hint}", maybe_paid=True)
+            raise WorkerBroken(f"the answer is empty{hint}", maybe_paid=True, usage=self._usage)
         usage = self._usage or estimate_usage(messages, text)
         return Completion(text, finish, usage, self._model, calls)
 

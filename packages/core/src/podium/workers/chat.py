@@ -53,25 +53,27 @@ class ChatWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Ask the model: as a stream where somebody reads along, else for an answer in one piece."""
-        sampling = merge_sampling(self.sampling, request.sampling)
-        body = chat_body(
-            self.endpoint.provider, self.model, request.messages, sampling, stream=request.stream
-        )
-        if not request.stream:
-            whole = await self.endpoint.ask(_PATH, body, deadline=request.deadline)
-            answer = AnswerReader()
-            answer.feed(whole)
-        else:
-            answer = AnswerReader()
-            try:
-                async with aclosing(self.endpoint.listen(_PATH, body, deadline=request.deadline)) as events:
-                    async for event in events:
-                        if text := answer.feed(event):
-                            yield text
-            except (WorkerBroken, WorkerTimeout):
-                if answer.finish is None:
-                    raise
-        yield answer.completion(request.messages)
+        with self.endpoint.scrubbing():
+            sampling = merge_sampling(self.sampling, request.sampling)
+            body = chat_body(
+                self.endpoint.provider, self.model, request.messages, sampling, stream=request.stream
+            )
+            if not request.stream:
+                whole = await self.endpoint.ask(_PATH, body, deadline=request.deadline)
+                answer = AnswerReader()
+                answer.feed(whole)
+            else:
+                answer = AnswerReader()
+                events = self.endpoint.listen(_PATH, body, deadline=request.deadline)
+                try:
+                    async with aclosing(events):
+                        async for event in events:
+                            if text := answer.feed(event):
+                                yield text
+                except (WorkerBroken, WorkerTimeout):
+                    if answer.finish is None:
+                        raise
+            yield answer.completion(request.messages)
 
     async def __aenter__(self) -> Self:
         await self.endpoint.__aenter__()

@@ -6,7 +6,7 @@ messages: what it posts and what comes back are JSON objects.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from math import inf
 from types import TracebackType
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from podium.errors import ConfigError
-from podium.workers.faults import Origin
+from podium.workers.faults import Origin, scrubbing
 from podium.workers.providers import Provider, find_provider
 from podium.workers.timeouts import Timeouts
 
@@ -46,7 +46,7 @@ class Endpoint:
         base_url: up to and including the version, as in `https://api.openai.com/v1`.
         api_key: sent as a bearer token; `None` sends none. It is never shown.
         provider: a name in the table of providers, or a row of one's own.
-        timeouts: how long to wait for it.
+        timeouts: how long to wait for it; `None` leaves that to the provider's row.
         headers: more headers, sent with every request; their values are never shown.
 
     Raises:
@@ -59,12 +59,12 @@ class Endpoint:
         *,
         api_key: str | None = None,
         provider: str | Provider = "openai",
-        timeouts: Timeouts = Timeouts(),
+        timeouts: Timeouts | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.base_url = _checked_url(base_url)
         self.provider = find_provider(provider) if isinstance(provider, str) else provider
-        self.timeouts = timeouts
+        self.timeouts = timeouts or self.provider.timeouts
         self._headers = _request_headers(api_key, headers or {})
         secrets = [value for value in (api_key, *(headers or {}).values()) if value is not None]
         self._origin = Origin(
@@ -93,6 +93,10 @@ class Endpoint:
         if not opened.users:
             del self._opened[loop]
             await opened.exchange.aclose()
+
+    def scrubbing(self) -> AbstractContextManager[None]:
+        """Return a block out of which no error quotes the key or a header's value."""
+        return scrubbing(self._origin)
 
     def quote(self, text: str) -> str:
         """Return the beginning of a text of this server's on one line, printable and without the key."""

@@ -6,7 +6,8 @@ knows no transport and retries nothing.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -50,6 +51,21 @@ class Origin:
         text = storable(" ".join(text.split()))
         text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
         return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]}…"
+
+
+@contextmanager
+def scrubbing(origin: Origin) -> Iterator[None]:
+    """Let no error out of the block that quotes a secret of `origin`'s."""
+    try:
+        yield
+    except WorkerError as error:
+        clean = str(error)
+        for secret in origin.secrets:
+            clean = clean.replace(secret, "[secret]")
+        if clean == str(error):
+            raise
+        error.args = (clean,)
+        raise error from None  # what it came from says the same
 
 
 def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> WorkerError:

@@ -7,7 +7,7 @@ from inspect import isawaitable, iscoroutinefunction
 import anyio.to_thread
 
 from podium.boundary import Boundary
-from podium.errors import WorkerBroken, WorkerFailed
+from podium.errors import ConfigError, WorkerBroken, WorkerFailed
 from podium.messages import Completion, storable
 from podium.workers.worker import Brief, Card, Price, Request, Worker, brief_of
 
@@ -23,6 +23,9 @@ class FunctionWorker(Worker):
         card: `None` names the worker after the function, described by its docstring.
         price: what a default card says it costs; a function reports no tokens, so this
             says whether its work is `FREE` or (`None`) of unknown price.
+
+    Raises:
+        ConfigError: there are both a card and a price.
     """
 
     def __init__(
@@ -32,6 +35,8 @@ class FunctionWorker(Worker):
         card: Card | None = None,
         price: Price | None = None,
     ) -> None:
+        if card is not None and price is not None:
+            raise ConfigError("a price beside a card would not count: put it on the card")
         self._function = function
         self._is_async = iscoroutinefunction(function)
         name = getattr(function, "__name__", type(function).__name__)  # a callable object has no name

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from podium.errors import ConfigError
+from podium.workers.timeouts import Timeouts
 
 ConstraintKind = Literal["json", "grammar"]
 Field = Literal["temperature", "top_p", "stop", "seed", "stream_options"]
@@ -27,6 +28,8 @@ class Provider:
         default_factory=dict
     )
     """The field that asks for each kind of constraint; a kind that is absent cannot be asked for."""
+    timeouts: Timeouts = Timeouts()
+    """How long to wait where nobody says."""
     omitted: frozenset[Field] = frozenset()
     """Fields it refuses or ignores: they are not sent."""
     strict_models: tuple[str, ...] = ()
@@ -83,6 +86,7 @@ _ROWS = (
     # public lists of its parameters name neither sampling nor stop; that it refuses them is assumed
     Provider(
         name="fugu",
+        timeouts=Timeouts(first_byte=3600.0, idle=3600.0, total=7200.0),  # it may work for an hour first
         constraints={"json": "response_format"},
         omitted=frozenset({"temperature", "top_p", "stop", "seed"}),
     ),

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from podium.errors import WorkerBroken, WorkerRefused
-from podium.messages import Completion, FinishReason, Message, Part, Usage, estimate_usage, storable
+from podium.messages import Completion, FinishReason, Message, Part, estimate_usage, storable
+from podium.usage import Usage
 from podium.workers.usage import read_usage
 
 

@@ -7,7 +7,7 @@ answer around them.
 from collections.abc import Mapping
 from typing import Any
 
-from podium.messages import Usage
+from podium.usage import Usage
 
 _MOST = 2**53
 """Larger counts are nonsense, and more than a database column takes."""

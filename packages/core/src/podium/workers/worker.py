@@ -7,14 +7,16 @@ A worker is given messages and answers with a stream of text that ends in a
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from math import inf
 from types import TracebackType
 from typing import Literal, Self
 
 from podium.errors import ConfigError, WorkerBroken
 from podium.events import Event
 from podium.limits import Ledger
-from podium.messages import Completion, Message, Sampling, Usage
+from podium.messages import Completion, Message, Sampling
+from podium.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,14 @@ class Price:
     output: float
     cached_input: float | None = None
     """Input served from the provider's prompt cache; `None` means it costs as other input."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            price = getattr(self, field.name)
+            if price is not None and not 0 <= price < inf:
+                raise ConfigError(
+                    f"price {field.name} is {price!r}: it must be 0 or more, in USD per million"
+                )
 
     def cost(self, usage: Usage) -> float:
         """Return what `usage` costs, in USD; a hosted conductor's own calls cost as the rest."""

@@ -1,8 +1,8 @@
 """The bars that Podium is held to, judged on what was measured."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from podium_evals.bars import Bar
 from podium_evals.overhead.cells import Arm, Block, Cell, Reading, cpu_of, rate_of, run_of
 from podium_evals.overhead.makespan import Makespan
 from podium_evals.overhead.memory import MemoryUse
@@ -12,26 +12,6 @@ FLAT_KIB = 64.0
 
 _NO_OP = Cell("diamond", None, 1)
 _BUSIEST = Cell("diamond", 0, 256)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One bar and what was measured."""
-
-    what: str
-    limit: float
-    unit: str
-    at_least: bool = False
-    """Whether more is better."""
-    measured: float | None
-    """`None` when the cells or arms it takes were not measured."""
-
-    @property
-    def passed(self) -> bool | None:
-        """Whether the bar is met; `None` when it was not measured."""
-        if self.measured is None:
-            return None
-        return self.measured >= self.limit if self.at_least else self.measured <= self.limit
 
 
 def judge(

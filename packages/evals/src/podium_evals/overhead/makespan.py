@@ -16,7 +16,7 @@ from podium.plan import Plan, Step
 from podium.planners.fixed import FixedPlanner
 from podium.workers.function import FunctionWorker
 from podium.workers.worker import Brief
-from podium_evals.overhead.clock import VirtualClockLoop
+from podium_evals.clock import VirtualClock
 
 STEPS = 10
 """Steps of the longest plan."""
@@ -36,7 +36,7 @@ class Makespan:
 def measure_makespan(plans: int = 200, seed: int = 1) -> Makespan:
     """Run random plans of up to `STEPS` steps that take log-normal times."""
     random = Random(seed)
-    with asyncio.Runner(loop_factory=VirtualClockLoop) as runner:
+    with asyncio.Runner(loop_factory=VirtualClock) as runner:
         excesses = sorted(runner.run(_excess(random)) for _ in range(plans))
     return Makespan(plans=plans, worst_percent=excesses[-1], median_percent=excesses[plans // 2])
 

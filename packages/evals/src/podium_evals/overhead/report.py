@@ -11,7 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from podium_evals.overhead.bars import Bar, judge
+from podium_evals.bars import Bar, bars_table
+from podium_evals.overhead.bars import judge
 from podium_evals.overhead.cells import Arm, Reading, cpu_of, rate_of
 from podium_evals.overhead.makespan import Makespan
 from podium_evals.overhead.memory import MemoryUse
@@ -51,7 +52,7 @@ class Report:
             "readings": [_reading_to_json(reading, self.readings) for reading in self.readings],
             "makespan": None if self.makespan is None else asdict(self.makespan),
             "memory": None if self.memory is None else {**asdict(self.memory), "slope": self.memory.slope},
-            "bars": [{**asdict(bar), "passed": bar.passed} for bar in self.bars],
+            "bars": [bar.to_json() for bar in self.bars],
         }
 
     def show(self, console: Console) -> None:
@@ -66,7 +67,7 @@ class Report:
             use = self.memory
             ends = f"{use.resident_kib[0] / 1024:.1f} to {use.resident_kib[-1] / 1024:.1f} MiB"
             console.print(f"Memory over {use.runs:,} runs: {ends}, {use.slope:+.1f} KiB per 1,000 runs")
-        console.print(_bars_table(self.bars))
+        console.print(bars_table(self.bars))
 
 
 def _version(package: str) -> str | None:
@@ -131,16 +132,3 @@ def _number(value: float) -> str:
 
 def _times(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:.2f}x"
-
-
-def _bars_table(bars: Sequence[Bar]) -> Table:
-    table = Table(title="Bars")
-    table.add_column("bar")
-    for name in ("wanted", "measured", ""):
-        table.add_column(name, justify="right")
-    verdicts = {True: "[green]met[/]", False: "[red]not met[/]", None: "not measured"}
-    for bar in bars:
-        wanted = f"{'at least' if bar.at_least else 'at most'} {bar.limit:g} {bar.unit}"
-        measured = "" if bar.measured is None else f"{bar.measured:.3f} {bar.unit}"
-        table.add_row(bar.what, wanted, measured, verdicts[bar.passed])
-    return table

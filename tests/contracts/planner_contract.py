@@ -1,0 +1,105 @@
+"""What every planner keeps to: subclass it as `Test…`, give it the fixture.
+
+class TestMine(PlannerContract):
+    @pytest.fixture
+    async def planner(self) -> AsyncIterator[Planner]: ...  # its text holds the question
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from podium.messages import read_query
+from podium.parse import parse_plan
+from podium.planners import Planner, PlanRequest, PlanText
+from podium.workers.worker import Card
+
+
+@pytest.mark.anyio
+class PlannerContract:
+    """The checks."""
+
+    questions: Sequence[str] = tuple(f"Why is it colour{n}?" for n in range(10, 20))
+    """What is asked; none stands in another."""
+    cards: tuple[Card, ...] = (Card(name="a", description="Writes."), Card(name="b", description="Writes."))
+    heeds_question: bool = True
+    """Whether the text depends on what is asked, and holds it."""
+
+    def asking(self, text: str, *, stream: bool = True) -> PlanRequest:
+        """Return the request that has `text` planned."""
+        return PlanRequest(query=read_query(text), cards=self.cards, max_steps=5, stream=stream)
+
+    async def plan(self, planner: Planner, text: str, *, stream: bool = True) -> tuple[list[str], PlanText]:
+        """Return the pieces and the whole, while other tasks get their turns; check that it ends so."""
+        pieces: list[str | PlanText] = []
+        async with aclosing(planner.plan(self.asking(text, stream=stream))) as written:
+            async for piece in written:
+                pieces.append(piece)
+                await anyio.lowlevel.checkpoint()
+        *parts, whole = pieces
+        assert isinstance(whole, PlanText)
+        assert all(isinstance(part, str) for part in parts)
+        return [str(part) for part in parts], whole
+
+    @pytest.mark.parametrize("stream", [False, True])
+    async def test_ends_in_exactly_one_plan_text(self, planner: Planner, *, stream: bool) -> None:
+        """The last thing a call yields is its plan text, the only one, and there is a plan in it."""
+        async with planner:
+            _, whole = await self.plan(planner, self.questions[0], stream=stream)
+        assert parse_plan(whole.text, workers=[card.name for card in self.cards], max_steps=5).steps
+        assert not self.heeds_question or self.questions[0] in whole.text
+
+    @pytest.mark.parametrize("stream", [False, True])
+    async def test_pieces_are_the_text(self, planner: Planner, *, stream: bool) -> None:
+        """Pieces, joined, are the text; where somebody reads along there are some."""
+        async with planner:
+            pieces, whole = await self.plan(planner, self.questions[0], stream=stream)
+        assert pieces or not stream
+        assert "".join(pieces) in ((whole.text,) if stream else (whole.text, ""))
+
+    async def test_a_caller_may_stop_early(self, planner: Planner) -> None:
+        """Closing a call after its first piece leaves nothing running and the planner usable."""
+        tasks = asyncio.all_tasks()
+        async with planner:
+            async with aclosing(planner.plan(self.asking(self.questions[0]))) as pieces:
+                await anext(pieces)
+            _, whole = await self.plan(planner, self.questions[1])
+        assert not self.heeds_question or self.questions[1] in whole.text
+        with anyio.fail_after(5):
+            while asyncio.all_tasks() - tasks:  # noqa: ASYNC110  (nothing announces the end of a leak)
+                await anyio.sleep(0.001)
+
+    async def test_may_be_entered_many_times(self, planner: Planner) -> None:
+        """Entering again, inside or afterwards, keeps the planner planning."""
+        for _ in range(2):
+            async with planner:
+                async with planner:
+                    assert (await self.plan(planner, self.questions[0]))[1].text
+                assert (await self.plan(planner, self.questions[1]))[1].text
+
+    async def test_calls_at_once_do_not_mix(self, planner: Planner) -> None:
+        """Calls that take turns get the texts that calls one after the other get."""
+        at_once: dict[str, tuple[list[str], PlanText]] = {}
+
+        async def ask(text: str) -> None:
+            at_once[text] = await self.plan(planner, text)
+
+        async with planner:
+            async with anyio.create_task_group() as group:
+                for text in self.questions:
+                    group.start_soon(ask, text)
+            alone = {text: (await self.plan(planner, text))[1].text for text in self.questions}
+        assert {text: whole.text for text, (_, whole) in at_once.items()} == alone
+        assert {text: "".join(pieces) for text, (pieces, _) in at_once.items()} == alone
+        assert not self.heeds_question or all(text in plan for text, plan in alone.items())
+
+    async def test_orders_every_worker_once(self, planner: Planner) -> None:
+        """The order workers are shown in leaves none out, and is one and the same within a run."""
+        for run_id in ("one", "two", "three"):
+            order = list(planner.order(7, run_id))
+            assert sorted(order) == list(range(7))
+            assert list(planner.order(7, run_id)) == order

@@ -1,0 +1,83 @@
+"""Every planner keeps the contract of planners."""
+
+import re
+
+import pytest
+from contracts.planner_contract import PlannerContract
+from core.actors import plan_of
+
+from podium.plan import Plan, Step
+from podium.planners import CachedPlanner, DirectPlanner, FixedPlanner, Planner
+from podium.planners.chat import ChatPlanner
+from podium.planners.rule import RulePlanner
+from podium.spelling import write_plan
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import Card, Request
+
+
+def _two_steps(request: Request) -> str:
+    """Plan the question that stands last in the prompt."""
+    asked = re.findall(r"Why is it colour[0-9]+\?", request.messages[-1].text)[-1]
+    return write_plan(Plan((Step(1, asked), Step(0, "Tell.", (0,)))), "rows")
+
+
+def _chat(*, shuffle: bool = False) -> ChatPlanner:
+    return ChatPlanner(ScriptedWorker("boss", _two_steps, latency=0.001, piece=7), shuffle=shuffle)
+
+
+class TestChatPlanner(PlannerContract):
+    """A model that plans, here a scripted one that shuffles its workers."""
+
+    @pytest.fixture
+    def planner(self) -> Planner:
+        """Plan two steps, in small pieces."""
+        return _chat(shuffle=True)
+
+
+class TestRulePlanner(PlannerContract):
+    """Rules."""
+
+    @pytest.fixture
+    def planner(self) -> Planner:
+        """Plan by rules."""
+        return RulePlanner()
+
+
+class TestFixedPlanner(PlannerContract):
+    """One plan for all."""
+
+    heeds_question = False
+
+    @pytest.fixture
+    def planner(self) -> Planner:
+        """Plan the same, in two rows."""
+        return FixedPlanner(plan_of((0, "find", ()), (1, "tell", (0,))))
+
+
+class TestCachedPlanner(PlannerContract):
+    """What is remembered is as what was written."""
+
+    @pytest.fixture
+    def planner(self) -> Planner:
+        """Remember what a model planned."""
+        return CachedPlanner(_chat(shuffle=True))
+
+
+class TestDirectPlanner(PlannerContract):
+    """Short questions, which its one worker is sent."""
+
+    cards = (Card(name="a", description="Answers."),)
+
+    @pytest.fixture
+    def planner(self) -> Planner:
+        """Plan one step, with a planner behind that would plan another."""
+        return DirectPlanner(FixedPlanner("not asked"))
+
+
+class TestDirectPlannerThatHandsOn(PlannerContract):
+    """Questions that more than one card fits, which the planner behind plans."""
+
+    @pytest.fixture
+    def planner(self) -> Planner:
+        """Hand on to a model."""
+        return DirectPlanner(_chat(shuffle=True))

@@ -1,0 +1,185 @@
+"""What `podium.toml` says is done: each key changes what a server is sent, or what a run comes to."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core.actors import plan_of
+from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
+
+from podium.conductor import Conductor
+from podium.config import load_config
+from podium.errors import PlanSyntaxError
+from podium.plan import Plan
+from podium.result import Result
+from podium.spelling import Spelling, write_plan
+
+pytestmark = pytest.mark.anyio
+
+WORKERS = "alpha", "bravo", "charlie", "delta", "echo"
+GRAMMAR = "structured_outputs"
+Answer = Callable[[Call], Reply]
+
+
+def _planned(spelling: Spelling = "rows", plan: Plan | None = None) -> Answer:
+    text = write_plan(plan or plan_of((0, "find out", ())), spelling)
+    return lambda call: says(call, text)
+
+
+class Site:
+    """A config beside a server that plays planner, workers and judge, by the model asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "podium.toml"
+        self.calls: list[Call] = []
+
+    async def run(  # noqa: PLR0913  (one file's tables)
+        self,
+        *,
+        planner: str = "",
+        conductor: str = "",
+        endpoint: str = "",
+        limits: str = "",
+        boss: Answer | None = None,
+        runs: int = 1,
+        question: str = "Who wrote Faust? When was Goethe born?",
+    ) -> Result:
+        """Run as the file with these lines says, and return the last result."""
+
+        def reply(call: Call) -> Reply:
+            answers = {"boss": boss or _planned(), "judge": lambda call: says(call, "NO, too short.")}
+            return answers.get(call.body["model"], lambda call: says(call, "done"))(call)
+
+        async with ChatServer(reply) as server:
+            tables = [
+                f'[workers.{name}]\nendpoint = "local"\nmodel = "{name}"' for name in (*WORKERS, "judge")
+            ]
+            self.path.write_text(
+                f'[endpoints.local]\nbase_url = "{server.url}"\nprovider = "vllm"\n{endpoint}\n'
+                + "\n".join(f'{table}\ndescription = "Speaks of {n}."' for n, table in enumerate(tables))
+                + f'\n[planner]\nendpoint = "local"\nmodel = "boss"\n{planner}\n'
+                + f"[conductor]\n{conductor}\n[limits]\n{limits}\n"
+            )
+            made = load_config(self.path).conductor()
+            assert isinstance(made, Conductor)
+            self.calls = server.calls
+            async with made:
+                results = [await made.run(question) for _ in range(runs)]
+        return results[-1]
+
+    def bodies(self, model: str) -> list[dict[str, Any]]:
+        """Return what a model was sent."""
+        return [call.body for call in self.calls if call.body["model"] == model]
+
+    def told(self, model: str) -> list[str]:
+        """Return the text of each last message a model was sent."""
+        return [body["messages"][-1]["content"] for body in self.bodies(model)]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """Keep the config in a folder of the test's own."""
+    return Site(tmp_path)
+
+
+@pytest.mark.parametrize(("line", "calls"), [("", 1), ("direct = true", 0)])
+async def test_direct(site: Site, line: str, calls: int) -> None:
+    """`direct` saves the planner's call for a short question that one card fits."""
+    await site.run(conductor=line, question="Which one speaks of 3, delta?")
+    assert len(site.bodies("boss")) == calls
+
+
+@pytest.mark.parametrize(("line", "judged"), [("", 0), ('accept = "judge"', 2)])
+async def test_accept(site: Site, line: str, judged: int) -> None:
+    """`accept` has a worker judge each answer; what it refuses is not `ok`."""
+    plans = [plan_of((0, "find out", ())), plan_of((1, "find out more", ()))]
+    boss = [_planned(plan=plan) for plan in plans]
+    result = await site.run(conductor=line, limits="rounds = 2", boss=lambda call: boss.pop(0)(call))
+    assert len(site.bodies("judge")) == judged
+    assert (result.problem is not None and result.problem.code == "not_accepted") is bool(judged)
+
+
+@pytest.mark.parametrize(("line", "shown"), [("", True), ("show_question = false", False)])
+async def test_show_question(site: Site, line: str, *, shown: bool) -> None:
+    """`show_question` decides whether a worker sees the question, and the planner is told."""
+    await site.run(conductor=line)
+    assert ("Goethe" in str(site.bodies("alpha"))) is shown
+    assert ("not the user's question" in str(site.bodies("boss"))) is not shown
+
+
+async def test_strict(site: Site) -> None:
+    """`strict` raises what is wrong with a plan; otherwise the planner is asked again."""
+
+    def boss(call: Call) -> Reply:
+        return says(call, "I would rather not.")
+
+    assert (await site.run(boss=boss)).status == "ok"
+    assert len(site.bodies("boss")) == 2
+    with pytest.raises(PlanSyntaxError):
+        await site.run(conductor="strict = true", boss=boss)
+    assert len(site.bodies("boss")) == 1
+
+
+@pytest.mark.parametrize(("line", "named"), [("", True), ('show = "ordinals"', False)])
+async def test_show(site: Site, line: str, *, named: bool) -> None:
+    """`show` decides whether the planner reads names and cards."""
+    await site.run(planner=line)
+    (told,) = site.told("boss")
+    assert "Worker 2" in told
+    assert ("charlie" in told) is ("Speaks of 2" in told) is named
+
+
+@pytest.mark.parametrize(("line", "moved"), [("", False), ("shuffle = true", True)])
+async def test_shuffle(site: Site, line: str, *, moved: bool) -> None:
+    """`shuffle` numbers the workers anew in each run; else they stay where the file has them."""
+    await site.run(planner=line, runs=6)
+    firsts = ["Worker 0: alpha" in told and "Worker 4: echo" in told for told in site.told("boss")]
+    assert len(firsts) == 6
+    assert all(firsts) is not moved
+
+
+@pytest.mark.parametrize(("line", "held"), [("", True), ("constrain = false", False)])
+async def test_constrain(site: Site, line: str, *, held: bool) -> None:
+    """`constrain` decides whether the server is given the grammar of plans."""
+    await site.run(planner=line)
+    assert (GRAMMAR in site.bodies("boss")[0]) is held
+
+
+async def test_sampling(site: Site) -> None:
+    """`sampling` is the planner's alone."""
+    await site.run(planner='sampling = { temperature = 0.25, max_tokens = 77, seed = 5, effort = "low" }')
+    wanted = {"temperature": 0.25, "max_tokens": 77, "seed": 5, "reasoning_effort": "low"}
+    assert wanted.items() <= site.bodies("boss")[0].items()
+    assert not wanted.keys() & site.bodies("alpha")[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("spelling", "begins"),
+    [("rows", '"{\\"worker\\": "'), ("json", '"{\\"steps\\": ["'), ("lists", '"model_id = ["')],
+)
+async def test_spelling(site: Site, spelling: Spelling, begins: str) -> None:
+    """`spelling` decides what the planner is asked for and held to."""
+    result = await site.run(planner=f'spelling = "{spelling}"', boss=_planned(spelling))
+    grammars = {one: one in site.bodies("boss")[0][GRAMMAR]["grammar"] for one in (begins, '"model_id = ["')}
+    assert grammars[begins]
+    assert grammars['"model_id = ["'] is (spelling == "lists")
+    assert ("model_id" in site.told("boss")[0]) is (spelling == "lists")
+    assert (result.status, len(site.bodies("boss"))) == ("ok", 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "boss"),
+    [
+        ("first_byte", Reply((STALL,))),
+        ("idle", events(chunk({"content": " "}), STALL)),
+        ("total", events(chunk({"content": " "}), STALL)),
+    ],
+)
+async def test_timeouts(site: Site, key: str, boss: Reply) -> None:
+    """Each of `timeouts` ends a wait that by default is longer than a test may be."""
+    result = await site.run(endpoint=f"timeouts = {{ {key} = 0.2 }}", boss=lambda _: boss)
+    problem = result.proposals[0].problem
+    assert problem is not None
+    assert problem.code == "worker_timeout"
+    assert "0.2 s" in problem.message

@@ -1,0 +1,137 @@
+"""The table of providers, field by field, as a server received it; nothing here is read from the table."""
+
+from typing import Any
+
+import pytest
+from servers.chat_call import ask
+from servers.chat_server import Call, Reply, says
+
+from podium.messages import Constraint, Sampling
+from podium.workers.providers import PROVIDERS
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA = {"type": "object"}
+GRAMMAR = 'root ::= "yes"'
+FREE = {"temperature": 0.5, "top_p": 0.9, "stop": ["END"], "seed": 3}
+"""What a model may be told that takes everything."""
+FORMAT = {
+    "response_format": {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True},
+    }
+}
+SENT: dict[str, dict[str, dict[str, Any]]] = {
+    "openai": {
+        "bound": {"max_completion_tokens": 64},
+        "effort": {"reasoning_effort": "high"},
+        "json": FORMAT,
+        "grammar": {},
+    },
+    "anthropic": {"bound": {"max_tokens": 64}, "effort": {}, "json": {}, "grammar": {}},
+    "gemini": {
+        "bound": {"max_tokens": 64},
+        "effort": {"reasoning_effort": "high"},
+        "json": FORMAT,
+        "grammar": {},
+    },
+    "vllm": {
+        "bound": {"max_tokens": 64},
+        "effort": {"reasoning_effort": "high"},
+        "json": {"structured_outputs": {"json": {"type": "object"}}},
+        "grammar": {"structured_outputs": {"grammar": 'root ::= "yes"'}},
+    },
+    "ollama": {
+        "bound": {"max_tokens": 64},
+        "effort": {"reasoning_effort": "high"},
+        "json": FORMAT,
+        "grammar": {},
+    },
+    "llamacpp": {
+        "bound": {"max_tokens": 64},
+        "effort": {"reasoning_effort": "high"},
+        "json": FORMAT,
+        "grammar": {"grammar": 'root ::= "yes"'},
+    },
+    "openrouter": {
+        "bound": {"max_tokens": 64},
+        "effort": {"reasoning": {"effort": "high"}},
+        "json": FORMAT,
+        "grammar": {},
+    },
+    "fugu": {
+        "bound": {"max_tokens": 64},
+        "effort": {"reasoning_effort": "high"},
+        "json": FORMAT,
+        "grammar": {},
+    },
+}
+ASKED = {
+    "bound": Sampling(max_tokens=64),
+    "effort": Sampling(effort="high"),
+    "json": Sampling(constraint=Constraint("json", SCHEMA)),
+    "grammar": Sampling(constraint=Constraint("grammar", GRAMMAR)),
+}
+SAMPLED = Sampling(temperature=0.5, top_p=0.9, stop=("END",), seed=3)
+STRICT = {"seed": 3}
+"""What a model may be told that reasons, at OpenAI."""
+TAKEN = [
+    ("openai", "gpt-4o", FREE),
+    ("openai", "gpt-4.1-mini", FREE),
+    ("openai", "gpt-5-chat-latest", FREE),
+    ("openai", "o1", STRICT),
+    ("openai", "o3-mini", STRICT),
+    ("openai", "o4-mini", STRICT),
+    ("openai", "gpt-5", STRICT),
+    ("openai", "gpt-5.1-codex", STRICT),
+    ("openai", "gpt-6", STRICT),
+    ("anthropic", "claude-sonnet-4-5", {"temperature": 0.5, "top_p": 0.9, "stop": ["END"]}),
+    ("anthropic", "claude-opus-4-6", {"temperature": 0.5, "top_p": 0.9, "stop": ["END"]}),
+    ("anthropic", "claude-opus-4-7", {"stop": ["END"]}),
+    ("anthropic", "claude-opus-4-8-20260901", {"stop": ["END"]}),
+    ("anthropic", "claude-opus-5", {"stop": ["END"]}),
+    ("anthropic", "claude-fable", {"stop": ["END"]}),
+    ("gemini", "gemini-2.5-pro", {"temperature": 0.5, "top_p": 0.9, "stop": ["END"]}),
+    ("vllm", "gpt-5", FREE),  # strictness is a provider's, not a name's
+    ("ollama", "o1", FREE),
+    ("llamacpp", "gpt-6", FREE),
+    ("openrouter", "openai/o3", FREE),
+    ("fugu", "fugu-ultra", {}),
+]
+
+
+def _hello(call: Call) -> Reply:
+    return says(call, "hello")
+
+
+async def _sent(provider: str, sampling: Sampling, model: str) -> dict[str, Any]:
+    """Return what a request adds to model and messages."""
+    body = (await ask(_hello, provider=provider, model=model, sampling=sampling)).body
+    assert body["model"] == model
+    return {name: value for name, value in body.items() if name not in ("model", "messages")}
+
+
+def test_every_provider_is_expected_here() -> None:
+    """A row that is added is added here too."""
+    assert set(PROVIDERS) == set(SENT) == {provider for provider, _, _ in TAKEN}
+
+
+@pytest.mark.parametrize(
+    ("provider", "what"), [(provider, what) for provider in SENT for what in ASKED], ids=str
+)
+async def test_field_names(provider: str, what: str) -> None:
+    """What is asked for goes under the provider's own name, or not at all."""
+    assert await _sent(provider, ASKED[what], "plain") == SENT[provider][what]
+
+
+@pytest.mark.parametrize("model", ["o1", "o3", "o4-mini", "gpt-5", "gpt-6"])
+@pytest.mark.parametrize("what", ASKED)
+async def test_strict_models_take_bound_effort_and_form_as_others(model: str, what: str) -> None:
+    """Of OpenAI's reasoning models only sampling is kept back."""
+    assert await _sent("openai", ASKED[what], model) == SENT["openai"][what]
+
+
+@pytest.mark.parametrize(("provider", "model", "taken"), TAKEN, ids=lambda value: str(value)[:24])
+async def test_sampling(provider: str, model: str, taken: dict[str, Any]) -> None:
+    """Each model is sent what it takes of temperature, top_p, stop and seed, and no more."""
+    assert await _sent(provider, SAMPLED, model) == taken

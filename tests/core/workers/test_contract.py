@@ -1,0 +1,150 @@
+"""The workers that need no server keep the contract of workers."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from contracts.worker_contract import WorkerContract
+from core.actors import Actor, never, plan_of
+
+from podium.conductor import Conductor
+from podium.messages import Message
+from podium.planners import FixedPlanner
+from podium.workers.calculator import Calculator
+from podium.workers.documents import Documents
+from podium.workers.function import FunctionWorker
+from podium.workers.gather import Gather
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import Brief, Request, Shown, Worker
+
+
+def _echo(brief: Brief) -> str:
+    return f"You asked: {brief.subtask}"
+
+
+async def _echo_later(brief: Brief) -> str:
+    await anyio.lowlevel.checkpoint()
+    return _echo(brief)
+
+
+async def _wait(brief: Brief) -> str:
+    await anyio.sleep_forever()
+    return _echo(brief)
+
+
+class TestFunction(WorkerContract):
+    """A plain function, in a thread."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Answer with the subtask."""
+        return FunctionWorker(_echo)
+
+    @pytest.fixture
+    def slow_worker(self) -> Iterator[Worker]:
+        """Block a thread until the test is over."""
+        over = threading.Event()
+
+        def wait(brief: Brief) -> str:
+            over.wait(30)
+            return _echo(brief)
+
+        yield FunctionWorker(wait)
+        over.set()
+
+
+class TestCoroutineFunction(WorkerContract):
+    """A function that is awaited."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Answer with the subtask."""
+        return FunctionWorker(_echo_later)
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Never answer."""
+        return FunctionWorker(_wait)
+
+
+class TestScripted(WorkerContract):
+    """The public test double."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Answer with the question, in pieces."""
+        return ScriptedWorker("s", lambda request: f"You asked: {request.messages[-1].text}", piece=4)
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Answer long after the test."""
+        return ScriptedWorker("s", "late", latency=600.0)
+
+
+class TestCalculator(WorkerContract):
+    """Arithmetic, whose answers repeat what was worked out."""
+
+    questions = tuple(f"{n} * 7" for n in range(10, 30))
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Calculate."""
+        return Calculator()
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Have none."""
+        pytest.skip("the calculator waits for nothing: its work is bounded and done in one go")
+
+
+class TestDocuments(WorkerContract):
+    """The search of a folder with one page for each question."""
+
+    @pytest.fixture
+    def worker(self, tmp_path: Path) -> Worker:
+        """Search."""
+        for text in self.questions:
+            (tmp_path / f"{text}.md").write_text(f"# Page\n\nHere it is about {text} and no other.\n")
+        return Documents(tmp_path)
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Have none."""
+        pytest.skip("only a slow disk makes the search slow")
+
+
+class TestGather(WorkerContract):
+    """Joining, whose questions are what it is shown."""
+
+    def asking(self, text: str, *, stream: bool = False) -> Request:
+        """Show two steps, one of which came to `text`."""
+        shown = (Shown(0, "find", text), Shown(1, "check", "right"))
+        return Request(messages=(Message("user", "join"),), brief=Brief("join", shown), stream=stream)
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Join."""
+        return Gather()
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Have none."""
+        pytest.skip("joining waits for nothing")
+
+
+class TestConductor(WorkerContract):
+    """A conductor in the place of a worker."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Have one worker answer with the question."""
+        echo = FunctionWorker(lambda brief: f"You asked: {brief.query[-1].text}")
+        return Conductor(FixedPlanner(plan_of((0, "go", ()))), [echo])
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Conduct a worker that never answers."""
+        return Conductor(FixedPlanner(plan_of((0, "go", ()))), [Actor("never", never)])
