@@ -11,9 +11,10 @@ from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, s
 from podium.conductor import Conductor
 from podium.config import load_config
 from podium.errors import PlanSyntaxError
-from podium.plan import Plan
 from podium.result import Result
 from podium.spelling import Spelling, write_plan
+from podium.workers.chat import ChatWorker
+from podium.workers.timeouts import Timeouts
 
 pytestmark = pytest.mark.anyio
 
@@ -22,8 +23,8 @@ GRAMMAR = "structured_outputs"
 Answer = Callable[[Call], Reply]
 
 
-def _planned(spelling: Spelling = "rows", plan: Plan | None = None) -> Answer:
-    text = write_plan(plan or plan_of((0, "find out", ())), spelling)
+def _planned(spelling: Spelling = "rows") -> Answer:
+    text = write_plan(plan_of((0, "find out", ())), spelling)
     return lambda call: says(call, text)
 
 
@@ -94,8 +95,11 @@ async def test_direct(site: Site, line: str, calls: int) -> None:
 async def test_accept(site: Site, line: str, judged: int) -> None:
     """`accept` has a worker judge each answer; what it refuses is not `ok`."""
     plans = [plan_of((0, "find out", ())), plan_of((1, "find out more", ()))]
-    boss = [_planned(plan=plan) for plan in plans]
-    result = await site.run(conductor=line, limits="rounds = 2", boss=lambda call: boss.pop(0)(call))
+
+    def boss(call: Call) -> Reply:
+        return says(call, write_plan(plans.pop(0), "rows"))
+
+    result = await site.run(conductor=line, limits="rounds = 2", boss=boss)
     assert len(site.bodies("judge")) == judged
     assert (result.problem is not None and result.problem.code == "not_accepted") is bool(judged)
 
@@ -105,7 +109,7 @@ async def test_show_question(site: Site, line: str, *, shown: bool) -> None:
     """`show_question` decides whether a worker sees the question, and the planner is told."""
     await site.run(conductor=line)
     assert ("Goethe" in str(site.bodies("alpha"))) is shown
-    assert ("not the user's question" in str(site.bodies("boss"))) is not shown
+    assert ("not the user's question" in site.told("boss")[0]) is not shown
 
 
 async def test_strict(site: Site) -> None:
@@ -182,4 +186,15 @@ async def test_timeouts(site: Site, key: str, boss: Reply) -> None:
     problem = result.proposals[0].problem
     assert problem is not None
     assert problem.code == "worker_timeout"
-    assert "0.2 s" in problem.message
+
+
+def test_every_timeout_reaches_the_endpoint(tmp_path: Path) -> None:
+    """What a table says is the endpoint's; what it leaves out is as it is by default."""
+    path = tmp_path / "podium.toml"
+    path.write_text(
+        '[endpoints.local]\nbase_url = "http://localhost:1/v1"\ntimeouts = { connect = 1, idle = 3 }\n'
+        '[workers.a]\nendpoint = "local"\nmodel = "m"\n[planner]\ntype = "rule"\n'
+    )
+    worker = load_config(path).worker("a")
+    assert isinstance(worker, ChatWorker)
+    assert worker.endpoint.timeouts == Timeouts(connect=1, first_byte=120, idle=3, total=600)

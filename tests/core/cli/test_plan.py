@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from servers.chat_server import ChatServer
+from servers.chat_server import ChatServer, says
 from typer.testing import Result
 
 Podium = Callable[..., Result]
@@ -29,3 +29,12 @@ def test_json_is_the_plan(podium: Podium, config: Path) -> None:
 def test_mermaid_alone(podium: Podium, config: Path) -> None:
     """With `--mermaid` stdout is the flowchart, ready for a file."""
     assert podium("plan", "What is it?", "--mermaid").stdout.startswith("flowchart TD\n")
+
+
+def test_a_plan_of_the_fallback_is_told_of(podium: Podium, config: Path, server: ChatServer) -> None:
+    """Who planned is said on stderr, so that a plan nobody meant does not pass for the planner's."""
+    server.reply = lambda call: says(call, "I would just ask around.")
+    result = podium("plan", "What is it?", "--json")
+    assert json.loads(result.stdout)["steps"]
+    assert "thinker was not used (no_plan" in result.stderr
+    assert "Planner rule wrote the plan" in result.stderr

@@ -44,7 +44,7 @@ class Documents(Worker):
     """
 
     def __init__(
-        self, folder: str | Path, *, name: str = "documents", description: str | None = None, top: int = 4
+        self, folder: str | Path, *, name: str = "documents", description: str | None = None, top: int = 3
     ) -> None:
         try:
             import bm25s  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra
