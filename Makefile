@@ -1,15 +1,20 @@
 # Each target sets up what it needs. uv is taken from the PATH, else put into .uv/.
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := $(UV) run --frozen
-# A question of one's own travels in the environment, where no shell reads it again.
-export QUESTION ?=
-export FOLDER ?= docs
+QUESTION :=
+FOLDER := docs
+# They travel in the environment, where neither make nor a shell reads them again.
+export DEMO_QUESTION := $(value QUESTION)
+export DEMO_FOLDER := $(value FOLDER)
+# uv trusts what the machine trusts, as pip does: companies inspect TLS with certificates of their own.
+export UV_SYSTEM_CERTS ?= 1
+export UV_NATIVE_TLS ?= 1
 
 .PHONY: demo test lint types fmt check
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium --extra offline
-	@.venv/bin/podium demo --folder "$$FOLDER" $${QUESTION:+"$$QUESTION"}
+	@.venv/bin/podium demo --folder "$$DEMO_FOLDER" $${DEMO_QUESTION:+"$$DEMO_QUESTION"}
 
 test: $(UV)
 	$(RUN) pytest

@@ -92,9 +92,11 @@ class PlannerContract:
             async with anyio.create_task_group() as group:
                 for text in self.questions:
                     group.start_soon(ask, text)
-            alone = {text: (await self.plan(planner, text))[1].text for text in self.questions}
-        assert {text: whole.text for text, (_, whole) in at_once.items()} == alone
-        assert {text: "".join(pieces) for text, (pieces, _) in at_once.items()} == alone
+            later = {text: await self.plan(planner, text) for text in self.questions}
+        alone = {text: whole.text for text, (_, whole) in later.items()}
+        for written in (at_once, later):
+            assert {text: whole.text for text, (_, whole) in written.items()} == alone
+            assert {text: "".join(pieces) for text, (pieces, _) in written.items()} == alone
         assert not self.heeds_question or all(text in plan for text, plan in alone.items())
 
     async def test_orders_every_worker_once(self, planner: Planner) -> None:

@@ -1,6 +1,7 @@
 """Bad input gives a clear error or an explained result; nothing hangs and nothing leaks."""
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
 from core.actors import boss, plan_of, rows
@@ -10,7 +11,10 @@ from podium.errors import ConfigError, PlanInvalid, QueryError
 from podium.limits import Limits
 from podium.messages import Message, Query
 from podium.plan import Step
+from podium.planners.chat import ChatPlanner
+from podium.planners.rule import RulePlanner
 from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import Brief, Price
 
 pytestmark = pytest.mark.anyio
 
@@ -104,3 +108,39 @@ def test_a_step_without_worker_or_subtask_cannot_be_built(worker: int, subtask: 
     """A step is whole from the start."""
     with pytest.raises(PlanInvalid):
         Step(worker, subtask)
+
+
+def _function(brief: Brief) -> str:
+    return "x"
+
+
+@pytest.mark.parametrize(
+    ("make", "hint"),
+    [
+        (lambda: Conductor(RulePlanner(), [_function]), "FunctionWorker"),
+        (lambda: Conductor(ScriptedWorker("a", "A"), [ScriptedWorker("a", "A")]), "ChatPlanner"),
+        (lambda: Conductor("gpt", [ScriptedWorker("a", "A")]), "no planner"),
+        (lambda: ChatPlanner(ScriptedWorker("a", "A"), spelling="yaml"), "spelling"),
+        (lambda: Limits(rounds=1.5), "whole number"),
+        (lambda: Limits(seconds="5"), "a number"),
+        (lambda: Price(input=-1, output=1), "0 or more"),
+    ],
+)
+def test_what_people_hand_over_by_mistake_is_told_with_its_mend(make: Any, hint: str) -> None:
+    """A wrong thing is refused where it is handed over."""
+    with pytest.raises(ConfigError, match=hint):
+        make()
+
+
+@pytest.mark.parametrize("query", [None, 5, b"hi", {"role": "user", "content": "hi"}, [5]])
+async def test_what_is_no_query_is_refused(query: Any) -> None:
+    """Whatever is asked, it is answered or refused as a query."""
+    with pytest.raises(QueryError):
+        await Conductor(RulePlanner(), [ScriptedWorker("a", "A")]).run(query)
+
+
+@pytest.mark.parametrize(("worker", "access"), [("gpt", ()), (0, "all")])
+def test_a_step_made_of_the_wrong_types_is_refused(worker: Any, access: Any) -> None:
+    """In Python a step's worker and access are numbers."""
+    with pytest.raises(PlanInvalid):
+        Step(worker, "x", access)

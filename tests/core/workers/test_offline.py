@@ -174,7 +174,7 @@ async def test_a_missing_extra_is_named(
 ) -> None:
     """Without its library a worker says what to install."""
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ConfigError, match=r"pip install 'podium\[offline\]'"):
+    with pytest.raises(ConfigError, match=r"pip install './packages/core\[offline\]'"):
         Calculator() if library == "simpleeval" else Documents(tmp_path)
 
 

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from podium.errors import LimitExceeded, PlanInvalid, PlannerError, WorkerFailed
+from podium.errors import ConfigError, LimitExceeded, PlanInvalid, PlannerError, WorkerFailed
 from podium.events import AnswerDelta, Event, RunEnded, RunStarted
 from podium.explain import explain_proposal
 from podium.limits import Ledger, Limits
@@ -52,7 +52,7 @@ class Conductor(Worker):
         card: what a pool this conductor is put into says of it.
 
     Raises:
-        ConfigError: the pool has no workers, or two of one name.
+        ConfigError: the planner is none, or the pool has no workers, or two of one name.
     """
 
     def __init__(  # noqa: PLR0913 - one record of these would only be spelled out at every use
@@ -68,6 +68,7 @@ class Conductor(Worker):
         show_question: bool = True,
         card: Card | None = None,
     ) -> None:
+        _check_planner(planner)
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
         self.limits = limits or Limits()
         first = DirectPlanner(planner) if direct else planner
@@ -276,3 +277,9 @@ class Conductor(Worker):
 def _told(planning: Planning) -> str:
     problems = [p.problem.message for p in planning.proposals if p.problem is not None]
     return "; ".join(problems)
+
+
+def _check_planner(planner: object) -> None:
+    if not isinstance(planner, Planner):
+        hint = ": wrap it in a ChatPlanner" if isinstance(planner, Worker) else ""
+        raise ConfigError(f"{planner!r:.80} is no planner{hint}")

@@ -33,8 +33,10 @@ class Limits:
 
     def __post_init__(self) -> None:
         for limit in fields(self):
-            if not getattr(self, limit.name) > 0:
-                raise ConfigError(f"limit {limit.name} is {getattr(self, limit.name)!r}: it must be above 0")
+            value = getattr(self, limit.name)
+            kinds, told = ((int,), "a whole number") if limit.type is int else ((int, float), "a number")
+            if isinstance(value, bool) or not isinstance(value, kinds) or not value > 0:
+                raise ConfigError(f"limit {limit.name} is {value!r}: it must be above 0, and {told}")
 
 
 @dataclass(slots=True)

@@ -54,8 +54,8 @@ _BRACKETS = {"[": "]", "(": ")"}
 _BLANK = r"[\s\ufeff\u200b]*+"
 _COMMENT = r"(?:\#|//)[^\n\r]*+"
 _COMMA = "[,，、]"
-_SPACE = re.compile(rf"(?:[\s\ufeff\u200b]++|{_COMMENT})*+")
-_GAP = re.compile(rf"{_SPACE.pattern}(?P<comma>{_COMMA}{_SPACE.pattern})?+")
+_SPACE = re.compile(rf"(?>(?:[\s\ufeff\u200b]++|{_COMMENT})*)")
+_GAP = re.compile(rf"{_SPACE.pattern}(?>(?P<comma>{_COMMA}{_SPACE.pattern})?)")
 _COLON = re.compile(rf"{_SPACE.pattern}[:：]{_SPACE.pattern}")
 _WORD = re.compile(rf"[^\s,，、:：=\[\](){{}}{_QUOTES}]++")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
@@ -77,18 +77,18 @@ A key follows without a comma too, so that a comma left out is seen where it is 
 _JOINED = rf"|{_BLANK}{_COMMENT}|[ \t\r]*+\n\s*+[{_QUOTES}]"
 _CLOSES = {end: re.compile(follows + _JOINED * (end != ":")) for end, follows in _FOLLOWS.items()}
 _PLAIN = {
-    (mark, end): re.compile(rf"{mark}([^{mark}\\]*+(?:\\[\s\S][^{mark}\\]*+)*+){mark}(?={follows})")
+    (mark, end): re.compile(rf"{mark}([^{mark}\\]*+(?>(?:\\[\s\S][^{mark}\\]*+)*)){mark}(?={follows})")
     for end, follows in _FOLLOWS.items()
     for mark in "\"'"
 }
 """Strings as a machine would write them, which are nearly all: read in one match."""
 _PLAIN_KEY = re.compile(rf'"([^"\\]{{1,40}}+)"{_COLON.pattern}')
 _TO_CLOSER = {
-    closers: re.compile(rf"[^{closers}\\]*+(?:\\[\s\S][^{closers}\\]*+)*+[{closers}]")
+    closers: re.compile(rf"[^{closers}\\]*+(?>(?:\\[\s\S][^{closers}\\]*+)*)[{closers}]")
     for closers in _CLOSERS.values()
 }
 _TO_TRIPLE = {
-    mark * 3: re.compile(rf"[^{mark}\\]*+(?:(?:\\[\s\S]|{mark}(?!{mark * 2}))[^{mark}\\]*+)*+{mark * 3}")
+    mark * 3: re.compile(rf"[^{mark}\\]*+(?>(?:(?:\\[\s\S]|{mark}(?!{mark * 2}))[^{mark}\\]*+)*){mark * 3}")
     for mark in "\"'"
 }
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})|([\s\S]))")

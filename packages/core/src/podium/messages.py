@@ -86,6 +86,7 @@ def read_query(query: Query, *, last: tuple[Role, ...] = ("user",)) -> tuple[Mes
     Raises:
         QueryError: it is empty, too long, or not made of chat messages.
     """
+    _check_query(query)
     if isinstance(query, str):
         messages: tuple[Message, ...] = (Message("user", storable(query)),)
     else:
@@ -121,6 +122,13 @@ def _mappings(value: object) -> tuple[Part, ...] | None:
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         return None
     return tuple(value) if all(isinstance(entry, Mapping) for entry in value) else None
+
+
+def _check_query(query: object) -> None:
+    if isinstance(query, Mapping):
+        raise QueryError("one chat message alone is no query: put it into a list")
+    if isinstance(query, bytes) or not isinstance(query, Sequence):
+        raise QueryError(f"a query is text or a list of chat messages, not {type(query).__name__}")
 
 
 def _attached(message: Message) -> bool:

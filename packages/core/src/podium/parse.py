@@ -37,14 +37,14 @@ _ANCHOR = re.compile(
     r"|(?P<object>(?<=\{))"
     r"|(?<=[a-z])(?<![a-z0-9].)(?P<label>(?:(?<=m)odel|(?<=w)orker)[_ ]?ids?|(?<=w)orkers?|(?<=s)ub_?tasks?"
     r"|(?<=a)ccess(?:[_ ]?lists?)?)(?!\w)"
-    r"[\s\u00a0\u3000\"'`*]*+(?:(?P<sign>:=|[:=：＝])[\s\u00a0\u3000\"'`*]*+"
-    r"(?:list\[[\w\[\], |]{0,40}\][ \t]*+=\s*+)?+(?:(?:python|json|text)\s++)?+)?+)",
+    r"[\s\u00a0\u3000\"'`*]*+(?>(?:(?P<sign>:=|[:=：＝])[\s\u00a0\u3000\"'`*]*+"
+    r"(?>(?:list\[[\w\[\], |]{0,40}\][ \t]*+=\s*+)?)(?>(?:(?:python|json|text)\s++)?))?))",
     re.ASCII,
 )
 _THOUGHT_ENDS = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _ROW_MARKS = r"[\s\ufeff\u200b,;\[\]()*>`#.:=–—-]*+"
 _ROW_START = re.compile(
-    rf"{_ROW_MARKS}(?:(?:steps?|rows?|plan|json)(?![^\W\d]))?+\s*+(?:[0-9]{{1,3}}(?!\d))?+{_ROW_MARKS}",
+    rf"{_ROW_MARKS}(?>(?:(?:steps?|rows?|plan|json)(?![^\W\d]))?)\s*+(?>(?:[0-9]{{1,3}}(?!\d))?){_ROW_MARKS}",
     re.IGNORECASE,
 )
 _LIKE_A_PLAN = re.compile(r"\{[\s\"'“”]*+(?:plan|steps|worker|model_?id|sub_?task|access)", re.IGNORECASE)

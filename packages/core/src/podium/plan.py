@@ -27,6 +27,9 @@ class Step:
     """Indices of the earlier steps whose subtask and output it is shown; kept sorted, each once."""
 
     def __post_init__(self) -> None:
+        if not _are_numbers(self.worker, *self.access):
+            message = f"worker {self.worker!r}, access {self.access!r}: both are numbers, counted from 0"
+            raise PlanInvalid("bad_access" if _are_numbers(self.worker) else "bad_worker", message)
         if self.worker < 0:
             raise PlanInvalid("bad_worker", f"worker {self.worker} is negative: workers count from 0")
         if not self.subtask.strip():
@@ -49,6 +52,7 @@ class Plan:
     """Who wrote it, why it is so, and what became of plans before it; empty when nobody said."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", tuple(self.steps))
         for index, step in enumerate(self.steps):
             if step.access and not 0 <= step.access[0] <= step.access[-1] < index:
                 wrong = next(seen for seen in step.access if not 0 <= seen < index)
@@ -183,3 +187,7 @@ def _label(text: str) -> str:
     for mark in '#%"<>`':
         plain = plain.replace(mark, f"#{ord(mark)};")
     return plain
+
+
+def _are_numbers(*values: object) -> bool:
+    return all(isinstance(value, int) and not isinstance(value, bool) for value in values)

@@ -5,8 +5,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
+from podium.errors import ConfigError
 from podium.messages import Completion, Constraint, Sampling
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.planners.task import Show, planner_messages
@@ -30,6 +31,9 @@ class ChatPlanner(Planner):
             first. Not for a conductor that has learned who stands where.
         constrain: hold the text to its spelling where the server can.
         sampling: how to write; `None` leaves it to the worker.
+
+    Raises:
+        ConfigError: the spelling or the way to show workers is none there is.
     """
 
     def __init__(
@@ -42,6 +46,8 @@ class ChatPlanner(Planner):
         constrain: bool = True,
         sampling: Sampling | None = None,
     ) -> None:
+        if spelling not in get_args(Spelling) or show not in get_args(Show):
+            raise ConfigError(f"spelling {spelling!r} or show {show!r} is none that a ChatPlanner knows")
         self.name = worker.card.name
         self.worker = worker
         self.spelling = spelling

@@ -14,13 +14,13 @@ MAX_EXPRESSION = 500
 """Longest expression that can be worked out, in characters."""
 
 _NUMBER = (
-    r"(?<![\w.])(?:[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?+|\.[0-9]++)"
-    r"(?:e[+-]?[0-9]{1,3}+)?+(?!\w|\.[0-9])"
+    r"(?<![\w.])(?<![0-9],)(?:[0-9]++(?>(?:,[0-9]{3}(?![0-9]))*)(?>(?:\.[0-9]++)?)|\.[0-9]++)"
+    r"(?>(?:e[+-]?[0-9]{1,3}+)?)(?!\w|\.[0-9])"
 )
 _CALL = rf"\b(?:{'|'.join(FUNCTIONS)})\("
 _OPERAND = rf"(?:-|\( ?|{_CALL} ?){{0,32}}(?:{_NUMBER}(?: ?%)?|\bpi\b)(?: ?\))*"
 _OPERATOR = r"(?: ?[-+*/^] ?| mod |(?<=%) of )"
-_EXPRESSION = re.compile(rf"(?<![\w.]){_OPERAND}({_OPERATOR}{_OPERAND})*+")
+_EXPRESSION = re.compile(rf"(?<![\w.])(?<![0-9],){_OPERAND}(?>({_OPERATOR}{_OPERAND})*)")
 _LITERAL = re.compile(rf"({_NUMBER})( ?%)?")
 _SHARE = re.compile(rf"({_NUMBER} ?%) of ({_NUMBER}(?: ?%)?)")
 _THAT = re.compile(r"\b(?:that|(?:the|this|that) (?:previous )?(?:result|value|answer|number))\b")

@@ -38,7 +38,10 @@ class Calculator(Worker):
         try:
             import simpleeval  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra
         except ImportError as error:
-            raise ConfigError("the calculator needs simpleeval: pip install 'podium[offline]'") from error
+            message = (
+                "the calculator needs simpleeval: pip install './packages/core[offline]' in a clone of Podium"
+            )
+            raise ConfigError(message) from error
         self._library = simpleeval
         self.card = Card(name=name, description=_DESCRIPTION, price=FREE)
 

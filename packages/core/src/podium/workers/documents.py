@@ -49,7 +49,10 @@ class Documents(Worker):
         try:
             import bm25s  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra
         except ImportError as error:
-            raise ConfigError("the document search needs bm25s: pip install 'podium[offline]'") from error
+            message = (
+                "the document search needs bm25s: pip install './packages/core[offline]' in a clone of Podium"
+            )
+            raise ConfigError(message) from error
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise ConfigError(f"there is no folder {str(folder)!r} to search: name one that exists")

@@ -137,9 +137,8 @@ def _remedy(status: int, origin: Origin) -> str:
     if status < HTTPStatus.BAD_REQUEST:
         return " (redirects are not followed: give the final URL as base_url)"
     if status in (401, 403):
-        return (
-            f" ({'the key was refused' if origin.has_key else 'no key was sent'}: set the endpoint's api_key)"
-        )
+        told = "the key was refused" if origin.has_key else "no key was sent"
+        return f" ({told}: check the endpoint's api_key, or the variable its key_env names)"
     if status == HTTPStatus.NOT_FOUND:
         return " (no such model or path: check the worker's model and the endpoint's base_url)"
     return ""

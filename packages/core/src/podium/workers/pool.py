@@ -25,6 +25,8 @@ class Pool:
     def __init__(self, workers: Sequence[Worker]) -> None:
         if not workers:
             raise ConfigError("a pool needs at least one worker")
+        for worker in workers:
+            _check_worker(worker)
         self.workers = tuple(workers)
         self.cards: tuple[Card, ...] = tuple(worker.card for worker in workers)
         self.names = tuple(card.name for card in self.cards)
@@ -76,6 +78,12 @@ class Pool:
         async with AsyncExitStack() as leaving:
             for worker in self.workers:
                 leaving.push_async_exit(worker)
+
+
+def _check_worker(worker: object) -> None:
+    if not isinstance(worker, Worker):
+        hint = ": wrap it in a FunctionWorker" if callable(worker) else ""
+        raise ConfigError(f"{worker!r:.80} is no worker{hint}")
 
 
 async def take(*slots: anyio.Semaphore | None) -> list[anyio.Semaphore]:
