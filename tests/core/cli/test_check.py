@@ -40,12 +40,15 @@ def test_part_that_fails(podium: Podium, config: Path, server: ChatServer) -> No
 
 
 def test_table_names_the_trouble(podium: Podium, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a key nothing is called, and the table still shows every part."""
+    """Without a key nothing is called, the table shows every part, and a line whole what is wrong with it."""
     monkeypatch.delenv("LOOPBACK_KEY")
-    result = podium("check", env={"COLUMNS": "300"})
+    result = podium("check", env={"COLUMNS": "80"})
     assert result.exit_code == 1
-    assert result.stdout.count("LOOPBACK_KEY is not set") == 3
-    assert "speaker" in result.stdout
+    table, told = result.stdout.splitlines()[:-3], result.stdout.splitlines()[-3:]
+    assert [line.partition(":")[0] for line in told] == ["✗ thinker", "✗ speaker", "✗ planner"]
+    assert all("LOOPBACK_KEY is not set" in line and "or take its workers out" in line for line in told)
+    assert "speaker" in "".join(table)
+    assert "LOOPBACK_KEY" not in "".join(table)
 
 
 def test_hosted_conductor_is_called_once(podium: Podium, config: Path, server: ChatServer) -> None:

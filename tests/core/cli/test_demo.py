@@ -1,8 +1,11 @@
 """`podium demo`: from question to answer with nothing but this machine."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from typer.testing import Result
 
 Podium = Callable[..., Result]
@@ -17,7 +20,24 @@ def test_demo_shows_all_there_is(podium: Podium, tmp_path: Path) -> None:
     assert "Steps 0 and 1 ran side by side" in result.stdout
     assert "409.5" in result.stdout
     assert "[page.md:" in result.stdout
-    assert "podium init --preset providers && podium run 'What is 17.5%" in result.stdout
+    *_, init, keys, run = result.stdout.splitlines()
+    assert init.endswith("podium init --preset providers")
+    assert "keys" in keys
+    assert "podium run 'What is 17.5%" in run
+
+
+def test_command_that_is_not_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines for real models start the program that was started, from the folder it was started in."""
+    (tmp_path / "page.md").write_text("An access list decides what a step is shown.\n")
+    (tmp_path / "podium").write_text("from podium.cli import main\nmain()\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "podium").write_text((tmp_path / "podium").read_text())
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    for script, typed in (("podium", "./podium"), ("bin/podium", "bin/podium")):
+        command = [sys.executable, script, "demo", "--folder", "."]
+        said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        assert f"  {typed} init --preset providers\n" in said
+        assert f"  {typed} run 'What" in said
 
 
 def test_own_question_and_folder(podium: Podium, tmp_path: Path) -> None:

@@ -72,6 +72,18 @@ def test_plan_in_any_spelling_is_run(podium: Podium, config: Path, server: ChatS
     assert len(server.calls) == 1
 
 
+def test_saved_plan_may_name_its_workers(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A plan that `plan --json` printed may get names in place of numbers; a wrong one is told."""
+    plan = json.loads(podium("plan", "What is it?", "--json").stdout)
+    plan["steps"] = [{"worker": "speaker", "subtask": "Speak.", "access": []}]
+    Path("plan.json").write_text(json.dumps(plan))
+    assert podium("run", "--plan", "plan.json").stdout == "forty-two\n"
+    Path("plan.json").write_text(json.dumps(plan).replace("speaker", "nobody"))
+    result = podium("run", "--plan", "plan.json")
+    assert result.exit_code == 2
+    assert "step 0 names worker 'nobody': the workers are thinker, speaker" in result.stderr
+
+
 def test_no_answer_exits_with_1(podium: Podium, config: Path, server: ChatServer) -> None:
     """A run that came to nothing leaves stdout empty and says why."""
     server.reply = lambda call: whole({"error": {"message": "down"}}, status=500)
@@ -115,6 +127,7 @@ def test_limits_can_be_given(podium: Podium, config: Path) -> None:
         (("run", "--plan", "podium.toml"), "holds no plan"),
         (("run", "Why?", "--config", "missing.toml"), "missing.toml cannot be read"),
         (("run", "Why?", "--seconds", "0"), "must be above 0"),
+        (("run", "Why?", "--seconds", "nan"), "must be above 0"),
         (("run", "Why?", "--steps", "0"), "--steps"),
         (("run", "x" * (5 * 2**20)), "the question is longer than"),
     ],
@@ -148,3 +161,4 @@ def test_hosted_conductor_runs_too(podium: Podium, config: Path, server: ChatSer
     assert podium("run", "What is it?").stdout == "from afar\n"
     assert podium("plan", "What is it?").exit_code == 2
     assert podium("run", "What is it?", "--rounds", "2").exit_code == 2
+    assert podium("run", "What is it?", "--seconds", "nan").exit_code == 2

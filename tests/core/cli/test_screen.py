@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from servers.chat_server import ChatServer, says, whole
 from typer.testing import Result
 
@@ -49,3 +50,15 @@ def test_help_and_parse_import_no_http(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
         assert not imported & {"httpx", "aiohttp"}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("args", [("run", "Why?"), ("run", "Why?", "--json"), ("check",)])
+def test_result_that_cannot_be_written(config: Path, args: tuple[str, ...]) -> None:
+    """A full disk behind stdout is told in one line, with exit code 1."""
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "podium", *args]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("podium: the result cannot be written to stdout: ")
+    assert done.stderr.count("\n") == 1

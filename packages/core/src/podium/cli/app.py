@@ -46,6 +46,12 @@ def _show_version(asked: bool) -> None:  # noqa: FBT001 - what typer calls a cal
         raise typer.Exit
 
 
+def _above_zero(seconds: float | None) -> float | None:
+    if seconds is not None and not seconds > 0:  # nan is neither above nor below
+        raise typer.BadParameter(f"{seconds:g} must be above 0")
+    return seconds
+
+
 @app.callback()
 def podium(
     *,
@@ -92,7 +98,9 @@ def run(  # noqa: PLR0913 - one parameter per thing that can be typed
     ] = False,
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps the whole run may start.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Most plans, one after the other.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Longest run, in seconds.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(callback=_above_zero, help="Longest run, in seconds.")
+    ] = None,
 ) -> None:
     """Answer a question, or carry out a saved plan."""
     with reporting() as screen:

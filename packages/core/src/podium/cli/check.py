@@ -22,6 +22,9 @@ def show_check(screen: Screen, config: Config, *, as_json: bool) -> None:
         screen.result_json({"ok": ok, "parts": [probe.to_json() for probe in probes]})
     else:
         screen.draw(_table(screen, probes))
+        for probe in probes:
+            if probe.error is not None:  # in a column of its own it would be broken up in a narrow terminal
+                screen.result(f"✗ {probe.name}: {' '.join(probe.error.split())}")
     if any(probe.error is not None for probe in probes):
         raise typer.Exit(NO_ANSWER)
 
@@ -39,7 +42,7 @@ async def _run_all(probes: Sequence[Probe]) -> None:
 
 
 def _table(screen: Screen, probes: Sequence[Probe]) -> Table:
-    table = Table("", "part", "name", "model", "latency", "tokens", "structured output", "what is wrong")
+    table = Table("", "part", "name", "model", "latency", "tokens", "structured output")
     for probe in probes:
         mark = Text("✓", style="green") if probe.error is None else Text("✗", style="red")
         about = "about " if probe.usage.estimated else ""
@@ -51,6 +54,5 @@ def _table(screen: Screen, probes: Sequence[Probe]) -> Table:
             "-" if probe.seconds is None else f"{probe.seconds:.2f} s",
             f"{about}{probe.usage.total_tokens:,}",
             ", ".join(probe.structured) or "no",
-            Text(screen.shown(probe.error or "")),
         )
     return table

@@ -1,6 +1,8 @@
 """`podium demo`: the whole way from question to answer, with no model, key or network."""
 
 import shlex
+import shutil
+import sys
 from pathlib import Path
 from time import monotonic
 
@@ -29,7 +31,7 @@ def show_demo(screen: Screen, question: str, folder: Path) -> None:
     """
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {str(folder)!r} to search: name one with --folder")
-    conductor = Conductor(RulePlanner(), [Calculator(), Documents(folder), Gather()])
+    conductor = Conductor(RulePlanner(), [Calculator(), Documents(folder, top=2), Gather()])
     screen.result(f"Question: {question}\n")
     if screen.interactive:
         result = anyio.run(watch, conductor, question, screen)
@@ -44,6 +46,27 @@ def show_demo(screen: Screen, question: str, folder: Path) -> None:
     screen.result("")
     show_answer(screen, result)
     screen.result(f"\n{status_line(result)}\n\nThe same with real models:")
-    screen.result(f"  podium init --preset providers && podium run {shlex.quote(question)}")
+    command = _own_command()
+    screen.result(f"  {command} init --preset providers")
+    screen.result(f"export your keys, then\n  {command} run {shlex.quote(question)}")
     if result.status != "ok":
         raise typer.Exit(PARTIAL if result.status == "partial" else NO_ANSWER)
+
+
+def _own_command() -> str:
+    """Return what a person types in this folder to start this very program."""
+    if shutil.which("podium") is not None:
+        return "podium"
+    script = Path(sys.argv[0])
+    if script.name == "__main__.py":
+        return f"{_from_here(Path(sys.executable))} -m podium"
+    return _from_here(script)
+
+
+def _from_here(path: Path) -> str:
+    """Return `path` for a shell, relative if it lies in the current folder."""
+    path, here = path.absolute(), Path.cwd()
+    if not path.is_relative_to(here):
+        return shlex.quote(str(path))
+    inside = path.relative_to(here)
+    return shlex.quote(str(inside) if len(inside.parts) > 1 else f"./{inside}")

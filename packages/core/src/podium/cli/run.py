@@ -1,9 +1,10 @@
 """`podium run`: a question or a saved plan in, the answer out."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
 import typer
@@ -15,7 +16,7 @@ from podium.cli.question import read_question
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen
 from podium.cli.watch import follow, watch
 from podium.conductor import Conductor
-from podium.errors import ConfigError, QueryError
+from podium.errors import ConfigError, PlanInvalid, QueryError
 from podium.files import read_text
 from podium.hosted import HostedConductor
 from podium.messages import MAX_QUERY_CHARS, Query, read_query
@@ -96,5 +97,23 @@ def _read_plan(path: Path, conductor: Conductor) -> Plan:
     except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict) and "schema" in data:
-        return Plan.from_json(data)
+        return Plan.from_json(_numbered(data, conductor.pool.names))
     return parse_plan(text, workers=conductor.pool.names, max_steps=conductor.limits.plan_steps)
+
+
+def _numbered(data: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return a saved plan with numbers in place of workers' names, which a person may have put in."""
+    rows = data.get("steps")
+    if not isinstance(rows, list):
+        return dict(data)
+    steps = []
+    for index, row in enumerate(rows):
+        name = row.get("worker") if isinstance(row, dict) else None
+        if not isinstance(name, str):
+            steps.append(row)
+        elif name in names:
+            steps.append({**row, "worker": names.index(name)})
+        else:
+            told = f"step {index} names worker {name!r:.80}: the workers are {', '.join(names)}"
+            raise PlanInvalid("bad_worker", told, step=index)
+    return {**data, "steps": steps}

@@ -8,7 +8,7 @@ import json
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 import typer
@@ -52,11 +52,13 @@ class Screen:
 
     def result(self, text: str) -> None:
         """Write `text` to stdout; a program that reads it gets it verbatim."""
-        self._write(sys.stdout, self.shown(text) if sys.stdout.isatty() else self._clean(text))
+        with self._writing():
+            self._write(sys.stdout, self.shown(text) if sys.stdout.isatty() else self._clean(text))
 
     def result_json(self, value: object) -> None:
         """Write `value` to stdout as JSON."""
-        self._write(sys.stdout, self._clean(json.dumps(value, indent=2)))
+        with self._writing():
+            self._write(sys.stdout, self._clean(json.dumps(value, indent=2)))
 
     def note(self, text: str) -> None:
         """Write `text` to stderr."""
@@ -65,8 +67,9 @@ class Screen:
     def draw(self, *drawings: "RenderableType") -> None:
         """Write what rich draws to stdout."""
         console = self.console()
-        for drawing in drawings:
-            console.print(drawing)
+        with self._writing():
+            for drawing in drawings:
+                console.print(drawing)
 
     def console(self, *, stderr: bool = False) -> "Console":
         """Return a rich console on stdout, or on stderr."""
@@ -78,6 +81,19 @@ class Screen:
         for secret in self._secrets:
             text = text.replace(secret, "[secret]")
         return text
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Leave with a message when stdout takes no more; a reader that has left is told nothing."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            with suppress(OSError):  # what is left in its buffer would be written again on the way out
+                sys.stdout.close()
+            self.note(f"podium: the result cannot be written to stdout: {error}")
+            raise typer.Exit(NO_ANSWER) from error
 
     @staticmethod
     def _write(stream: TextIO, text: str) -> None:

@@ -52,23 +52,30 @@ class Artist:
     def _add_run(self, tree: Tree, run: RunRow) -> None:
         for number, current in run.rounds.items():
             branch = tree.add(self._round(number, current))
-            for reason in current.rejected:
-                branch.add(Text(f"plan not used: {self._short(reason)}", style="yellow"))
+            self._add_reasons(branch, current)
             if not current.is_planned and not current.steps and run.result is None:
                 branch.add(Text(f"{self._frame()} writing the plan, {current.plan_chars:,} characters"))
             for index, step in current.steps.items():
                 leaf = branch.add(self._step(index, step))
+                if step.outcome is not None and step.outcome.problem is not None:
+                    leaf.add(Text(self._line(step.outcome.problem.message), style=_MARKS[step.status][1]))
                 for nested in step.runs:
                     self._add_run(leaf, nested)
 
     def _round(self, number: int, current: RoundRow) -> Text:
         text = Text(f"round {number}", style="bold")
-        if current.why:
-            text.append(f", because {self._short(current.why)}", style="not bold")
         if current.is_planned:
-            why = f": {self._short(current.plan_why)}" if current.plan_why else ""
-            text.append(f"  plan by {self.shown(current.planner)}{why}", style="not bold dim")
+            text.append(f"  plan by {self.shown(current.planner)}", style="not bold dim")
         return text
+
+    def _add_reasons(self, branch: Tree, current: RoundRow) -> None:
+        """Add a line, which may wrap, for each thing that explains a round."""
+        if current.why:
+            branch.add(Text(f"because {self._line(current.why)}"))
+        if current.is_planned and current.plan_why:
+            branch.add(Text(self._line(current.plan_why), style="dim"))
+        for reason in current.rejected:
+            branch.add(Text(f"plan not used: {self._line(reason)}", style="yellow"))
 
     def _step(self, index: int, step: StepRow) -> Text:
         mark, style = _MARKS[step.status]
@@ -78,8 +85,6 @@ class Artist:
         if step.sees:
             text.append(f"  sees {', '.join(map(str, step.sees))}", style="dim")
         text.append(f"  {self._spent(step)}", style="dim")
-        if step.outcome is not None and step.outcome.problem is not None:
-            text.append(f"  {self._short(step.outcome.problem.message)}", style=style)
         return text
 
     def _spent(self, step: StepRow) -> str:
@@ -99,5 +104,9 @@ class Artist:
 
     def _short(self, text: str) -> str:
         """Return the text on one line that leaves room for what else stands there."""
-        line, most = " ".join(self.shown(text).split()), max(24, self.width - 44)
+        line, most = self._line(text), max(24, self.width - 44)
         return line if len(line) <= most else line[: most - 1] + "…"
+
+    def _line(self, text: str) -> str:
+        """Return the whole text without line breaks of its own."""
+        return " ".join(self.shown(text).split())

@@ -205,7 +205,7 @@ class Config:
         if not key:
             message = (
                 f"the environment variable {variable} is not set, and [endpoints.{endpoint}] takes its key "
-                f"from it: run `export {variable}=...` with the key"
+                f"from it: run `export {variable}=...` with the key, or take its workers out"
             )
             raise ConfigError(self._source.told(("endpoints", endpoint, "key_env"), message))
         return key
