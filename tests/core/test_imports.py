@@ -12,7 +12,7 @@ ROOT = Path(podium.__file__).parent
 STAGES: tuple[tuple[str, ...], ...] = (
     ("usage",),
     ("errors",),
-    ("boundary", "files", "limits", "messages", "words"),
+    ("boundary", "files", "limits", "messages", "opened", "words"),
     ("plan",),
     ("literal", "interpret", "labelled", "parse", "spelling"),
     ("outcome", "explain", "result", "events"),

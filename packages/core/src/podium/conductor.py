@@ -2,7 +2,7 @@
 
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
@@ -231,10 +231,9 @@ class Conductor(Worker):
         if status == "ok" and (out_of_time or rounds.problem is not None):
             status, problem = "partial", rounds.problem
         if out_of_time:
-            told = (
-                f"the run was over its {self.limits.seconds:g} s (Limits.seconds), or the one it is nested in"
-            )
-            problem = Problem(LimitExceeded.code, told.partition(",")[0] if not setting.depth else told)
+            whose = f"its {self.limits.seconds:g} s (Limits.seconds)"
+            whose += " or its caller's" if setting.depth else ""
+            problem = Problem(LimitExceeded.code, f"the run was over {whose}")
         return Result(
             run_id=setting.run_id,
             answer=answer,
@@ -246,10 +245,7 @@ class Conductor(Worker):
         )
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as entered:
-            for part in self._parts():
-                await entered.enter_async_context(part)
-            entered.pop_all()  # `__aexit__` leaves them; the stack only undoes a start that fails half-way
+        await super().__aenter__()
         loop = get_running_loop()
         self._opened[loop] = self._opened.get(loop, 0) + 1
         return self
@@ -261,9 +257,7 @@ class Conductor(Worker):
         traceback: TracebackType | None,
     ) -> None:
         self._opened[get_running_loop()] -= 1
-        async with AsyncExitStack() as leaving:
-            for part in self._parts():
-                leaving.push_async_exit(part)
+        await super().__aexit__(kind, error, traceback)
 
     def _open(self) -> AbstractAsyncContextManager[object]:
         """Return what keeps everything open during a run: nothing, where the caller does."""

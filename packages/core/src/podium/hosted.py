@@ -5,10 +5,9 @@ cost stay with it, so they are absent here.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
-from types import TracebackType
-from typing import Literal, Self, get_args
+from typing import Any, Literal, get_args
 from uuid import uuid4
 
 import anyio
@@ -17,6 +16,7 @@ from podium.boundary import Boundary
 from podium.errors import ConfigError, PodiumError, WorkerBroken, WorkerError, WorkerTimeout
 from podium.events import AnswerDelta, Event, RunEnded, RunStarted
 from podium.messages import Completion, Message, Part, Query, Sampling, estimate_usage, read_query
+from podium.opened import Opened
 from podium.outcome import Problem
 from podium.result import Result
 from podium.stream import events_of
@@ -34,7 +34,7 @@ Effort = Literal["high", "xhigh", "max"]
 """How hard a hosted conductor can be asked to try."""
 
 
-class HostedConductor:
+class HostedConductor(Opened):
     """Hands each query as it is to a conductor behind an API, such as Sakana's Fugu.
 
     Args:
@@ -165,17 +165,8 @@ class HostedConductor:
             body["tools"] = responses_tools(self._tools)
         return body
 
-    async def __aenter__(self) -> Self:
-        await self._endpoint.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._endpoint.__aexit__(kind, error, traceback)
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return (self._endpoint,)
 
 
 def _ignore(event: Event) -> None:

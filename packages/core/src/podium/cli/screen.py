@@ -116,6 +116,6 @@ def reporting() -> Iterator[Screen]:
         raise typer.Exit(BAD_INPUT if wrong_input else NO_ANSWER) from error
     except (typer.Exit, OSError):
         raise
-    except Exception as error:
+    except Exception as error:  # the outermost edge: a bug is told without the secrets in its trace
         screen.note(traceback.format_exc() + "podium: this is a bug; please report it with the lines above")
         raise typer.Exit(NO_ANSWER) from error

@@ -3,11 +3,10 @@
 import json
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import asdict, replace
 from hashlib import sha256
-from types import TracebackType
-from typing import Self
+from typing import Any
 
 from podium.errors import ConfigError, PlanError
 from podium.parse import parse_plan
@@ -65,14 +64,8 @@ class CachedPlanner(Planner):
         """Return the order the other planner wants the workers shown in."""
         return self._planner.order(workers, run_id)
 
-    async def __aenter__(self) -> Self:
-        await self._planner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._planner.__aexit__(kind, error, trace)
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return (self._planner,)
 
 
 def _holds_plan(written: PlanText, request: PlanRequest) -> bool:

@@ -1,11 +1,10 @@
 """A chat model as the conductor."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from random import Random
-from types import TracebackType
-from typing import Self, get_args
+from typing import Any, get_args
 
 from podium.errors import ConfigError
 from podium.messages import Completion, Constraint, Sampling
@@ -94,14 +93,5 @@ class ChatPlanner(Planner):
             constraint = Constraint("json", plan_schema(size, steps, keep=keep))
         return self._sampling if constraint is None else replace(self._sampling, constraint=constraint)
 
-    async def __aenter__(self) -> Self:
-        await self.worker.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.worker.__aexit__(kind, error, traceback)
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return (self.worker,)

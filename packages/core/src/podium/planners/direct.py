@@ -1,9 +1,8 @@
 """A gate before another planner: what one worker can answer needs no planning."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any
 
 from podium.plan import Plan, Step
 from podium.planners.fit import best_fit
@@ -56,14 +55,8 @@ class DirectPlanner(Planner):
         """Return the order the other planner wants the workers shown in."""
         return self._planner.order(workers, run_id)
 
-    async def __aenter__(self) -> Self:
-        await self._planner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._planner.__aexit__(kind, error, trace)
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return (self._planner,)
 
 
 def _is_simple(question: str, request: PlanRequest) -> bool:

@@ -7,10 +7,9 @@ the three spellings. Reading that text, and judging it, is not its business.
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from podium.messages import FinishReason, Message
+from podium.opened import Opened
 from podium.spelling import Spelling
 from podium.usage import Usage
 from podium.workers.worker import Card
@@ -58,7 +57,7 @@ class PlanText:
     """In USD; `None` when it is unknown."""
 
 
-class Planner(ABC):
+class Planner(Opened, ABC):
     """Something that plans. Used as a worker is: enter it to keep open what it holds open."""
 
     name: str
@@ -80,14 +79,3 @@ class Planner(ABC):
         """Return the order in which this run's workers are shown, as numbers of the pool."""
         del run_id
         return range(workers)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        return None

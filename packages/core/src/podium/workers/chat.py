@@ -4,10 +4,9 @@ It joins what a request says, how its provider is asked and how the answer is re
 retries nothing: there is one place for that, elsewhere.
 """
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from types import TracebackType
-from typing import Self
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any
 
 from podium.errors import WorkerBroken, WorkerTimeout
 from podium.messages import Completion, Sampling
@@ -75,14 +74,5 @@ class ChatWorker(Worker):
                         raise
             yield answer.completion(request.messages)
 
-    async def __aenter__(self) -> Self:
-        await self.endpoint.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.endpoint.__aexit__(kind, error, traceback)
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return (self.endpoint,)

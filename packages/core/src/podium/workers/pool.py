@@ -2,18 +2,18 @@
 
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
 
 from podium.errors import ConfigError
+from podium.opened import Opened
 from podium.workers.worker import Card, Worker
 
 
-class Pool:
+class Pool(Opened):
     """Workers, numbered from 0 in the order given.
 
     Entering the pool enters its workers; it may be entered any number of times.
@@ -62,22 +62,8 @@ class Pool:
             self._slots[loop] = slots
         return slots[number]
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as entered:
-            for worker in self.workers:
-                await entered.enter_async_context(worker)
-            entered.pop_all()  # `__aexit__` leaves them; the stack only undoes a start that fails half-way
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        async with AsyncExitStack() as leaving:
-            for worker in self.workers:
-                leaving.push_async_exit(worker)
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return self.workers
 
 
 def _check_worker(worker: object) -> None:
@@ -94,7 +80,7 @@ async def take(*slots: anyio.Semaphore | None) -> list[anyio.Semaphore]:
             if slot is not None:
                 await slot.acquire()
                 held.append(slot)
-    except BaseException:
+    except BaseException:  # a cancel among them; what was taken goes back, and it goes on
         for slot in held:
             slot.release()
         raise

@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, fields
 from math import inf
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from podium.errors import ConfigError, WorkerBroken
 from podium.events import Event
 from podium.limits import Ledger
 from podium.messages import Completion, Message, Sampling
+from podium.opened import Opened
 from podium.usage import Usage
 
 
@@ -127,7 +127,7 @@ class Request:
     """`None` outside of a run, as in a check of the worker."""
 
 
-class Worker(ABC):
+class Worker(Opened, ABC):
     """Something that can do a subtask.
 
     Use as an async context manager to keep open what the worker holds open; workers may
@@ -150,17 +150,6 @@ class Worker(ABC):
         Raises:
             WorkerError: the work was not done, and why.
         """
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        return None
 
 
 def brief_of(request: Request) -> Brief:
