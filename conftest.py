@@ -68,6 +68,7 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with ChatServer(model).in_thread() as server, pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("page"))
         patch.setenv("LLM_URL", server.url)
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
         for key in KEYS:
             patch.setenv(key, "key-of-a-loopback-server")

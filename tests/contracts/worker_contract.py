@@ -67,6 +67,20 @@ class WorkerContract:
         assert isinstance(last, Completion)
         assert "".join(str(piece) for piece in pieces) == last.text
 
+    async def test_a_call_comes_to_no_more_than_its_worst_case(self, worker: Worker) -> None:
+        """What is set aside for a call covers what it reports."""
+        request = self.asking(self.questions[0])
+        worst = worker.worst_case(request, 4096)
+        assert worst is not None
+        async with worker:
+            usage = (await complete(worker, request)).usage
+        assert worst.calls == 1
+        assert usage.input_tokens <= worst.input_tokens
+        assert usage.output_tokens <= worst.output_tokens
+        price = worker.card.price
+        assert (worst.cost is None) == (price is None)
+        assert price is None or worst.cost is None or price.cost(usage) <= worst.cost
+
     async def test_calls_at_once_do_not_mix(self, worker: Worker) -> None:
         """Each of many calls at the same time gets its own answer."""
         answers: dict[str, str] = {}

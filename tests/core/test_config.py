@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from podium.conductor import Conductor
-from podium.config import find_config, load_config
+from podium.config import find_config, find_journal, load_config
 from podium.config.lines import lines_of
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
@@ -109,7 +109,6 @@ def test_key_is_read_when_the_conductor_is_made(path: Path, monkeypatch: pytest.
         config.conductor()
     monkeypatch.setenv("SOME_KEY", "sk-0123456789")
     config.conductor()
-    assert config.secrets == ("sk-0123456789",)
 
 
 @pytest.mark.parametrize(
@@ -321,3 +320,89 @@ def test_huge_plan_file_is_refused(path: Path) -> None:
     (path.parent / "plan.txt").write_text(" " * (2**20 + 1))
     with pytest.raises(ConfigError, match=r"podium\.toml:11: the plan .* is longer than 1,048,576 bytes"):
         load_config(path).conductor()
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("[limits]\ncost = 0", "10: 'cost' in [limits] is 0: it must be above 0"),
+        ("[limits]\nunpriced = -1", "10: 'unpriced' in [limits] is -1: it must be 0"),
+        ("[conductor]\non_failure = 'x'", "10: 'on_failure' in [conductor] is 'x': wri"),
+        ("[conductor]\ncache = true", "10: 'cache' in [conductor] is true: write one"),
+        ("[retry]\nattempt = 1", "10: unknown key 'attempt' in [retry]: did you mean"),
+        ("[retry]\nattempts = 0", "9: [retry]: Retry.attempts is 0"),
+        ("[retry]\nagain = 3", "10: 'again' in [retry] is 3: write a list"),
+        ("[retry]\nagain = ['x']", "9: [retry]: Retry: 'x' is no code"),
+        ("[retry]\nstand_ins = {a = 'b'}", "10: 'a' in [retry.stand_ins] is 'b': write a"),
+        ("[retry]\nhedge = {percent = 1}", "10: unknown key 'percent' in [retry.hedge]"),
+        ("[retry]\nhedge = {percentile = 0}", "10: [retry.hedge]: Hedge.percentile is 0"),
+        ("[policy]\ndeny = []", "10: unknown key 'deny' in [policy]: did you mean"),
+        ("[policy]\napprove = true", "10: 'approve' in [policy] is true: write one of"),
+        ("[[policy.rules]]\nnever = ['x']", "9: [policy.rules.0] lacks 'label': add it"),
+        ("[journal]\npatience = 0", "10: 'patience' in [journal] is 0: it must be above 0"),
+        ("[journal]\nfile = 'x'", "10: unknown key 'file' in [journal]"),
+        ("[journal]\npath = 'x'\nurl = 'y'", "11: [journal] names 'path' and 'url'"),
+        ("[journal]\nurl = 'postgresql://u:p@h/d'", "10: 'url' in [journal] holds a pass"),
+        ("[journal]\nurl_env = 'sk-secret'", "10: 'url_env' in [journal] is no name of"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_told(path: Path, table: str, told: str) -> None:
+    """Tables of Podium's own records are checked as the rest, by key where there is one."""
+    path.write_text(GOOD.replace("[planner]", f"{table}\n[planner]"))
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(f"{path}:{told}")
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("[retry]\nstand_ins = {x = ['solver']}", "podium.toml:9: Retry.stand_ins: 'x'"),
+        ("[policy]\nrequired = ['x']", "podium.toml:9: "),
+        ("[[policy.rules]]\nlabel = 'x'", "podium.toml:9: the rule on 'x' needs one of"),
+        ("[journal]\nurl_env = 'NO_SUCH'", "podium.toml:10: the environment variable NO"),
+    ],
+)
+def test_what_does_not_fit_the_pool_is_told(path: Path, table: str, told: str) -> None:
+    """What shows only beside the workers is told with the line of its table."""
+    path.write_text(GOOD.replace("[planner]", f"{table}\n[planner]"))
+    config = load_config(path)
+    with pytest.raises(ConfigError) as caught:
+        config.conductor()
+    assert told in str(caught.value)
+
+
+def test_records_are_read_from_their_tables(path: Path) -> None:
+    """Retry, policy, limits and what becomes of failures reach the conductor."""
+    path.write_text(
+        GOOD.replace('model = "qwen"', 'model = "qwen"\nlabels = ["eu"]')
+        + "[limits]\ncost = 0.5\nunpriced = 0\n"
+        + "[conductor]\non_failure = 'note'\n"
+        + "[retry]\nattempts = 2\nagain = ['worker_timeout']\nhedge = {seconds = 3}\n"
+        + "[policy]\nsteps = 2\nrequired = ['eu']\napart = [['a', 'b']]\n"
+        + "[[policy.rules]]\nlabel = 'x'\nnever = ['y']\n"
+        + "[[policy.pins]]\nwords = 'compute total'\nworker = 'solver'\n"
+    )
+    conductor = load_config(path).conductor()
+    assert isinstance(conductor, Conductor)
+    assert (conductor.limits.cost, conductor.limits.unpriced) == (0.5, 0)
+
+
+def test_where_runs_are_recorded(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default in the user's state folder; elsewhere or nowhere if the file says so."""
+    path.write_text(GOOD)
+    assert load_config(path).journal() is not None
+    path.write_text(GOOD + "[journal]\noff = true\n")
+    assert load_config(path).journal() is None
+    with pytest.raises(ConfigError, match=r"podium\.toml:12: nothing is recorded"):
+        find_journal(path)
+    path.write_text('[journal]\npath = "runs.db"\n')
+    assert find_journal(path) is not None
+    path.write_text("[journal]\nurl = 'mysql://h/d'\n")
+    with pytest.raises(ConfigError, match=r"podium\.toml:1: "):
+        find_journal(path)
+    monkeypatch.setenv("RUNS_URL", "sqlite:///elsewhere.db")
+    path.write_text('[journal]\nurl_env = "RUNS_URL"\n')
+    assert find_journal(path) is not None
+    monkeypatch.chdir(tmp_path)
+    assert find_journal(environ={"XDG_CONFIG_HOME": str(tmp_path / "none")}) is not None

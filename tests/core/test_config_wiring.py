@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from core.actors import plan_of
-from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
+from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says, whole
 
 from podium.conductor import Conductor
 from podium.config import load_config
@@ -42,7 +42,9 @@ class Site:
         conductor: str = "",
         endpoint: str = "",
         limits: str = "",
+        tables: str = "",
         boss: Answer | None = None,
+        alpha: Answer | None = None,
         runs: int = 1,
         question: str = "Who wrote Faust? When was Goethe born?",
     ) -> Result:
@@ -50,17 +52,19 @@ class Site:
 
         def reply(call: Call) -> Reply:
             answers = {"boss": boss or _planned(), "judge": lambda call: says(call, "NO, too short.")}
+            if alpha is not None:
+                answers["alpha"] = alpha
             return answers.get(call.body["model"], lambda call: says(call, "done"))(call)
 
         async with ChatServer(reply) as server:
-            tables = [
+            workers = [
                 f'[workers.{name}]\nendpoint = "local"\nmodel = "{name}"' for name in (*WORKERS, "judge")
             ]
             self.path.write_text(
                 f'[endpoints.local]\nbase_url = "{server.url}"\nprovider = "vllm"\n{endpoint}\n'
-                + "\n".join(f'{table}\ndescription = "Speaks of {n}."' for n, table in enumerate(tables))
+                + "\n".join(f'{table}\ndescription = "Speaks of {n}."' for n, table in enumerate(workers))
                 + f'\n[planner]\nendpoint = "local"\nmodel = "boss"\n{planner}\n'
-                + f"[conductor]\n{conductor}\n[limits]\n{limits}\n"
+                + f"[conductor]\n{conductor}\n[limits]\n{limits}\n{tables}\n"
             )
             made = load_config(self.path).conductor()
             assert isinstance(made, Conductor)
@@ -198,3 +202,69 @@ def test_every_timeout_reaches_the_endpoint(tmp_path: Path) -> None:
     worker = load_config(path).worker("a")
     assert isinstance(worker, ChatWorker)
     assert worker.endpoint.timeouts == Timeouts(connect=1, first_byte=120, idle=3, total=600)
+
+
+def _down(_: Call) -> Reply:
+    return whole({"error": {"message": "down"}}, status=503)
+
+
+@pytest.mark.parametrize(
+    ("keys", "called"),
+    [
+        ("attempts = 3", ["alpha", "alpha", "alpha"]),
+        ("attempts = 1", ["alpha"]),
+        ("again = ['worker_timeout']", ["alpha"]),
+        ("attempts = 2\nstand_ins = { alpha = ['bravo'] }", ["alpha", "bravo"]),
+    ],
+)
+async def test_retry(site: Site, keys: str, called: list[str]) -> None:
+    """`[retry]` decides who is asked again, and how often."""
+    await site.run(tables=f"[retry]\nbase = 0.01\n{keys}\n", alpha=_down)
+    assert [call.body["model"] for call in site.calls if call.body["model"] != "boss"] == called
+
+
+@pytest.mark.parametrize(("line", "ran"), [("", 0), ('on_failure = "note"', 1)])
+async def test_on_failure(site: Site, line: str, ran: int) -> None:
+    """`on_failure` decides whether a step is run that is shown one that failed."""
+    plan = write_plan(plan_of((0, "find out", ()), (1, "write it", (0,))), "rows")
+    await site.run(
+        conductor=line, tables="[retry]\nattempts = 1\n", boss=lambda c: says(c, plan), alpha=_down
+    )
+    assert len(site.bodies("bravo")) == ran
+
+
+@pytest.mark.parametrize(("line", "calls"), [("", 2), ('cache = "shared"', 1)])
+async def test_cache(site: Site, line: str, calls: int) -> None:
+    """`cache` decides whether the same is asked twice."""
+    await site.run(conductor=line, runs=2, tables="[journal]\npath = 'runs.db'\n")
+    assert len(site.bodies("alpha")) == calls
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        "[policy]\ndenied = ['alpha']\n",
+        "[policy]\nallowed = ['bravo']\n",
+        "[[policy.pins]]\nwords = 'find'\nworker = 'bravo'\n",
+    ],
+)
+async def test_policy(site: Site, tables: str) -> None:
+    """`[policy]` decides who may work, whatever the planner wrote."""
+    await site.run(tables=tables)
+    assert not site.bodies("alpha")
+
+
+async def test_limits_on_calls(site: Site) -> None:
+    """`[limits] calls` counts the planner's call, and ends the run when it is met."""
+    result = await site.run(limits="calls = 1")
+    assert result.status == "failed"
+    assert len(site.calls) == 1
+
+
+async def test_journal(site: Site, tmp_path: Path) -> None:
+    """`[journal]` says where runs are recorded, beside the file."""
+    result = await site.run(tables="[journal]\npath = 'runs.db'\n")
+    assert (tmp_path / "runs.db").exists()
+    journal = load_config(site.path).journal()
+    assert journal is not None
+    assert [row.run_id for row in await journal.runs()] == [result.run_id]

@@ -24,12 +24,14 @@ from podium.outcome import Outcome
 from podium.plan import Plan, Step
 from podium.planners.chat import ChatPlanner
 from podium.result import Result
+from podium.retry import Retry
 from podium.spelling import write_plan
 from podium.usage import Usage
 from podium.workers.worker import FREE, Card, Request
 
 T = TypeVar("T")
 Way = Literal["ok", "raises", "refuses", "cut"]
+ONCE = Retry(attempts=1)
 TICK = 1 / 64
 """Latencies are whole multiples of it, so that their sums are exact, in seconds."""
 
@@ -138,7 +140,7 @@ def perform(scene: Scene) -> tuple[Stage, list[Actor], Result]:
     stage = Stage(scene)
     workers = stage.workers()
     limits = Limits(plan_steps=10, concurrency=scene.concurrency)
-    conductor = Conductor(boss(""), workers, limits=limits)
+    conductor = Conductor(boss(""), workers, limits=limits, retry=ONCE)
     return stage, workers, on_virtual_clock(lambda: conductor.run(scene.plan))
 
 
@@ -223,7 +225,8 @@ def test_after_a_cancel_nothing_starts_and_all_workers_are_stopped(
     """Cancelled at any instant, a run stops its workers and leaves nothing behind."""
     stage = Stage(scene)
     workers = stage.workers()
-    conductor = Conductor(boss(""), workers, limits=Limits(plan_steps=10, concurrency=scene.concurrency))
+    limits = Limits(plan_steps=10, concurrency=scene.concurrency)
+    conductor = Conductor(boss(""), workers, limits=limits, retry=ONCE)
 
     async def consume() -> None:
         _ = [event async for event in conductor.stream(scene.plan)]
@@ -248,7 +251,7 @@ def test_at_its_deadline_a_run_accounts_for_every_step(scene: Scene, ticks: int)
     """Out of time at any instant, each step has one outcome and each start is paid for."""
     stage = Stage(scene)
     limits = Limits(plan_steps=10, concurrency=scene.concurrency, seconds=(ticks + 1) * TICK)
-    conductor = Conductor(boss(""), stage.workers(), limits=limits)
+    conductor = Conductor(boss(""), stage.workers(), limits=limits, retry=ONCE)
 
     async def main() -> list[Event]:
         return [event async for event in conductor.stream(scene.plan)]
@@ -320,7 +323,7 @@ def test_a_repaired_plan_keeps_what_it_shares_and_runs_nothing_twice(draft: Draf
 
     workers = [Actor(worker.card, play) for worker in stage.workers()]
     limits = Limits(plan_steps=11, concurrency=scene.concurrency)
-    conductor = Conductor(ChatPlanner(Actor("boss", write)), workers, limits=limits)
+    conductor = Conductor(ChatPlanner(Actor("boss", write)), workers, limits=limits, retry=ONCE)
     result = on_virtual_clock(lambda: conductor.run("What?"))
     assert len(by_subtask) == len(set(by_subtask))
     _check_outcomes(result, scene, draft, by_subtask)

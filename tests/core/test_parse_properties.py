@@ -33,6 +33,7 @@ FRAGMENTS = [
         "Step 1: ",
     ),
     *("model_id", "model_id = ", "subtasks = ", "access_list = ", "access: ", '"worker": ', '"access": '),
+    *(', "enough": 1', '"enough": null}', '"enough": 9'),
     *('{"steps": [', "<think>", "</think>", '"all"', "all", "[[], [0]]", "[0]", "-1", "1.5", "null", "don't"),
     *('\n{"worker": 0, "subtask": "a", "access": []}\n', '{"worker": 1, "subtask": "b", "access": [0]}'),
     *(
@@ -63,7 +64,8 @@ def plans(draw: st.DrawFn, workers: int = WORKERS) -> Plan:
     steps = []
     for index in range(draw(st.integers(0, MAX_STEPS))):
         seen = draw(st.sets(st.integers(0, index - 1))) if index else set()
-        steps.append(Step(draw(st.integers(0, workers - 1)), draw(subtasks), tuple(seen)))
+        enough = draw(st.none() | st.integers(1, len(seen))) if seen else None
+        steps.append(Step(draw(st.integers(0, workers - 1)), draw(subtasks), tuple(seen), enough))
     return Plan(tuple(steps))
 
 

@@ -17,7 +17,7 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.events import PlanDelta, PlanReady, PlanRejected
+from podium.events import PlanDelta, PlannerEnded, PlanReady
 from podium.limits import Limits
 from podium.messages import Completion
 from podium.planners.chat import ChatPlanner
@@ -106,7 +106,11 @@ async def test_when_nobody_plans_the_run_fails_with_the_reason() -> None:
 async def test_rejected_texts_are_events() -> None:
     """A stream tells which text was not used, whose it was and why, and whose plan is."""
     events = [e async for e in Conductor(boss("no plan"), _pool()).stream("What?")]
-    rejected = [(e.planner, e.text, e.problem.code) for e in events if isinstance(e, PlanRejected)]
+    rejected = [
+        (e.proposal.planner, e.proposal.text, e.proposal.problem.code)
+        for e in events
+        if isinstance(e, PlannerEnded) and e.proposal.problem is not None
+    ]
     assert rejected == [("boss", "no plan", "no_plan")] * 2
     assert [e.planner for e in events if isinstance(e, PlanReady)] == ["rule"]
 

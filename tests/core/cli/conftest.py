@@ -56,6 +56,7 @@ def server() -> Iterator[ChatServer]:
 def config(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write a config over the scripted server, and set its key."""
     monkeypatch.setenv("LOOPBACK_KEY", KEY)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "podium.toml"
     path.write_text(CONFIG.format(url=server.url))

@@ -9,10 +9,24 @@ from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.cli.board import Board
 from podium.cli.tree import Artist
 from podium.cli.watch import follow
-from podium.events import Event, PlanReady, RunStarted, StepDelta, StepEnded, StepStarted
-from podium.execute import SUPERSEDED
-from podium.outcome import Outcome, StepStatus
+from podium.events import (
+    ApprovalAsked,
+    ApprovalGiven,
+    AttemptFailed,
+    Event,
+    PlanReady,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    StepDelta,
+    StepEnded,
+    StepStarted,
+)
+from podium.outcome import Call, Outcome, Problem, StepStatus
+from podium.place import SUPERSEDED
 from podium.plan import Plan, Step
+from podium.result import Result
 from podium.workers.worker import Card
 
 pytestmark = pytest.mark.anyio
@@ -27,10 +41,15 @@ def rows(*steps: str) -> str:
     return "".join(written)
 
 
-def drawn(board: Board) -> str:
+async def followed(conductor: Conductor, board: Board) -> Result:
+    """Run with a board that is kept up to date."""
+    return await follow(lambda listen: conductor.run("Do it.", on_event=listen), board)
+
+
+def drawn(board: Board, now: float | None = 0.0) -> str:
     """Return a board as it is drawn."""
     console = Console(width=120, file=StringIO())
-    console.print(Artist(str, 0.0, 120).draw(board))
+    console.print(Artist(str, now, 120).draw(board))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -39,7 +58,7 @@ async def test_steps_end_with_worker_and_time() -> None:
     """Each step of a run that went well is ticked off."""
     board = Board()
     planner = ChatPlanner(ScriptedWorker("boss", rows("first", "second")))
-    result = await follow(Conductor(planner, [ScriptedWorker("hand", "done")]), "Do it.", board)
+    result = await followed(Conductor(planner, [ScriptedWorker("hand", "done")]), board)
     assert board.root is not None
     assert board.root.result is result
     steps = board.root.rounds[1].steps
@@ -58,7 +77,7 @@ async def test_nested_run_hangs_under_its_step() -> None:
         card=Card(name="team"),
     )
     board = Board()
-    await follow(Conductor(ChatPlanner(ScriptedWorker("boss", rows("outside"))), [inner]), "Do it.", board)
+    await followed(Conductor(ChatPlanner(ScriptedWorker("boss", rows("outside"))), [inner]), board)
     outside, inside = (line for line in drawn(board).splitlines() if "side" in line)
     assert "✓ 0 team  outside" in outside
     assert inside.index("✓ 0 hand  inside") > outside.index("✓")
@@ -69,7 +88,7 @@ async def test_plan_that_was_not_used_is_told() -> None:
     board = Board()
     bad = rows("first") + '{"worker": 7, "subtask": "nobody", "access": []}\n'
     planner = ChatPlanner(ScriptedWorker("boss", bad))
-    result = await follow(Conductor(planner, [ScriptedWorker("hand", "done")]), "Do it.", board)
+    result = await followed(Conductor(planner, [ScriptedWorker("hand", "done")]), board)
     assert result.status == "ok"
     picture = drawn(board)
     assert "plan not used: boss: step 1 names worker 7" in picture
@@ -81,7 +100,7 @@ async def test_failed_step_says_why() -> None:
     """A step that failed is crossed out, with the whole reason below it."""
     board = Board()
     planner = ChatPlanner(ScriptedWorker("boss", rows("first")))
-    await follow(Conductor(planner, [ScriptedWorker("hand", RuntimeError("boom " * 40))]), "Do it.", board)
+    await followed(Conductor(planner, [ScriptedWorker("hand", RuntimeError("boom " * 40))]), board)
     assert "✗ 0 hand  first" in drawn(board)
     assert drawn(board).count("boom") == 40
 
@@ -155,3 +174,88 @@ def test_step_that_was_skipped_before_the_plan_was_whole_stays_so() -> None:
     board = board_of(ended(0, "skipped", 0), planned(Step(0, "a")))
     assert statuses(board) == ["skipped"]
     assert "- 0 hand  a" in drawn(board)
+
+
+def failed(step: int, attempt: int, wait: float | None = None) -> AttemptFailed:
+    """Return the event that a call came to nothing, and how long the next one is waited for."""
+    call = Call(attempt=attempt, worker="hand", problem=Problem("worker_unavailable", "it is down"))
+    return AttemptFailed(run_id="r", at=0.0, round=1, step=step, attempt=attempt, call=call, wait=wait)
+
+
+def test_call_that_is_made_again_is_told() -> None:
+    """A step that is retried goes on in its row, which says what failed and when it is called again."""
+    waiting = (planned(Step(0, "a")), started(0, "a"), wrote(0), failed(0, 1, wait=2.0))
+    picture = drawn(board_of(*waiting))
+    assert "call 1 of hand: it is down" in picture
+    assert "retry in 2 s" in picture
+    board = board_of(*waiting, started(0, "a", 2))
+    assert statuses(board) == ["running"]
+    assert "retry in" not in drawn(board)
+    board.take(ended(0, "ok", 2), 0.0)
+    assert "✓ 0 hand  a" in drawn(board)
+    assert "call 1 of hand: it is down" in drawn(board)
+
+
+def test_worker_that_stands_in_is_named() -> None:
+    """After a failure elsewhere the row is the stand-in's."""
+    stand_in = StepStarted(run_id="r", at=0.0, round=1, step=0, attempt=2, worker="foot", subtask="a")
+    board = board_of(planned(Step(0, "a")), started(0, "a"), failed(0, 1), stand_in)
+    assert " 0 foot  a" in drawn(board)
+
+
+def test_hedged_step_is_one_row() -> None:
+    """A second call beside a slow one is told; whichever wins ends the step."""
+    beside = StepStarted(run_id="r", at=0.0, round=1, step=0, attempt=2, worker="foot", subtask="a")
+    hedged = (planned(Step(0, "a")), started(0, "a"), beside)
+    assert "foot is asked too" in drawn(board_of(*hedged))
+    for winner in (1, 2):
+        board = board_of(*hedged, failed(0, 3 - winner), ended(0, "ok", winner))
+        assert statuses(board) == ["ok"]
+        assert "is asked too" not in drawn(board)
+
+
+def test_reused_step_says_so() -> None:
+    """A step that was paid for before took no time."""
+    outcome = Outcome(round=1, step=0, worker="hand", status="ok", reused=True, attempts=1)
+    end = StepEnded(run_id="r", at=0.0, round=1, step=0, attempt=1, outcome=outcome)
+    assert "✓ 0 hand  a  reused" in drawn(board_of(planned(Step(0, "a")), end))
+
+
+def test_plan_that_waits_for_approval() -> None:
+    """The round says that it is waited for, and then who said what; a changed plan is drawn."""
+    asked = ApprovalAsked(run_id="r", at=0.0, round=1, plan=Plan((Step(0, "a"),)))
+    board = board_of(planned(Step(0, "a")), asked)
+    assert "waits for approval" in drawn(board)
+    changed = Plan((Step(1, "b"),))
+    board.take(ApprovalGiven(run_id="r", at=0.0, round=1, approved=True, plan=changed, by="Ann"), 0.0)
+    assert "approved with changes by Ann" in drawn(board)
+    assert "0 foot  b" in drawn(board)
+    board.take(ApprovalGiven(run_id="r", at=0.0, round=1, approved=False, why="too dear"), 0.0)
+    assert "refused: too dear" in drawn(board)
+
+
+def test_run_that_broke_off() -> None:
+    """Nothing of it seems to go on; once it is resumed, what had not ended waits to be called again."""
+    stopped = RunStopped(run_id="r", at=1.0, problem=Problem("cancelled", "the run was stopped"))
+    broken = (planned(Step(0, "a"), Step(0, "b")), started(0, "a"), ended(0, "ok"), started(1, "b"), stopped)
+    board = board_of(*broken)
+    picture = drawn(board, None)
+    assert "stopped: the run was stopped" in picture
+    assert "? 1 hand  b  did not end" in picture
+    board.take(RunResumed(run_id="r", at=1.0, workers=("hand", "foot"), recovery=0), 5.0)
+    assert statuses(board) == ["ok", "waiting"]
+    board.take(started(1, "b", 2), 6.0)
+    board.take(failed(1, 2, wait=1.0), 6.0)
+    board.take(started(1, "b", 3), 7.0)
+    board.take(ended(1, "ok", 3), 8.0)
+    assert statuses(board) == ["ok", "ok"]
+    assert "is asked too" not in drawn(board)
+
+
+def test_run_that_is_only_told_to_have_ended() -> None:
+    """A run of an id that has ended before begins with its end."""
+    board = Board()
+    result = Result(run_id="r", answer="done", status="ok")
+    board.take(RunEnded(run_id="r", at=0.0, result=result), 0.0)
+    assert board.root is not None
+    assert board.root.result is result

@@ -1,6 +1,7 @@
 """`podium run`, with its streams piped."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +13,10 @@ Podium = Callable[..., Result]
 
 
 def test_stdout_holds_the_answer_alone(podium: Podium, config: Path) -> None:
-    """Piped, a run that went well says nothing but its answer."""
+    """Piped, a run that went well says nothing but its answer, and on stderr its id."""
     result = podium("run", "What is it?")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "forty-two\n", "")
+    assert (result.exit_code, result.stdout) == (0, "forty-two\n")
+    assert re.fullmatch(r"podium: run [0-9a-f]{32}\n", result.stderr)
 
 
 def test_question_comes_from_stdin(podium: Podium, config: Path, server: ChatServer) -> None:

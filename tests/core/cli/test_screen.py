@@ -11,6 +11,11 @@ from typer.testing import Result
 
 Podium = Callable[..., Result]
 KEY = "sk-loopback-0123456789"
+COMMANDS = (
+    *("run", "plan", "parse", "check", "init", "demo"),
+    *("show", "diff", "resume", "approve", "refuse", "replay"),
+    *("runs", "runs delete", "runs prune", "audit", "audit verify", "audit export"),
+)
 
 
 def test_key_in_an_error_is_hidden(podium: Podium, config: Path, server: ChatServer) -> None:
@@ -32,9 +37,9 @@ def test_key_in_an_answer_is_hidden(podium: Podium, config: Path, server: ChatSe
 
 def test_help_states_the_exit_codes(podium: Podium) -> None:
     """`--help` of every command says what the exit codes mean."""
-    for command in ([], ["run"], ["plan"], ["parse"], ["check"], ["init"], ["demo"]):
-        said = " ".join(podium(*command, "--help").output.split())
-        assert "3 the answer is partial; 130 interrupted" in said
+    for command in ("", *COMMANDS):
+        said = " ".join(podium(*command.split(), "--help").output.split())
+        assert "3 the answer is partial; 4 a plan waits for approval; 130 interrupted" in said
 
 
 def test_version(podium: Podium) -> None:

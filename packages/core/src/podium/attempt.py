@@ -1,7 +1,8 @@
-"""One call of one worker for one step, and the outcome it comes to."""
+"""One call of one worker: what is set aside for it, and how it is billed however it ends."""
 
+import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -14,55 +15,102 @@ from podium.errors import (
     WorkerFailed,
     WorkerTimeout,
 )
-from podium.events import StepStarted
+from podium.ledger import Reservation, Spend
 from podium.messages import Completion, estimate_usage, storable
-from podium.outcome import Outcome, Problem, StepStatus
-from podium.plan import Step
-from podium.prompt import worker_messages
+from podium.outcome import Call, Problem
 from podium.setting import Setting
 from podium.usage import Usage
-from podium.workers.worker import FREE, Brief, Caller, Request, Shown
+from podium.workers.cooling import Cooling
+from podium.workers.history import Took
+from podium.workers.worker import FREE, Card, Request
 
 _FAILED = partial(WorkerFailed, maybe_paid=True)
+_NOTHING = Usage()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
-    """A step's worker at work; what it wrote so far can be read at any time."""
+    """A worker at work; what it wrote so far can be read at any time."""
 
     setting: Setting
-    round: int
-    index: int
-    """Index of the step in its plan, from 0."""
-    step: Step
-    visible: tuple[Shown, ...]
-    on_text: Callable[["Attempt", str], None]
-    """Takes this attempt and each piece it writes."""
-    number: int = 1
-    """Number of the call among those of the step's place in its round."""
+    worker: int
+    """Its number in the pool."""
+    card: Card
+    number: int
+    """Number of the call among those for its step, from 1."""
+    request: Request
+    reservation: Reservation
+    cooling: Cooling
+    """The worker's, which is told how the call ended."""
+    tries: bool
+    """Whether the call finds out if a worker that was left out is back."""
+    began: float
+    """When it was called, on the event loop's clock, in seconds."""
+    until: float | None
+    """When it has had its time; `None` where whoever called waits no longer anyway."""
     pieces: list[str] = field(default_factory=list)
-    started: float | None = None
-    """Seconds since the run began; `None` until the worker is called."""
-    _request: Request | None = None
-    _whole: Completion | None = None
+    completion: Completion | None = None
+    """The whole answer; `None` until its end was seen."""
+    error: PodiumError | None = None
+    problem: Problem | None = None
+    """Why the step went on, or ended, without it; `None` while it may still be the answer."""
+    usage: Usage = _NOTHING
+    cost: float | None = 0.0
+    maybe_paid: bool = False
 
-    async def run(self, deadline: float) -> Outcome:
-        """Call the worker and return the step's outcome; it fails by outcome, not by exception."""
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody knows how it ends, or ended."""
+        return self.completion is None and self.error is None
+
+    def call(self) -> Call:
+        """Return the call as it is billed."""
+        return Call(
+            attempt=self.number,
+            worker=self.card.name,
+            problem=self.problem,
+            usage=self.usage,
+            cost=self.cost,
+            maybe_paid=self.maybe_paid,
+        )
+
+    async def run(self, on_text: Callable[["Attempt", str], None]) -> None:
+        """Call the worker until it has ended. It fails by `error`; a cancel passes through.
+
+        Args:
+            on_text: takes this attempt and each piece it writes. It is not kept: whoever made
+                the attempt would be, in a circle that only the collector finds.
+        """
         try:
-            self.setting.ledger.start_step()
-            with Boundary(f"worker {self._name!r}", _FAILED):
-                await self._call(deadline)
+            # Paid on every call, and half the price of an anyio scope.
+            async with asyncio.timeout_at(self.until):
+                with self._current(), Boundary(f"worker {self.card.name!r}", _FAILED):
+                    await self._read(on_text)
         except PodiumError as error:
-            return self.failed(error)
-        return self._ended("ok", None)
+            self._fail(error)
+        except TimeoutError:
+            seconds = self.setting.limits.attempt_seconds
+            told = f"worker {self.card.name!r} did not answer within {seconds:g} s (Limits.attempt_seconds)"
+            self._fail(WorkerTimeout(told, maybe_paid=True))
+        finally:
+            self._settle()
 
-    async def _call(self, deadline: float) -> None:
-        worker, request = self.setting.pool[self.step.worker], self._make_request(deadline)
+    def _fail(self, error: PodiumError) -> None:
+        self.error = error
+        if self.completion is None:
+            self.problem = Problem.of(error)
+
+    def _current(self) -> AbstractContextManager[object]:
+        caller = self.request.caller
+        assert caller is not None
+        return self.setting.during(caller.round, caller.step, caller.attempt)
+
+    async def _read(self, on_text: Callable[["Attempt", str], None]) -> None:
         room = self.setting.limits.output_chars
-        async with aclosing(worker.call(request)) as pieces:
+        async with aclosing(self.setting.pool[self.worker].call(self.request)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Completion):
-                    self._whole = self._checked(piece)
+                    self.completion = self._checked(piece)
                     return
                 if not isinstance(piece, str):
                     raise self._broken(f"yielded a {type(piece).__name__}, not text")
@@ -70,124 +118,66 @@ class Attempt:
                 if room < 0:
                     raise self._too_long()
                 self.pieces.append(storable(piece))
-                self.on_text(self, self.pieces[-1])
+                on_text(self, self.pieces[-1])
         raise self._broken("ended without a completion")
-
-    def _make_request(self, deadline: float) -> Request:
-        setting, card = self.setting, self.setting.pool.cards[self.step.worker]
-        self.started = setting.now()
-        setting.tell(
-            StepStarted,
-            round=self.round,
-            step=self.index,
-            attempt=self.number,
-            worker=card.name,
-            subtask=self.step.subtask,
-        )
-        brief = Brief(self.step.subtask, self.visible, setting.query if setting.show_question else ())
-        caller = Caller(
-            run_id=setting.run_id,
-            round=self.round,
-            step=self.index,
-            attempt=self.number,
-            depth=setting.depth,
-            ledger=setting.ledger,
-            emit=setting.emit,
-        )
-        self._request = Request(
-            messages=worker_messages(brief, card),
-            brief=brief,
-            deadline=deadline,
-            stream=setting.stream,
-            caller=caller,
-        )
-        return self._request
 
     def _checked(self, completion: Completion) -> Completion:
         if not completion.text.strip():
-            raise self._broken("returned an empty answer")
+            raise self._broken("returned an empty answer", completion)
         if len(completion.text) > self.setting.limits.output_chars:
-            raise self._too_long()
+            raise self._too_long(completion)
         text = storable(completion.text)
         return completion if text is completion.text else replace(completion, text=text)
 
-    def _too_long(self) -> WorkerBroken:
+    def _too_long(self, completion: Completion | None = None) -> WorkerBroken:
         most = self.setting.limits.output_chars
-        return self._broken(f"wrote more than {most:,} characters: raise Limits.output_chars")
+        return self._broken(f"wrote more than {most:,} characters: raise Limits.output_chars", completion)
 
-    def _broken(self, what: str) -> WorkerBroken:
-        return WorkerBroken(f"worker {self._name!r} {what}", maybe_paid=True)
+    def _broken(self, what: str, completion: Completion | None = None) -> WorkerBroken:
+        told = f"worker {self.card.name!r} {what}"
+        if completion is None or completion.usage == _NOTHING:
+            return WorkerBroken(told, maybe_paid=True)
+        return WorkerBroken(told, maybe_paid=True, usage=completion.usage, cost=completion.cost)
 
-    def failed(self, error: PodiumError) -> Outcome:
-        """Return the outcome of a call that ended in `error`."""
-        refused = isinstance(error, WorkerError) and not error.maybe_paid
-        paid = self.started is not None and not refused and not isinstance(error, LimitExceeded)
-        outcome = self._ended("failed", Problem.of(error), paid=paid)
-        if not isinstance(error, WorkerError) or error.usage is None or outcome.status == "ok":
-            return outcome
-        price, cost = self.setting.pool.cards[self.step.worker].price, error.cost
-        if cost is None and price is not None:
-            cost = price.cost(error.usage)
-        return replace(outcome, usage=error.usage, cost=cost)
+    def _settle(self) -> None:
+        """Bill the call, and remember how it went."""
+        spent = self._bill()
+        setting, now = self.setting, self.setting.clock()
+        setting.ledger.settle(self.reservation, spent)
+        well = None
+        if self.completion is not None:
+            well = True
+        elif self.error is not None and self.error.code in setting.retry.again:
+            well = False
+        self.cooling.ended(now, well=well, tried=self.tries)
+        if not self.is_open:
+            ok = self.completion is not None
+            took = Took(now - self.began, ok, spent.input_tokens, spent.output_tokens, spent.cost)
+            setting.pool.history(self.worker).add(took)
 
-    def timed_out(self) -> Outcome:
-        """Return the outcome of a call that was stopped at its deadline."""
-        ledger, limit = self.setting.ledger, f"{self.setting.limits.step_seconds:g} s (Limits.step_seconds)"
-        if self.setting.clock() >= ledger.deadline:
-            limit = f"the run's {ledger.limits.seconds:g} s (Limits.seconds)"
-        did = "had no free slot" if self.started is None else "did not answer"
-        message = f"worker {self._name!r} {did} within {limit}"
-        return self.failed(WorkerTimeout(message, maybe_paid=self.started is not None))
+    def _bill(self) -> Spend:
+        """Note tokens and USD, and return what the ledger books.
 
-    def stopped(self, problem: Problem) -> Outcome:
-        """Return the outcome of a call that was cancelled."""
-        return self._ended("cancelled", problem, paid=self.started is not None)
-
-    @property
-    def _name(self) -> str:
-        return self.setting.pool.names[self.step.worker]
-
-    def _ended(self, status: StepStatus, problem: Problem | None, *, paid: bool = True) -> Outcome:
-        completion = self._whole
-        if completion is not None:
-            # It was paid for and stands, even if its worker failed or hung in clearing up.
-            status, problem = "ok", _shortfall(completion)
-        usage, cost = self._bill(paid=paid)
-        return Outcome(
-            round=self.round,
-            step=self.index,
-            worker=self._name,
-            status=status,
-            text=completion.text if completion is not None else "".join(self.pieces),
-            problem=problem,
-            finish_reason=completion.finish_reason if completion is not None else None,
-            usage=usage,
-            cost=cost,
-            attempts=0 if self.started is None else self.number,
-            started=self.started,
-            ended=None if self.started is None else self.setting.now(),
-        )
-
-    def _bill(self, *, paid: bool) -> tuple[Usage, float | None]:
-        """Return tokens and USD; where money is due and nobody counted, tokens are estimated."""
-        price = self.setting.pool.cards[self.step.worker].price
-        if not paid or self._request is None:
-            return Usage(), 0.0
-        if self._whole is None:
-            usage = estimate_usage(self._request.messages, "".join(self.pieces))
-        elif self._whole.cost is not None:
-            return self._whole.usage, self._whole.cost
-        elif self._whole.usage == Usage() and price not in (None, FREE):
-            usage = estimate_usage(self._request.messages, self._whole.text)
+        What may have been paid for is estimated here, and in the ledger all of what was set aside
+        for it stays spent.
+        """
+        whole, error, price = self.completion, self.error, self.card.price
+        known = error if isinstance(error, WorkerError) and whole is None else None
+        if whole is not None:
+            self.usage, self.cost = whole.usage, whole.cost
+            if whole.cost is None and price not in (None, FREE) and whole.usage == _NOTHING:
+                self.usage = estimate_usage(self.request.messages, whole.text)
+        elif known is not None and known.usage is not None:
+            self.usage, self.cost = known.usage, known.cost
+        elif isinstance(error, LimitExceeded) or (known is not None and not known.maybe_paid):
+            return Spend(1)
         else:
-            usage = self._whole.usage
-        return usage, None if price is None else price.cost(usage)
-
-
-def _shortfall(completion: Completion) -> Problem | None:
-    """Return what a whole answer lacks all the same."""
-    if completion.missing is not None:
-        return Problem("partial", completion.missing)
-    if completion.finish_reason == "length":
-        return Problem("cut", "the text was cut at its worker's token limit")
-    return None
+            self.maybe_paid = True
+            self.usage = estimate_usage(self.request.messages, "".join(self.pieces))
+            self.cost = None
+        if self.cost is None and price is not None:
+            self.cost = price.cost(self.usage)
+        amount = self.reservation.amount
+        if self.maybe_paid:
+            return replace(amount, cost=None) if amount.cost else amount
+        return Spend.of(self.usage, self.cost)

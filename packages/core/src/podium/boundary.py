@@ -1,6 +1,7 @@
 """Where code is called that someone else wrote: what it raises becomes one of our errors.
 
-Knows no worker and no planner; whoever calls one says what its failing is called.
+No secret leaves it in an error's words, nor in those of what the error came from. It knows
+no worker and no planner; whoever calls one says what its failing is called.
 """
 
 from asyncio import CancelledError, current_task
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from podium.errors import PodiumError
+from podium.secrets import scrub, scrub_error
 
 
 class Boundary:
@@ -37,7 +39,7 @@ class Boundary:
         raised: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if raised is None or isinstance(raised, PodiumError):
+        if raised is None:
             return
         if isinstance(raised, CancelledError):
             task = current_task()
@@ -45,4 +47,9 @@ class Boundary:
                 return
         elif not isinstance(raised, Exception):
             return
-        raise self._error(f"{self._who} raised {type(raised).__name__}: {raised}") from raised
+        clean = scrub_error(raised)
+        if not isinstance(raised, PodiumError):
+            said = scrub(f"{self._who} raised {type(raised).__name__}: {raised}")
+            raise self._error(said) from (raised if clean else None)
+        if not clean:
+            raised.__cause__ = raised.__context__ = None

@@ -1,33 +1,43 @@
 """The conductor: plans a query and directs the run. The only place that joins the stages."""
 
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Literal, Self
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-import anyio
-
+from podium.cache import Cache
+from podium.claiming import decide
 from podium.errors import ConfigError, LimitExceeded, PlanInvalid, PlannerError, WorkerFailed
-from podium.events import AnswerDelta, Event, RunEnded, RunStarted
+from podium.events import AnswerDelta, ApprovalGiven, Event, RunEnded
 from podium.explain import explain_proposal
-from podium.limits import Ledger, Limits
-from podium.messages import Completion, Message, Query, read_query
-from podium.outcome import Problem
+from podium.forecast import Forecast
+from podium.job import Job, Team, nested_id
+from podium.journal.journal import Journal
+from podium.judging import Accept
+from podium.ledger import Spend
+from podium.limits import Limits
+from podium.messages import Completion, Query, read_query
+from podium.opened import Opened
 from podium.plan import Plan
 from podium.planners.direct import DirectPlanner
 from podium.planners.planner import Planner
 from podium.planners.rule import RulePlanner
 from podium.planning import Planners, Planning
-from podium.recursion import Accept, Rounds, conclusion
+from podium.policy import Policy
+from podium.recall import Recall
 from podium.result import Result
-from podium.setting import Setting
-from podium.stream import events_of
+from podium.retry import Retry
+from podium.running import Running, plan_only, reckon
+from podium.setting import OnFailure
+from podium.stream import Listener, called_with, events_of
 from podium.sync import run_sync
+from podium.workers.bounds import check_prices
 from podium.workers.pool import Pool
-from podium.workers.worker import Caller, Card, Request, Worker
+from podium.workers.worker import Card, Request, Worker
 
 
 class Conductor(Worker):
@@ -48,6 +58,12 @@ class Conductor(Worker):
         direct: let a short question without parts go to one worker with no planner call.
         accept: judges each round's answer; while it is not accepted, another round is
             planned, up to `Limits.rounds`. `None` accepts all.
+        policy: what plans may do; `None` allows everything.
+        retry: which failed calls are made again; `None` means as `Retry` has it.
+        on_failure: what becomes of the steps that are shown one that failed.
+        cache: answers of earlier calls to use again, over all runs it is given to; `run` uses
+            those of the same run; `None` asks for all of them.
+        journal: where runs are recorded, to be resumed and audited; `None` records none.
         show_question: whether workers are shown the question besides their subtask.
         card: what a pool this conductor is put into says of it.
 
@@ -65,6 +81,11 @@ class Conductor(Worker):
         strict: bool = False,
         direct: bool = False,
         accept: Accept | None = None,
+        policy: Policy | None = None,
+        retry: Retry | None = None,
+        on_failure: OnFailure = "skip",
+        cache: Cache | Literal["run"] | None = None,
+        journal: Journal | None = None,
         show_question: bool = True,
         card: Card | None = None,
     ) -> None:
@@ -72,14 +93,31 @@ class Conductor(Worker):
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
         self.limits = limits or Limits()
         first = DirectPlanner(planner) if direct else planner
-        self._planners = Planners(first=first, fallback=fallback or RulePlanner(), strict=strict)
-        self._accept = accept
+        own = card or Card(name="conductor", description="Plans a task and has a team carry it out.")
+        self.card = replace(own, labels=own.labels.union(*(other.labels for other in self.pool.cards)))
+        self._team = Team(
+            name=own.name,
+            pool=self.pool,
+            planners=Planners(first=first, fallback=fallback or RulePlanner(), strict=strict),
+            limits=self.limits,
+            accept=accept,
+            policy=policy or Policy(),
+            retry=retry or Retry(),
+            on_failure=on_failure,
+            cache=cache,
+            journal=journal,
+            show_question=show_question,
+        )
+        _check_team(self._team)
         self._opened: WeakKeyDictionary[AbstractEventLoop, int] = WeakKeyDictionary()
-        self._show_question = show_question
-        self.card = card or Card(name="conductor", description="Plans a task and has a team carry it out.")
 
-    async def plan(self, query: Query) -> Plan:
+    async def plan(self, query: Query, *, labels: Iterable[str] = (), policy: Policy | None = None) -> Plan:
         """Plan `query` and run nothing. Run the plan by giving it to `run` or `stream`.
+
+        Args:
+            query: the question, or a conversation.
+            labels: properties of the query that the policy's rules refer to.
+            policy: holds beside the conductor's own; `None` adds nothing.
 
         Raises:
             QueryError: the query is not one.
@@ -87,45 +125,164 @@ class Conductor(Worker):
             LimitExceeded: there was none within `Limits.seconds`.
             PodiumError: what is wrong with the planner's text, with `strict`.
         """
-        messages = read_query(query)
-        plan = None
-        setting = self._setting(messages, None)
-        planning = Planning(setting, self._planners, 1)
+        job = self._job(query, labels=labels, policy=policy)
         async with self._open():
-            with anyio.CancelScope(deadline=setting.ledger.deadline) as scope:
-                plan = await planning.make()
-        if scope.cancelled_caught:
-            message = f"there was no plan within {self.limits.seconds:g} s: raise Limits.seconds"
-            raise LimitExceeded("seconds", message)
+            planning, plan = await plan_only(self._team, job)
         if plan is None:
             raise PlannerError(f"nobody gave a usable plan: {_told(planning)}")
-        return Plan(plan.steps, messages, "\n".join(map(explain_proposal, planning.proposals)))
+        return Plan(plan.steps, job.query, "\n".join(map(explain_proposal, planning.proposals)))
 
-    async def run(self, asked: Query | Plan) -> Result:
+    async def run(  # noqa: PLR0913 - each is one fact about the run, most are left out
+        self,
+        asked: Query | Plan,
+        *,
+        run_id: str | None = None,
+        labels: Iterable[str] = (),
+        policy: Policy | None = None,
+        recall: Recall | None = None,
+        forecast: bool = False,
+        on_event: Listener | None = None,
+    ) -> Result:
         """Answer a query, or carry out a plan.
 
         A worker that fails does not raise: the result says what is missing and why.
 
+        Args:
+            asked: a question, a conversation, or a plan.
+            run_id: what the journal is to call the run. The same id and query twice are one
+                run: the second waits for the first, or goes on where that broke off.
+                `None` makes an id.
+            labels: properties of the query that the policy's rules refer to.
+            policy: holds beside the conductor's own; `None` adds nothing.
+            recall: what the run finds paid for already; `None` finds nothing.
+            forecast: whether to reckon beforehand what the first plan will take, which the
+                result then compares with what it took.
+            on_event: takes each event as it happens, as `stream` yields them.
+
         Raises:
             QueryError: the query is not one.
             PlanInvalid: the plan given does not fit the pool or the limits.
+            PlanForbidden: the policy does not allow the plan given.
+            RunExists: the journal holds another run of this id.
+            JournalError: the run cannot be recorded; one that was carried out is in `result`.
+            ListenerFailed: `on_event` raised; what the run came to is in `result`.
             PodiumError: what is wrong with the planner's text, with `strict`.
         """
-        return await self._run(asked, None)
+        job = self._job(asked, run_id=run_id, labels=labels, policy=policy)
+        job = replace(job, recall=recall, forecasts=forecast, stream=on_event is not None)
+        return await called_with(on_event, lambda listen: self._run(job, listen))
 
-    def stream(self, asked: Query | Plan) -> AsyncGenerator[Event, None]:
+    def stream(
+        self,
+        asked: Query | Plan,
+        *,
+        run_id: str | None = None,
+        labels: Iterable[str] = (),
+        policy: Policy | None = None,
+    ) -> AsyncGenerator[Event, None]:
         """Do as `run`, and yield what happens; the last event is `RunEnded` with the result.
 
-        Leaving the iteration cancels the run. Raises as `run`.
+        Leaving the iteration cancels the run. Takes and raises what `run` does.
         """
-        return events_of(lambda emit: self._run(asked, emit, stream=True))
 
-    def run_sync(self, asked: Query | Plan) -> Result:
+        async def run(emit: Listener) -> Result:
+            job = self._job(asked, run_id=run_id, labels=labels, policy=policy)
+            return await self._run(replace(job, stream=True), emit)
+
+        return events_of(run)
+
+    def forecast(self, plan: Plan) -> Forecast:
+        """Return what carrying out a plan will take: calls, tokens, USD and seconds.
+
+        It is reckoned from what the workers took lately, and from general experience where
+        they have done too little.
+
+        Raises:
+            PlanInvalid: the plan does not fit the pool or the limits.
+        """
+        self._check(plan)
+        return reckon(self._team, plan, plan.query)
+
+    def run_sync(
+        self,
+        asked: Query | Plan,
+        *,
+        run_id: str | None = None,
+        labels: Iterable[str] = (),
+        policy: Policy | None = None,
+    ) -> Result:
         """Do as `run` from code that is not async, inside a running event loop too."""
-        return run_sync(lambda: self.run(asked))
+        return run_sync(lambda: self.run(asked, run_id=run_id, labels=labels, policy=policy))
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        plan: Plan | None = None,
+        policy: Policy | None = None,
+        force: bool = False,
+        on_event: Listener | None = None,
+    ) -> Result:
+        """Go on with a recorded run: after a crash, a cancel, a failure or an approval.
+
+        What was delivered and recorded is not paid for again. Steps that failed in the
+        last round are tried once more. The run has the whole of `Limits.seconds` again;
+        what it spent before counts against all other limits.
+
+        Args:
+            run_id: the run's id.
+            plan: goes on in place of the last round's plan; steps that are the same, with the
+                same to see, keep their outputs. `None` changes nothing.
+            policy: as for `run`; it is not recorded, so give the one the run was begun with.
+            force: go on with a run that was given up as dead, too.
+            on_event: as for `run`.
+
+        Raises:
+            ConfigError: the conductor has no journal, or the pool lacks a worker of the plan.
+            RunUnknown: the journal holds no such run.
+            RunHeld: someone carries it out.
+            RunDead: it was taken up too often after its process had died.
+            PodiumError: as for `run`.
+        """
+        self._recorded()
+        if plan is not None:
+            self._check(plan)
+        job = Job(run_id=run_id, is_minted=False, plan=plan, policy=policy, resumes=True, force=force)
+        job = replace(job, stream=on_event is not None)
+        return await called_with(on_event, lambda listen: self._run(job, listen))
+
+    async def decide(
+        self, run_id: str, *, approved: bool, plan: Plan | None = None, by: str = "", why: str = ""
+    ) -> None:
+        """Record what someone says of the plan of a run that waits; `resume` then goes on with it.
+
+        Args:
+            run_id: the run's id.
+            approved: whether the plan may be carried out.
+            plan: the plan as they changed it; `None` takes it as it is.
+            by: who decided.
+            why: for what reason.
+
+        Raises:
+            ConfigError: the conductor has no journal, or the run waits for nothing.
+            RunUnknown: the journal holds no such run.
+            RunHeld: someone carries it out.
+        """
+        journal = self._recorded()
+        if plan is not None:
+            self._check(plan)
+        async with self._open():
+            given = ApprovalGiven(
+                run_id=run_id, at=0.0, round=0, approved=approved, plan=plan, by=by, why=why
+            )
+            await decide(journal, given, self.pool.names)
+
+    def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
+        """Return `None` within a run, whose ledger the nested run's calls are booked in."""
+        return None if request.caller is not None else super().worst_case(request, answer_tokens)
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Answer as a worker of another run, within that run's limits.
+        """Answer as a worker of another run, within that run's limits and under its policy.
 
         Raises:
             LimitExceeded: the runs would nest deeper than `Limits.depth`.
@@ -135,10 +292,14 @@ class Conductor(Worker):
         if caller is not None and caller.depth + 1 >= caller.ledger.limits.depth:
             limit = caller.ledger.limits.depth
             raise LimitExceeded("depth", f"conductors nest {limit} deep at most: raise Limits.depth for more")
-        running = events_of(
-            lambda emit: self._run(request.messages, emit, stream=request.stream, caller=caller)
-        )
-        async with aclosing(running) as events:
+        runs: list[Running] = []
+
+        async def run(emit: Listener) -> Result:
+            runs.append(Running(self._team, self._nested(request), emit))
+            async with self._open():
+                return await runs[0].run()
+
+        async with aclosing(events_of(run)) as events:
             async for event in events:
                 own = own or event.run_id  # runs nested in this one emit here too, after its first event
                 if isinstance(event, RunEnded) and event.run_id == own:
@@ -147,72 +308,63 @@ class Conductor(Worker):
                     yield event.text
                 if caller is not None and caller.emit is not None:
                     caller.emit(event)
-        if result is None or result.status == "failed":
-            told = (
-                result.problem.message if result is not None and result.problem is not None else "no answer"
-            )
-            usage, cost = (None, None) if result is None else (result.usage, result.cost)
-            message = f"the nested run came to nothing: {told}"
-            raise WorkerFailed(message, maybe_paid=True, usage=usage, cost=cost)
-        missing = None if result.problem is None else result.problem.message
-        yield Completion(result.answer, usage=result.usage, cost=result.cost, missing=missing)
+        yield _completion(result, runs[0].billed)
 
-    async def _run(
+    async def _run(self, job: Job, listen: Listener | None) -> Result:
+        async with self._open():
+            return await Running(self._team, job, listen).run()
+
+    def _job(
         self,
         asked: Query | Plan,
-        emit: Callable[[Event], None] | None,
         *,
-        stream: bool = False,
-        caller: Caller | None = None,
-    ) -> Result:
-        given = asked if isinstance(asked, Plan) else None
+        run_id: str | None = None,
+        labels: Iterable[str] = (),
+        policy: Policy | None = None,
+    ) -> Job:
+        if run_id is not None:
+            self._recorded()
+        plan = asked if isinstance(asked, Plan) else None
         query = asked.query if isinstance(asked, Plan) else read_query(asked)
-        if given is not None:
-            self._check(given)
-        setting = self._setting(query, emit, stream=stream, caller=caller)
-        rounds = Rounds(setting, self._planners, self._accept)
-        parent = None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt)
-        setting.tell(RunStarted, workers=self.pool.names, parent=parent)
-        async with self._open():
-            with anyio.CancelScope(deadline=setting.ledger.deadline) as scope:
-                await rounds.run(given)
-        result = self._result(setting, rounds, out_of_time=scope.cancelled_caught)
-        if stream and result.answer and not rounds.answer_sent:
-            source = next(o for o in reversed(result.outcomes) if o.text == result.answer)
-            ids = {"round": source.round, "step": source.step, "attempt": source.attempts}
-            setting.tell(AnswerDelta, **ids, text=result.answer)
-        setting.tell(RunEnded, result=result)
-        return result
-
-    def _setting(
-        self,
-        query: tuple[Message, ...],
-        emit: Callable[[Event], None] | None,
-        *,
-        stream: bool = False,
-        caller: Caller | None = None,
-    ) -> Setting:
-        clock = get_running_loop().time
-        began = clock()
-        depth = 0 if caller is None else caller.depth + 1
-        deadline = began + self.limits.seconds
-        if caller is None:
-            ledger = Ledger(self.limits, deadline)
-        else:
-            ledger = caller.ledger.nested(self.limits, depth, deadline)
-        return Setting(
-            run_id=uuid4().hex,
+        job = Job(
+            run_id=run_id or uuid4().hex,
+            is_minted=run_id is None,
             query=query,
-            pool=self.pool,
-            limits=self.limits,
-            ledger=ledger,
-            emit=emit,
-            depth=depth,
-            stream=stream,
-            show_question=self._show_question and bool(query),
-            clock=clock,
-            began=began,
+            plan=plan,
+            labels=frozenset(labels),
+            policy=policy,
         )
+        rules = self._team.policy
+        if policy is not None:
+            policy.fit(self.pool.cards)
+            rules = policy & rules
+        if plan is None:
+            return job
+        self._check(plan)
+        return job if rules.silent else replace(job, plan=rules.check(plan, self.pool.cards, job.labels))
+
+    def _nested(self, request: Request) -> Job:
+        """Return the run that answers a request: the one that did so before, if it was recorded."""
+        query, caller = read_query(request.messages), request.caller
+        minted = caller is None or caller.journal is None
+        run_id = uuid4().hex if caller is None or minted else nested_id(caller, self.card.name, query)
+        labels = frozenset[str]() if caller is None else caller.labels
+        return Job(
+            run_id=run_id,
+            is_minted=minted,
+            query=query,
+            labels=labels,
+            caller=caller,
+            stream=request.stream,
+            resumes=False,
+        )
+
+    def _recorded(self) -> Journal:
+        if self._team.journal is None:
+            raise ConfigError(
+                "the conductor has no journal: give it one, as in Conductor(..., journal=SqlJournal())"
+            )
+        return self._team.journal
 
     def _check(self, plan: Plan) -> None:
         if not plan.steps:
@@ -225,24 +377,6 @@ class Conductor(Worker):
             if step.worker >= len(self.pool):
                 message = f"step {index} names worker {step.worker}; there are 0 to {len(self.pool) - 1}"
                 raise PlanInvalid("unknown_worker", message, step=index)
-
-    def _result(self, setting: Setting, rounds: Rounds, *, out_of_time: bool) -> Result:
-        answer, status, problem = conclusion(rounds.done)
-        if status == "ok" and (out_of_time or rounds.problem is not None):
-            status, problem = "partial", rounds.problem
-        if out_of_time:
-            whose = f"its {self.limits.seconds:g} s (Limits.seconds)"
-            whose += " or its caller's" if setting.depth else ""
-            problem = Problem(LimitExceeded.code, f"the run was over {whose}")
-        return Result(
-            run_id=setting.run_id,
-            answer=answer,
-            status=status,
-            problem=problem,
-            rounds=tuple(rounds.done),
-            workers=self.pool.names,
-            seconds=setting.now(),
-        )
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -263,9 +397,10 @@ class Conductor(Worker):
         """Return what keeps everything open during a run: nothing, where the caller does."""
         return nullcontext() if self._opened.get(get_running_loop()) else self
 
-    def _parts(self) -> tuple[Pool | Planner | Worker, ...]:
-        judge = (self._accept,) if isinstance(self._accept, Worker) else ()
-        return (self.pool, self._planners.first, self._planners.fallback, *judge)
+    def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:
+        team = self._team
+        own = [part for part in (team.accept, team.cache, team.journal) if isinstance(part, Opened)]
+        return (self.pool, team.planners.first, team.planners.fallback, *own)
 
 
 def _told(planning: Planning) -> str:
@@ -273,7 +408,37 @@ def _told(planning: Planning) -> str:
     return "; ".join(problems)
 
 
+def _completion(result: Result | None, billed: Result | None) -> Completion:
+    """Return a nested run's answer, or raise for its having none.
+
+    What the run had told its caller before is billed already.
+    """
+    usage, cost = (None, None) if result is None else (result.usage, result.cost)
+    if billed is not None and usage is not None:
+        usage -= billed.usage
+        cost = None if cost is None or billed.cost is None else cost - billed.cost
+    if result is None or usage is None or not result.answer or result.status in ("failed", "waiting"):
+        problem = None if result is None else result.problem
+        told = "no answer" if problem is None else problem.message
+        message = f"the nested run came to nothing: {told}"
+        raise WorkerFailed(message, maybe_paid=True, usage=usage, cost=cost)
+    missing = None if result.problem is None else result.problem.message
+    return Completion(result.answer, usage=usage, cost=cost, missing=missing)
+
+
 def _check_planner(planner: object) -> None:
     if not isinstance(planner, Planner):
         hint = ": wrap it in a ChatPlanner" if isinstance(planner, Worker) else ""
         raise ConfigError(f"{planner!r:.80} is no planner{hint}")
+
+
+def _check_team(team: Team) -> None:
+    """Refuse at the start what would stop a run half-way."""
+    own = [worker.card for worker in team.pool if not isinstance(worker, Conductor)]
+    check_prices(team.limits, [*own, team.planners.first.card, team.planners.fallback.card])
+    team.retry.check(team.pool)
+    team.policy.fit(team.pool.cards)
+    if team.policy.waits and team.journal is None:
+        raise ConfigError("a policy that lets plans wait for approval needs a journal for them to wait in")
+    if team.on_failure == "replan" and team.limits.rounds < 2:
+        raise ConfigError("on_failure='replan' needs another round to plan: set Limits.rounds to 2 or more")

@@ -5,9 +5,18 @@
     ├── QueryError             what was asked cannot be taken as a question
     ├── PlanError              plan text or a plan is wrong (data, when a model wrote it)
     │   ├── PlanSyntaxError    no plan can be read from the text
-    │   └── PlanInvalid        a plan was read and breaks a rule
+    │   ├── PlanInvalid        a plan was read and breaks a rule
+    │   └── PlanForbidden      a plan was read and the policy does not allow it
     ├── PlannerError           the planner gave no usable plan
     ├── LimitExceeded          going on would spend more than the run may
+    ├── JournalError           the journal cannot be read or written
+    │   ├── RunUnknown         it holds no such run
+    │   ├── RunExists          it holds another run of this id
+    │   ├── RunHeld            someone else carries the run out
+    │   ├── RunLost            someone else has taken the run over
+    │   ├── RunDead            the run was taken up too often to no end
+    │   └── JournalBroken      what it holds is not what was written, or of another version
+    ├── ListenerFailed         what was to be told of a run's events raised
     └── WorkerError            one call of one worker went wrong
         ├── WorkerUnavailable  it could not be reached, or says it is overloaded or down
         ├── WorkerRefused      it understood the request and will not serve it
@@ -20,7 +29,7 @@ sentence says what was wrong and how to mend it. Errors of libraries are transla
 once, at the module that talks to the outside, always `from` the original.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from podium.usage import Usage
 
@@ -48,6 +57,7 @@ PlanInvalidCode = Literal[
     "empty_subtask",
     "subtask_too_long",
     "bad_access",
+    "bad_enough",
     "forward_access",
     "nothing_to_keep",
     "unknown_schema",
@@ -108,6 +118,17 @@ class PlanInvalid(PlanError):
         """Offset in the text, in characters from 0; `None` when the plan came without text."""
 
 
+class PlanForbidden(PlanError):
+    """A plan was read and the policy does not allow it."""
+
+    code = "policy"
+
+    def __init__(self, message: str, *, step: int | None = None) -> None:
+        super().__init__(message)
+        self.step = step
+        """Index of the offending step from 0; `None` when the plan as a whole is not allowed."""
+
+
 class PlannerError(PodiumError):
     """The planner gave no usable plan."""
 
@@ -123,6 +144,58 @@ class LimitExceeded(PodiumError):
         super().__init__(message)
         self.limit = limit
         """The field of `Limits` that was reached."""
+
+
+class JournalError(PodiumError):
+    """The journal cannot be read or written; nothing that was acknowledged is lost."""
+
+    code = "journal"
+    result: Any = None
+    """The `Result` that could not be recorded, which is paid for; `None` where there is none."""
+
+
+class RunUnknown(JournalError):
+    """The journal holds no such run."""
+
+    code = "run_unknown"
+
+
+class RunExists(JournalError):
+    """The journal holds a run of this id, for another query."""
+
+    code = "run_exists"
+
+
+class RunHeld(JournalError):
+    """Someone else carries the run out."""
+
+    code = "run_held"
+
+
+class RunLost(JournalError):
+    """Someone else has taken the run over; what was done since does not count."""
+
+    code = "run_lost"
+
+
+class RunDead(JournalError):
+    """The run was taken up too often without coming to an end."""
+
+    code = "run_dead"
+
+
+class JournalBroken(JournalError):
+    """What the journal holds is not what was written, or of a version this one does not read."""
+
+    code = "journal_broken"
+
+
+class ListenerFailed(PodiumError):
+    """A callback that a run's events are told to raised; the run went on to its end without it."""
+
+    code = "listener"
+    result: Any = None
+    """The `Result` the run came to; `None` where it came to none."""
 
 
 class WorkerError(PodiumError):

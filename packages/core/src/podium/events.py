@@ -7,9 +7,12 @@ is nested in another has an id of its own and names its parent.
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar
 
-from podium.outcome import Outcome, Problem
+from podium.ledger import Spend
+from podium.messages import Message
+from podium.outcome import Call, Outcome, Problem, Proposal
 from podium.plan import Plan
 from podium.result import Result
+from podium.secrets import scrub_data
 
 SCHEMA = 1
 """Version of the events' JSON form."""
@@ -23,15 +26,19 @@ class _Event:
     """Seconds since the run began."""
 
     def to_json(self) -> dict[str, Any]:
-        """Write the event as plain JSON data, tagged with its type."""
+        """Write the event as plain JSON data, tagged with its type, without secrets."""
         facts = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-        return {"schema": SCHEMA, "type": self.type, **facts}
+        return {"schema": SCHEMA, "type": self.type, **scrub_data(facts)}
 
 
 def _plain(value: object) -> object:
     """Return what a fact is in JSON; a plan is in its own form, which is read back."""
     if isinstance(value, Plan):
         return value.to_json()
+    if isinstance(value, Message):
+        return value.to_wire()
+    if isinstance(value, frozenset):
+        return sorted(value)
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple | list):
@@ -45,8 +52,23 @@ class RunStarted(_Event):
 
     type = "run_started"
     workers: tuple[str, ...]
+    query: tuple[Message, ...] = ()
+    """The conversation; empty where a plan was given without one."""
+    labels: frozenset[str] = frozenset()
+    """The labels the query carries."""
     parent: tuple[str, int, int, int] | None = None
     """Run, round, step and attempt this run answers for; `None` for a run a user started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResumed(_Event):
+    """A run goes on from its journal."""
+
+    type = "run_resumed"
+    workers: tuple[str, ...]
+    """The pool's workers, whose order may be another than it was."""
+    recovery: int
+    """How many times the run was taken up after its process had died, this one included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +91,23 @@ class PlanDelta(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRejected(_Event):
-    """A planner's text was not used."""
+class PlannerStarted(_Event):
+    """A planner is called."""
 
-    type = "plan_rejected"
+    type = "planner_started"
     round: int
     planner: str
-    text: str
-    problem: Problem
+    reserved: Spend = Spend()
+    """The most it may spend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerEnded(_Event):
+    """A planner's call is over: its text is the plan, or was not used."""
+
+    type = "planner_ended"
+    round: int
+    proposal: Proposal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +123,53 @@ class PlanReady(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAsked(_Event):
+    """The run waits for someone to look at its plan."""
+
+    type = "approval_asked"
+    round: int
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalGiven(_Event):
+    """Someone has looked at the plan."""
+
+    type = "approval_given"
+    round: int
+    approved: bool
+    plan: Plan | None = None
+    """The plan as they changed it; `None` where it stands, or was refused."""
+    by: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted(_Event):
-    """A step's worker is called."""
+    """A step's worker is called, once more after every `AttemptFailed`."""
 
     type = "step_started"
     round: int
     step: int
     attempt: int
     worker: str
+    """The step's own, or one that stands in for it."""
     subtask: str
+    reserved: Spend = Spend()
+    """The most the call may spend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailed(_Event):
+    """A call of a step's worker came to nothing, and the step goes on without it."""
+
+    type = "attempt_failed"
+    round: int
+    step: int
+    attempt: int
+    call: Call
+    wait: float | None = None
+    """Seconds until the next call; `None` where another is under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +192,8 @@ class StepEnded(_Event):
     step: int
     attempt: int
     outcome: Outcome
+    key: str = ""
+    """What the step was given, as a hash, by which a journal finds it again; empty where none is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,35 +213,55 @@ class AnswerDelta(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(_Event):
-    """The run is over."""
+    """The run is over, or (`waiting`) goes on when it is resumed."""
 
     type = "run_ended"
     result: Result
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStopped(_Event):
+    """The run was cancelled, or broke off by an error; it can be resumed."""
+
+    type = "run_stopped"
+    problem: Problem
+
+
 Event = (
     RunStarted
+    | RunResumed
     | RoundStarted
+    | PlannerStarted
     | PlanDelta
-    | PlanRejected
+    | PlannerEnded
     | PlanReady
+    | ApprovalAsked
+    | ApprovalGiven
     | StepStarted
     | StepDelta
+    | AttemptFailed
     | StepEnded
     | AnswerDelta
     | RunEnded
+    | RunStopped
 )
 """Anything that happens in a run."""
 
 __all__ = [
     "AnswerDelta",
+    "ApprovalAsked",
+    "ApprovalGiven",
+    "AttemptFailed",
     "Event",
     "PlanDelta",
     "PlanReady",
-    "PlanRejected",
+    "PlannerEnded",
+    "PlannerStarted",
     "RoundStarted",
     "RunEnded",
+    "RunResumed",
     "RunStarted",
+    "RunStopped",
     "StepDelta",
     "StepEnded",
     "StepStarted",

@@ -33,15 +33,25 @@ def explain_proposal(proposal: Proposal) -> str:
 
 def _outcome(outcome: Outcome, current: Round) -> str:
     steps = current.plan.steps if current.plan is not None else ()
-    seen = steps[outcome.step].access if outcome.step < len(steps) else ()
-    sees = "seeing " + ", ".join(map(str, seen)) if seen else "seeing no step"
-    head = f"Step {outcome.step}, {outcome.worker}, {sees}: {outcome.status}"
+    access = steps[outcome.step].access if outcome.step < len(steps) else ()
+    head = f"Step {outcome.step}, {outcome.worker}, {_sees(access, outcome.shown)}: {outcome.status}"
     if outcome.problem is not None:
         head += f" ({_problem(outcome)})"
+    if outcome.reused:
+        head += ", as it was before"
+    if len(outcome.calls) > 1:
+        head += f", in {len(outcome.calls)} calls"
     if outcome.started is None:
         return head + "."
     bill = spent(outcome.usage, outcome.cost)
     return f"{head}; {outcome.started:.2f} to {outcome.ended or 0:.2f} s, {bill}."
+
+
+def _sees(access: tuple[int, ...], shown: tuple[int, ...] | None) -> str:
+    listed = ", ".join(map(str, access)) or "no step"
+    if shown is None:
+        return f"seeing {listed}"
+    return f"seeing {', '.join(map(str, shown)) or 'no step'} of {listed}"
 
 
 def _problem(outcome: Outcome) -> str:

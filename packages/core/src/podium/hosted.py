@@ -5,7 +5,7 @@ cost stay with it, so they are absent here.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, ExitStack, aclosing
 from functools import partial
 from typing import Any, Literal, get_args
 from uuid import uuid4
@@ -15,12 +15,15 @@ import anyio
 from podium.boundary import Boundary
 from podium.errors import ConfigError, PodiumError, WorkerBroken, WorkerError, WorkerTimeout
 from podium.events import AnswerDelta, Event, RunEnded, RunStarted
+from podium.logs import start_log
 from podium.messages import Completion, Message, Part, Query, Sampling, estimate_usage, read_query
 from podium.opened import Opened
 from podium.outcome import Problem
 from podium.result import Result
+from podium.secrets import scrubbing
 from podium.stream import events_of
 from podium.sync import run_sync
+from podium.telemetry import start_trace
 from podium.usage import Usage
 from podium.workers.answers import AnswerReader
 from podium.workers.chat_body import chat_body
@@ -95,16 +98,34 @@ class HostedConductor(Opened):
         """Do as `run` from code that is not async, inside a running event loop too."""
         return run_sync(lambda: self.run(asked))
 
-    async def _run(self, asked: Query, emit: Callable[[Event], None]) -> Result:
+    async def _run(self, asked: Query, listen: Callable[[Event], None]) -> Result:
         query = read_query(asked, last=("user", "tool"))
+        trace = start_trace(self.model, (), ())
+        listeners = [each for each in (trace, start_log(), listen) if each is not None]
+
+        def emit(event: Event) -> None:
+            for listener in listeners:
+                listener(event)
+
         run_id, began = uuid4().hex, anyio.current_time()
-        emit(RunStarted(run_id=run_id, at=0.0, workers=()))
+        emit(RunStarted(run_id=run_id, at=0.0, workers=(), query=query))
+        with ExitStack() as traced:
+            if trace is not None:
+                traced.callback(trace.close)
+                traced.enter_context(trace.within())
+            result = await self._answer(query, emit, run_id, began)
+            emit(RunEnded(run_id=run_id, at=result.seconds, result=result))
+        return result
+
+    async def _answer(
+        self, query: tuple[Message, ...], emit: Callable[[Event], None], run_id: str, began: float
+    ) -> Result:
         pieces: list[str] = []
         completion, problem, unpaid = None, None, False
         try:
             # A body whose parts are of other types than they should be is one more broken answer.
             broken = partial(WorkerBroken, maybe_paid=True)
-            with self._endpoint.scrubbing(), Boundary("reading the answer", broken):
+            with scrubbing(), Boundary("reading the answer", broken):
                 async with aclosing(self._call(query, began + self._seconds)) as answer:
                     async for piece in answer:
                         if isinstance(piece, Completion):
@@ -121,19 +142,16 @@ class HostedConductor(Opened):
         if completion is not None and text and not pieces:
             emit(AnswerDelta(run_id=run_id, at=anyio.current_time() - began, text=text))
         usage = Usage() if unpaid else estimate_usage(query, text) if completion is None else completion.usage
-        seconds = anyio.current_time() - began
-        result = Result(
+        return Result(
             run_id=run_id,
             answer=text,
             status="ok" if problem is None else "partial" if text else "failed",
             problem=problem,
-            seconds=seconds,
+            seconds=anyio.current_time() - began,
             tool_calls=() if completion is None else completion.tool_calls,
             hosted_usage=usage,
             hosted_cost=0.0 if unpaid else None if self._price is None else self._price.cost(usage),
         )
-        emit(RunEnded(run_id=run_id, at=seconds, result=result))
-        return result
 
     async def _call(
         self, query: tuple[Message, ...], deadline: float

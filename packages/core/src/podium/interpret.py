@@ -5,18 +5,20 @@ The one place that says which names and forms of a value are understood.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple, Self
 
 from podium.errors import PlanInvalid
 from podium.literal import Node, Word
 from podium.messages import storable
-from podium.plan import Plan, Step, forward_access
+from podium.plan import Plan, Step, forward_access, wrong_enough
 
 MAX_SUBTASK_CHARS = 16 * 1024
 """Longest subtask, in characters."""
 
 Field = Literal["worker", "subtask", "access"]
 FIELD_ORDER: tuple[Field, ...] = ("worker", "subtask", "access")
+"""What every step has; `enough` may stand beside it where steps are objects."""
 FIELDS: Mapping[str, Field] = {
     "accesslist": "access",
     "accesslists": "access",
@@ -136,7 +138,12 @@ def read_row(node: Node, index: int, roster: Roster) -> Step:
         raise PlanInvalid("bad_shape", message, step=index, position=node.start)
     _check_length(index + 1, roster, node.start)
     found = _fields(node, index)
-    return _read_step(index, found["worker"], found["subtask"], found["access"], roster)
+    step = _read_step(index, found["worker"], found["subtask"], found["access"], roster)
+    enough = [value for key, value in node.value.items() if field_key(key) == "enough"]
+    if len(enough) > 1:
+        message = f"step {index} has two keys for enough: write one"
+        raise PlanInvalid("duplicate_field", message, step=index, position=enough[1].start)
+    return replace(step, enough=_read_enough(index, enough[0], len(step.access))) if enough else step
 
 
 def _rows(node: Node) -> Node | None:
@@ -240,3 +247,16 @@ def _read_access(index: int, node: Node) -> tuple[int, ...]:
             raise PlanInvalid("forward_access", message, step=index, position=entry.start)
         seen.add(value)
     return tuple(sorted(seen))
+
+
+def _read_enough(index: int, node: Node, inputs: int) -> int | None:
+    value = node.value
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in ("all", "none", "null"):
+            return None
+        value = int(word) if word.isdecimal() and word.isascii() and len(word) <= 6 else value
+    if isinstance(value, int) and 1 <= value <= inputs:
+        return value
+    message = f"step {index}: {wrong_enough(value if isinstance(value, int | str) else '…', inputs)}"
+    raise PlanInvalid("bad_enough", message, step=index, position=node.start)

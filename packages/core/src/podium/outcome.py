@@ -7,6 +7,7 @@ from typing import Literal
 from podium.errors import PodiumError
 from podium.messages import FinishReason
 from podium.plan import Plan
+from podium.secrets import scrub
 from podium.usage import Usage
 
 StepStatus = Literal["ok", "failed", "skipped", "cancelled"]
@@ -19,11 +20,31 @@ class Problem:
     code: str
     """The stable code of the error, or of a decision that is none: `unseen`, `superseded`."""
     message: str
+    """Without secrets, whomever it quotes."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", scrub(self.message))
 
     @classmethod
     def of(cls, error: PodiumError) -> "Problem":
         """Describe `error`."""
         return cls(error.code, str(error))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a worker, as it is billed."""
+
+    attempt: int
+    """Its number among the calls for the step, from 1."""
+    worker: str
+    problem: Problem | None = None
+    """Why the step went on without it; `None` for the one that the outcome came of."""
+    usage: Usage = Usage()
+    cost: float | None = 0.0
+    """In USD; `None` when it is unknown."""
+    maybe_paid: bool = False
+    """Whether nobody knows if it is on the bill: it was sent, and its end was not seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +55,7 @@ class Outcome:
     step: int
     """Index of the step in its plan, from 0."""
     worker: str
-    """The worker's name."""
+    """The name of the worker it came of: the step's own, or one that stood in for it."""
     status: StepStatus
     text: str = ""
     """The step's output; of a step that is not `ok`, what had arrived of it."""
@@ -43,11 +64,20 @@ class Outcome:
     finish_reason: FinishReason | None = None
     """How the worker ended; `None` when it did not."""
     usage: Usage = Usage()
+    """Tokens of all calls made for the step."""
     cost: float | None = 0.0
-    """In USD; `None` when it is unknown."""
+    """Of all calls made for the step, in USD; `None` when it is unknown."""
     attempts: int = 0
     """Number of the call it came of, from 1: a step that replaces a superseded one goes on
     counting from there; 0 for a step that never started."""
+    calls: tuple[Call, ...] = ()
+    """The calls made for the step, in order, where there was more than one; else empty."""
+    maybe_paid: bool = False
+    """Whether some of what it cost is not known to be on the bill: a call was sent, its end not seen."""
+    reused: bool = False
+    """Whether it was not called for, but taken from what was paid for before."""
+    shown: tuple[int, ...] | None = None
+    """The steps whose output it was given; `None` where these are all on its access list."""
     started: float | None = None
     """Seconds since the run began; `None` for a step that never started."""
     ended: float | None = None
@@ -72,6 +102,8 @@ class Proposal:
     usage: Usage = Usage()
     cost: float | None = 0.0
     """In USD; `None` when it is unknown."""
+    maybe_paid: bool = False
+    """Whether nobody knows if it is on the bill: the planner was asked, and its end was not seen."""
     seconds: float = 0.0
 
 

@@ -25,6 +25,9 @@ class Step:
     """What the worker is told to do, in natural language."""
     access: tuple[int, ...] = ()
     """Indices of the earlier steps whose subtask and output it is shown; kept sorted, each once."""
+    enough: int | None = None
+    """How many of the steps on the access list it waits for: it starts once so many ended well, and
+    is shown those. `None`, which the length of the list becomes, means all of them."""
 
     def __post_init__(self) -> None:
         if not _are_numbers(self.worker, *self.access):
@@ -35,6 +38,16 @@ class Step:
         if not self.subtask.strip():
             raise PlanInvalid("empty_subtask", "a step without a subtask: say what its worker is to do")
         object.__setattr__(self, "access", tuple(sorted(set(self.access))))
+        if self.enough is not None:
+            if not _is_number(self.enough) or not 1 <= self.enough <= len(self.access):
+                raise PlanInvalid("bad_enough", wrong_enough(self.enough, len(self.access)))
+            if self.enough == len(self.access):
+                object.__setattr__(self, "enough", None)
+
+    @property
+    def least(self) -> int:
+        """How many of the steps on the access list must end well before it starts."""
+        return len(self.access) if self.enough is None else self.enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +79,11 @@ class Plan:
     @property
     def needed(self) -> frozenset[int]:
         """The steps that reach the answer along access lists; no other is worth running."""
-        found: set[int] = set()
-        todo = [len(self.steps) - 1] if self.steps else []
+        return self.reaching(len(self.steps) - 1) if self.steps else frozenset()
+
+    def reaching(self, step: int) -> frozenset[int]:
+        """Return the steps that reach `step` along access lists, and itself."""
+        found, todo = set[int](), [step]
         while todo:
             index = todo.pop()
             if index not in found:
@@ -103,16 +119,32 @@ class Plan:
             path.append(max(self.steps[path[-1]].access, key=ends.__getitem__))
         return tuple(reversed(path))
 
+    def fit(self, workers: int, most_steps: int) -> None:
+        """See that a pool of so many workers can carry the plan out.
+
+        Raises:
+            PlanInvalid: it has no steps or too many, or names a worker that is not there.
+        """
+        if not self.steps:
+            raise PlanInvalid("nothing_to_keep", "the plan has no steps: there is no answer to keep yet")
+        if len(self.steps) > most_steps:
+            message = f"the plan has {len(self.steps)} steps; Limits.plan_steps allows {most_steps}"
+            raise PlanInvalid("too_many_steps", message)
+        for index, step in enumerate(self.steps):
+            if step.worker >= workers:
+                message = f"step {index} names worker {step.worker}; there are 0 to {workers - 1}"
+                raise PlanInvalid("unknown_worker", message, step=index)
+
     def renumbered(self, workers: Sequence[int]) -> Self:
         """Return the plan with worker `i` replaced by `workers[i]`."""
-        steps = tuple(Step(workers[s.worker], s.subtask, s.access) for s in self.steps)
-        return replace(self, steps=steps)
+        if all(workers[step.worker] == step.worker for step in self.steps):
+            return self
+        return replace(self, steps=tuple(replace(step, worker=workers[step.worker]) for step in self.steps))
 
     def to_json(self) -> dict[str, Any]:
         """Write the plan as plain JSON data, with the version of its form."""
-        steps = [{"worker": s.worker, "subtask": s.subtask, "access": list(s.access)} for s in self.steps]
         query = {"query": [m.to_wire() for m in self.query]} if self.query else {}
-        return {"schema": SCHEMA, **query, "steps": steps}
+        return {"schema": SCHEMA, **query, "steps": [_step_to_json(step) for step in self.steps]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -145,7 +177,8 @@ class Plan:
         for index, step in enumerate(self.steps):
             who = f"worker {step.worker}" if workers is None else workers[step.worker]
             subtask = step.subtask if len(step.subtask) <= 60 else step.subtask[:59] + "…"
-            lines.append(f'    s{index}["{index}: {_label(who)}<br/>{_label(subtask)}"]')
+            some = "" if step.enough is None else f"<br/>after {step.enough} of {len(step.access)}"
+            lines.append(f'    s{index}["{index}: {_label(who)}<br/>{_label(subtask)}{some}"]')
             lines += [f"    s{seen} --> s{index}" for seen in step.access]
         if self.steps:
             lines.append(f"    s{len(self.steps) - 1} --> answer([answer])")
@@ -157,18 +190,30 @@ def _is_number(value: object) -> TypeGuard[int]:
     return type(value) is int
 
 
+def _step_to_json(step: Step) -> dict[str, Any]:
+    enough = {} if step.enough is None else {"enough": step.enough}
+    return {"worker": step.worker, "subtask": step.subtask, "access": list(step.access), **enough}
+
+
 def _step_from_json(row: object, index: int) -> Step:
     code: PlanInvalidCode = "bad_shape"
     if isinstance(row, Mapping):
         if not row.keys() >= {"worker", "subtask", "access"}:
             code = "missing_field"
         worker, subtask, access = row.get("worker"), row.get("subtask"), row.get("access")
+        enough = row.get("enough")
         if _is_number(worker) and isinstance(subtask, str) and isinstance(access, list):
             seen = tuple(filter(_is_number, access))
-            if len(seen) == len(access):
-                return Step(worker, subtask, seen)
+            if len(seen) == len(access) and (enough is None or _is_number(enough)):
+                return Step(worker, subtask, seen, enough)
     message = f"step {index}: give it an integer worker, a text subtask and a list of integers access"
     raise PlanInvalid(code, message, step=index)
+
+
+def wrong_enough(enough: object, inputs: int) -> str:
+    """Say why `enough` cannot stand beside an access list of so many steps."""
+    allowed = f"a number from 1 to {inputs}, or nothing for all" if inputs else "nothing: it sees no step"
+    return f"enough is {enough!r:.60}: write {allowed}"
 
 
 def forward_access(step: int, seen: int) -> str:

@@ -1,10 +1,11 @@
 """From a query to a valid plan: ask the planner, read, repair once, fall back.
 
 A bad plan is data: it is quoted to its planner once, and then another planner takes over.
-Knows how plans are read, not how they are carried out.
+Each call is reserved in the run's ledger before it is made. Knows how plans are read, not
+how they are carried out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -14,22 +15,25 @@ import anyio
 from podium.boundary import Boundary
 from podium.errors import (
     PlanError,
+    PlanForbidden,
     PlanInvalid,
     PlannerError,
     PlanSyntaxError,
     PodiumError,
-    WorkerError,
     WorkerTimeout,
 )
-from podium.events import PlanDelta, PlanRejected
-from podium.messages import Message, estimate_usage, storable
+from podium.events import PlanDelta, PlannerEnded, PlannerStarted
+from podium.ledger import Left
+from podium.messages import storable
 from podium.outcome import Problem, Proposal
-from podium.parse import MAX_CHARS, PlanReader
+from podium.parse import PlanReader
 from podium.plan import Plan, Step
 from podium.planners.planner import Planner, PlanRequest, PlanText, Turn
 from podium.planners.task import repair_feedback
+from podium.planners.written import Written
 from podium.setting import Setting
-from podium.usage import Usage
+from podium.workers.bounds import answer_bound
+from podium.workers.pool import take
 
 MAX_QUOTED_CHARS = 16_000
 """Most of a bad plan text that its planner is shown again, in characters from its end."""
@@ -46,12 +50,17 @@ class Planners:
     """Raise what went wrong in place of repairing and falling back."""
 
 
+_AMPLE = Left()
+
+
 class _Asked(NamedTuple):
     """What one call of a planner came to: a plan, or what is wrong with its text."""
 
     plan: Plan | None
     text: str
     error: PodiumError | None
+    made: bool
+    """Whether the planner was asked at all."""
 
 
 @dataclass(slots=True)
@@ -59,7 +68,7 @@ class Planning:
     """The making of one round's plan.
 
     `on_step` takes each step that is whole before its plan is; a plan that replaces such
-    steps may follow.
+    steps may follow. It takes none where a policy or a person has to look at the plan first.
     """
 
     setting: Setting
@@ -69,7 +78,7 @@ class Planning:
     """What earlier rounds planned, and what came of it."""
     on_step: Callable[[Step], None] | None = None
     proposals: list[Proposal] = field(default_factory=list)
-    """Every text written, in order."""
+    """Every text written, in order, and the calls that were not made."""
 
     async def make(self) -> Plan | None:
         """Return the plan; `None` when nobody gave one.
@@ -77,11 +86,14 @@ class Planning:
         Raises:
             PodiumError: what went wrong with the planner, when strictness was asked for.
         """
+        policy = self.setting.policy
+        if not policy.silent or policy.approvers:
+            self.on_step = None
         asked = await self._ask(self.planners.first, self.turns)
         if asked.error is not None and self.planners.strict:
             raise asked.error
         self.on_step = None
-        if isinstance(asked.error, PlanError):
+        if asked.made and isinstance(asked.error, PlanError):
             repair = Turn(asked.text[-MAX_QUOTED_CHARS:], repair_feedback(asked.error))
             asked = await self._ask(self.planners.first, (*self.turns, repair))
         if asked.error is not None and not self.turns:
@@ -89,117 +101,142 @@ class Planning:
         return asked.plan
 
     async def _ask(self, planner: Planner, turns: tuple[Turn, ...]) -> _Asked:
-        limit, began = self.setting.limits.planner_seconds, anyio.current_time()
-        text = _Text(planner)
+        setting, began = self.setting, self.setting.clock()
+        limit = setting.limits.planner_seconds
+        written, held = Written(planner), list[anyio.Semaphore]()
         plan: Plan | None = None
         error: PodiumError | None = None
         try:
             with anyio.move_on_after(limit) as scope, Boundary(f"planner {planner.name!r}", PlannerError):
-                plan = await self._read(text, turns, began + limit)
+                order = order_of(setting, planner)
+                held = await take(*_slots(setting, planner))
+                plan = await self._call(written, order, turns, began + limit)
             if scope.cancelled_caught:
-                message = (
-                    f"planner {planner.name!r} did not finish within {limit:g} s (Limits.planner_seconds)"
-                )
-                error = WorkerTimeout(message, maybe_paid=True)
+                error = _late(planner, limit, made=written.reserved is not None)
         except PodiumError as caught:
             error = caught
         finally:
+            for slot in held:
+                slot.release()
             stopped = Problem("cancelled", "the run was stopped") if plan is None else None
             problem = Problem.of(error) if error is not None else stopped
-            self._book(text.proposal(self.setting.query, problem, error, anyio.current_time() - began))
-        return _Asked(plan, text.written, error)
+            seconds = setting.clock() - began
+            self._book(written, written.proposal(setting.query, problem, error, seconds))
+        return _Asked(plan, written.text, error, written.reserved is not None)
 
-    async def _read(self, text: "_Text", turns: tuple[Turn, ...], deadline: float) -> Plan:
-        """Read the planner's text as it comes, and hand on the steps that are whole."""
-        setting, planner = self.setting, text.planner
-        order = planner.order(len(setting.pool), setting.run_id)
-        request = PlanRequest(
-            query=setting.query,
-            cards=tuple(setting.pool.cards[number] for number in order),
-            max_steps=setting.limits.plan_steps,
-            turns=turns,
-            may_keep=bool(self.turns),
-            shows_question=setting.show_question,
-            deadline=min(deadline, setting.ledger.deadline),
-        )
+    async def _call(
+        self, written: Written, order: Sequence[int], turns: tuple[Turn, ...], deadline: float
+    ) -> Plan:
+        """Set the call's worst case aside, make it, and judge what it came to."""
+        setting, planner = self.setting, written.planner
+        request = self._request(planner, order, turns, deadline)
+        worst = planner.worst_case(request, setting.limits.answer_tokens)
+        written.reserved = setting.ledger.reserve(worst)
+        setting.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
         reader = PlanReader(workers=[card.name for card in request.cards], max_steps=request.max_steps)
-        async with aclosing(planner.plan(request)) as pieces:
+        with setting.during(self.round):
+            await self._read(written, planner.plan(request), reader, order)
+        return self._judge(written, reader, order)
+
+    async def _read(
+        self,
+        written: Written,
+        text: AsyncGenerator[str | PlanText, None],
+        reader: PlanReader,
+        order: Sequence[int],
+    ) -> None:
+        setting, name = self.setting, written.planner.name
+        async with aclosing(text) as pieces:
             async for piece in pieces:
                 if isinstance(piece, PlanText):
-                    text.whole = piece
-                    break
+                    written.whole = piece
+                    return
                 if not isinstance(piece, str):
-                    raise PlannerError(f"planner {planner.name!r} yielded a {type(piece).__name__}, not text")
-                text.pieces.append(storable(piece))
+                    raise PlannerError(f"planner {name!r} yielded a {type(piece).__name__}, not text")
+                written.pieces.append(storable(piece))
                 if setting.stream:
-                    setting.tell(PlanDelta, round=self.round, planner=planner.name, text=text.pieces[-1])
+                    setting.tell(PlanDelta, round=self.round, planner=name, text=written.pieces[-1])
                 for step in reader.feed(piece):
                     if self.on_step is not None:
                         self.on_step(replace(step, worker=order[step.worker]))
-        return self._judge(text, reader).renumbered(order)
 
-    def _judge(self, text: "_Text", reader: PlanReader) -> Plan:
-        if text.whole is None:
-            raise PlannerError(f"planner {text.planner.name!r} ended without saying so")
-        if not text.pieces:
-            reader.feed(text.whole.text)
-        if text.whole.finish_reason == "length":
+    def _request(
+        self, planner: Planner, order: Sequence[int], turns: tuple[Turn, ...], deadline: float
+    ) -> PlanRequest:
+        setting, most = self.setting, self.setting.policy.most_steps
+        return PlanRequest(
+            query=setting.query,
+            cards=tuple(setting.pool.cards[number] for number in order),
+            max_steps=min(setting.limits.plan_steps, most or setting.limits.plan_steps),
+            turns=turns,
+            may_keep=bool(self.turns),
+            shows_question=setting.show_question,
+            left=_scarce(setting),
+            max_tokens=None if planner.card is None else answer_bound(planner.card, setting.ledger),
+            deadline=min(deadline, setting.ledger.deadline),
+        )
+
+    def _judge(self, written: Written, reader: PlanReader, order: Sequence[int]) -> Plan:
+        """Return the plan of a whole text, numbered as the pool is, as the policy lets it pass."""
+        if written.whole is None:
+            raise PlannerError(f"planner {written.planner.name!r} ended without saying so")
+        if not written.pieces:
+            reader.feed(written.whole.text)
+        if written.whole.finish_reason == "length":
             message = "the text was cut at the planner's token limit: write it shorter"
-            raise PlanSyntaxError("truncated", message, position=len(text.written))
-        plan = reader.close()
+            raise PlanSyntaxError("truncated", message, position=len(written.text))
+        plan = reader.close().renumbered(order)
         if not plan.steps and not self.turns:
             message = "there is no previous answer to keep yet: write at least one step"
             raise PlanInvalid("nothing_to_keep", message)
-        return plan
+        checked = self.setting.policy.check(plan, self.setting.pool.cards, self.setting.labels)
+        if checked is not plan:
+            written.changed = checked.why
+        return checked
 
-    def _book(self, proposal: Proposal) -> None:
+    def _book(self, written: Written, proposal: Proposal) -> None:
+        if written.reserved is not None:
+            self.setting.ledger.settle(written.reserved, written.spent(proposal))
         self.proposals.append(proposal)
-        if proposal.problem is not None:
-            self.setting.tell(
-                PlanRejected,
-                round=self.round,
-                planner=proposal.planner,
-                text=proposal.text,
-                problem=proposal.problem,
-            )
+        self.setting.tell(PlannerEnded, round=self.round, proposal=proposal)
 
 
-class _Text:
-    """What one planner has written so far."""
+def order_of(setting: Setting, planner: Planner) -> list[int]:
+    """Return the workers a planner is shown, as numbers of the pool: those that may work on the run's data.
 
-    def __init__(self, planner: Planner) -> None:
-        self.planner = planner
-        self.pieces: list[str] = []
-        self.whole: PlanText | None = None
+    Raises:
+        PlanForbidden: none may, or the planner may not see the data itself.
+    """
+    policy, cards, labels = setting.policy, setting.pool.cards, setting.labels
+    order = list(planner.order(len(cards), setting.run_id))
+    if policy.silent:
+        return order
+    if planner.card is not None:
+        policy.everywhere.guard(planner.card, labels)
+    admitted = [number for number in order if policy.admits(cards[number], labels)]
+    if not admitted:
+        raise PlanForbidden("the policy lets no worker of the pool work on what this run is about")
+    return admitted if planner.reads_cards else order
 
-    @property
-    def written(self) -> str:
-        """As much of it as a plan's text may have."""
-        text = self.whole.text if self.whole is not None else "".join(self.pieces)
-        return storable(text[:MAX_CHARS])
 
-    def proposal(
-        self,
-        query: Sequence[Message],
-        problem: Problem | None,
-        error: PodiumError | None,
-        seconds: float,
-    ) -> Proposal:
-        usage, cost = self._bill(query, error)
-        return Proposal(
-            planner=self.planner.name,
-            text=self.written,
-            why="" if self.whole is None else self.whole.why,
-            problem=problem,
-            usage=usage,
-            cost=cost,
-            seconds=seconds,
-        )
+def _slots(setting: Setting, planner: Planner) -> list[anyio.Semaphore | None]:
+    """Return what bounds the calls of a planner that is a worker of the pool, too."""
+    card, pool = planner.card, setting.pool
+    if card is None or card.concurrency is None:
+        return []
+    return [pool.slot(number) for number, other in enumerate(pool.cards) if other is card]
 
-    def _bill(self, query: Sequence[Message], error: PodiumError | None) -> tuple[Usage, float | None]:
-        """A text that did not end may have been paid for; nobody said how much."""
-        if self.whole is not None:
-            return self.whole.usage, self.whole.cost
-        if not self.pieces and isinstance(error, WorkerError) and not error.maybe_paid:
-            return Usage(), 0.0
-        return estimate_usage(query, self.written), None
+
+def _scarce(setting: Setting) -> Left | None:
+    """Return what is left of all that a plan could use up; `None` when there is nothing of the kind."""
+    left, ample = setting.ledger.left, 2 * setting.limits.plan_steps
+    steps = None if left.steps is None or left.steps >= ample else left.steps
+    calls = None if left.calls is None or left.calls >= ample else left.calls
+    scarce = Left(steps, calls, left.input_tokens, left.output_tokens, left.cost)
+    return None if scarce == _AMPLE else scarce.rounded
+
+
+def _late(planner: Planner, limit: float, *, made: bool) -> WorkerTimeout:
+    did = "did not finish" if made else "had no free slot"
+    message = f"planner {planner.name!r} {did} within {limit:g} s (Limits.planner_seconds)"
+    return WorkerTimeout(message, maybe_paid=made)

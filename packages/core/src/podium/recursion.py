@@ -3,41 +3,45 @@
 After a round the planner may write another plan or keep the answer (arXiv 2512.04388,
 section 3.2, calls this recursion; its conductor is trained for one such round). Unlike
 there, a round ends the run as soon as its plan repeats an earlier one, an `accept` check
-can ask for another round, and workers of a later round are shown nothing of an earlier
-one but what the planner writes into their subtasks.
+can ask for another round, as can a step that failed, and workers of a later round are
+shown nothing of an earlier one but what the planner writes into their subtasks.
 """
 
-import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from inspect import isawaitable
+from typing import NamedTuple
 
-import anyio
-
-from podium.attempt import Attempt
-from podium.boundary import Boundary
-from podium.errors import PodiumError, WorkerFailed
-from podium.events import PlanReady, RoundStarted
-from podium.execute import STOPPED, Execution, tell_end
+from podium.approval import WAITING, look
+from podium.conclusion import answer_of, conclusion, missing, steps_of, told
+from podium.errors import LimitExceeded, PlanForbidden, PodiumError
+from podium.events import PlannerEnded, PlanReady, RoundStarted
+from podium.execute import Execution
+from podium.judging import Accept, Judging
 from podium.outcome import Outcome, Problem, Proposal, Round
-from podium.plan import Plan, Step
+from podium.plan import Plan
+from podium.planners.feedback import failure_feedback
 from podium.planners.planner import Turn
 from podium.planners.task import round_feedback
-from podium.planning import Planners, Planning
-from podium.prompt import judge_prompt
+from podium.planning import Planners, Planning, order_of
+from podium.policy import after
+from podium.recall import Recall
 from podium.result import RunStatus
 from podium.setting import Setting
 from podium.spelling import write_plan
-from podium.workers.pool import Pool, take
 from podium.workers.worker import Worker
 
-Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
-"""Judges an answer: a worker that is asked for YES or NO, or a function of question and
-answer that returns `True`, or `False`, or in words what is wrong."""
+BETTER = "the conductor may better what its plan came to"
 
-_VERDICT = re.compile(r"[\s*_#>\"'`]*(yes|no)\b[\s*_#>\"'`.,:;!–—-]*", re.IGNORECASE)
-"""How a judge's reply begins."""
-_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.IGNORECASE | re.DOTALL)
+
+class _Next(NamedTuple):
+    """Another round, and what its planner is told."""
+
+    why: str
+    feedback: str
+    labels: frozenset[str]
+    """Those of all that the planner is told."""
+    paid: Recall | None = None
+    """What is not to be paid for again; `None` where steps may be repeated on purpose."""
 
 
 @dataclass(slots=True)
@@ -45,6 +49,7 @@ class Rounds:
     """The rounds of one run; what they came to can be read at any time."""
 
     setting: Setting
+    """The run's; its labels grow by those of what the planner is shown of a round."""
     planners: Planners
     accept: Accept | None = None
     done: list[Round] = field(default_factory=list)
@@ -52,6 +57,14 @@ class Rounds:
     """Why the run fell short although its last step did not fail."""
     answer_sent: bool = False
     """Whether some of the answer was sent on while it was written."""
+    _refused: str = field(default="", init=False)
+    """Why the latest answer was not accepted."""
+    _stopped: bool = field(default=False, init=False)
+    """Whether nobody let the latest plan be carried out."""
+    _labels: tuple[frozenset[str], ...] = field(default=(), init=False)
+    """Those of what the steps of the latest round wrote."""
+    _paid: list[tuple[str, Outcome]] = field(default_factory=list, init=False)
+    """What all rounds came to, with what stands for it by content."""
 
     async def run(self, given: Plan | None) -> None:
         """Run rounds until the answer is kept, accepted or repeated, or the limit is met.
@@ -63,53 +76,57 @@ class Rounds:
             PodiumError: what went wrong with the planner, when strictness was asked for.
         """
         turns: tuple[Turn, ...] = ()
-        reason = ""
+        begun = _Next("", "", self.setting.labels)
         for number in range(1, self._most + 1):
-            why = "" if number == 1 else reason or "the conductor may better what its plan came to"
-            current = await self._round(number, why, turns, given if number == 1 else None)
-            answer = answer_of(current)
-            if current.plan is None or not current.plan.steps or answer is None:
+            current = await self._round(number, begun, turns, given if number == 1 else None)
+            following = await self._following(current)
+            if following is None or number == self._most:
                 break
-            reason = await self._reason_to_go_on(answer.text)
-            if self.accept is not None and not reason:
-                return
-            if number == self._most:
-                break
-            feedback = round_feedback(answer.text, spelling=self.planners.first.spelling, reason=reason)
-            turns = (*turns, Turn(self._written(current, current.plan), feedback))
-        if reason:
-            told = f"no answer was accepted in {len(self.done)} round(s); the last was refused: {reason}"
-            self.problem = Problem("not_accepted", told)
+            before, begun = self.setting, following
+            self.setting = replace(before, labels=before.labels | begun.labels)
+            turns = (*turns, Turn(self._written(current, before), begun.feedback))
+        if self._refused and not self._stopped:
+            words = f"no answer was accepted in {len(self.done)} round(s); the last was refused: "
+            self.problem = Problem("not_accepted", words + self._refused)
+
+    def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
+        """Return the answer so far, how whole it is, and why it is no more."""
+        answer, status, problem = conclusion(self.done, strictly=self.setting.on_failure == "fail")
+        if self.problem is not None and self.problem.code == WAITING:
+            return answer, "waiting", self.problem
+        if self.problem is not None and (status == "ok" or self._stopped):
+            return answer, "partial" if answer else "failed", self.problem
+        return answer, status, problem
 
     @property
     def _most(self) -> int:
         """Rounds there can be; a plan given without its question leaves nothing to plan by."""
         return self.setting.limits.rounds if self.setting.query else 1
 
-    async def _round(self, number: int, why: str, turns: tuple[Turn, ...], given: Plan | None) -> Round:
-        setting = self.setting
+    async def _round(self, number: int, begun: _Next, turns: tuple[Turn, ...], given: Plan | None) -> Round:
+        setting, why = self.setting, begun.why
         last = number == self._most and self.accept is None
         setting.tell(RoundStarted, round=number, why=why)
-        execution = Execution(setting, number, last=last)
+        execution = Execution(setting, number, last=last, paid=begun.paid)
         proposals: list[Proposal] = []
         plan, refused = given, None
         try:
             async with execution:
-                if plan is None:
-                    # A later round may keep the answer or repeat itself: nothing starts before that is known.
-                    on_step = execution.add if number == 1 else None
-                    planning = Planning(setting, self.planners, number, turns, on_step, proposals)
-                    try:
-                        plan = await planning.make()
-                    except PodiumError as error:  # raised below, outside of the task group
-                        refused = error
-                if plan is not None and plan.steps and plan in [earlier.plan for earlier in self.done]:
+                try:
+                    plan = await self._plan(number, turns, given, execution, proposals)
+                except PodiumError as error:  # raised below, outside of the task group
+                    refused = error
+                if plan is not None and plan.steps and begun.paid is None and self._is_repeated(plan):
                     why, plan = f"{why}; it repeats an earlier plan, whose answer stands", Plan(())
                 if plan is not None:
                     self._announce(number, plan, proposals, why)
-                await execution.complete(plan or Plan(()))
+                    plan = await self._carry_out(number, plan, execution)
+                else:
+                    await execution.complete(Plan(()))
         finally:
             self.answer_sent = execution.answer_sent
+            self._labels = execution.labels
+            self._paid += execution.paid
             self.done.append(
                 Round(
                     number=number,
@@ -125,123 +142,134 @@ class Rounds:
             self.problem = Problem.of(refused)  # an earlier answer is paid for, and stands
         return self.done[-1]
 
-    def _written(self, current: Round, plan: Plan) -> str:
-        """Return the round's plan as the first planner wrote it, or would have."""
-        first = self.planners.first
-        if current.proposals and current.proposals[-1].planner == first.name:
-            return current.proposals[-1].text
-        order = list(first.order(len(self.setting.pool), self.setting.run_id))
-        shown = plan.renumbered([order.index(number) for number in range(len(order))])
-        return write_plan(shown, first.spelling)
+    async def _plan(
+        self,
+        number: int,
+        turns: tuple[Turn, ...],
+        given: Plan | None,
+        execution: Execution,
+        proposals: list[Proposal],
+    ) -> Plan | None:
+        """Return the round's plan: the recorded one, the one given, or a new one."""
+        setting, recall = self.setting, self.setting.recall
+        if recall is not None:
+            for proposal in recall.proposals.get(number, ()):
+                proposals.append(proposal)
+                setting.tell(PlannerEnded, round=number, proposal=proposal)
+            if number in recall.plans:
+                plan = recall.plans[number].plan  # which may have been changed since, as may the policy
+                setting.policy.verify(plan, setting.pool.cards, setting.labels)
+                return plan
+        if given is not None:
+            return given
+        # A later round may keep the answer or repeat itself: nothing starts before that is known.
+        on_step = execution.add if number == 1 else None
+        return await Planning(setting, self.planners, number, turns, on_step, proposals).make()
+
+    def _is_repeated(self, plan: Plan) -> bool:
+        return any(plan == earlier.plan for earlier in self.done)
 
     def _announce(self, number: int, plan: Plan, proposals: Sequence[Proposal], why: str) -> None:
+        setting = self.setting
+        known = None if setting.recall is None else setting.recall.plans.get(number)
+        if known is not None and known.plan == plan:
+            setting.tell(PlanReady, round=number, plan=plan, planner=known.planner, why=known.why)
+            return
         proposal = proposals[-1] if proposals else None
-        self.setting.tell(
-            PlanReady,
-            round=number,
-            plan=plan,
-            planner=proposal.planner if proposal is not None else "user",
-            why=(proposal.why if proposal is not None else "") or why,
-        )
+        planner = "user" if proposal is None else proposal.planner
+        because = (plan.why if proposal is None else proposal.why) if plan.steps else ""
+        because = because or why
+        setting.tell(PlanReady, round=number, plan=plan, planner=planner, why=because)
 
-    async def _reason_to_go_on(self, answer: str) -> str:
-        """Return why `accept` wants another round; empty when it does not, or is not there."""
-        if self.accept is None:
-            return ""
-        question = self.setting.query[-1].text if self.setting.query else ""
-        verdict: bool | str
+    async def _carry_out(self, number: int, plan: Plan, execution: Execution) -> Plan:
+        """Have the plan looked at and carried out; return it as it was approved."""
+        allowed = await look(self.setting, number, plan, self.setting.labels)
+        if isinstance(allowed, Problem):
+            self.problem, self._stopped = allowed, True
+            if allowed.code != WAITING:
+                execution.refuse(plan, allowed)
+            return plan
+        if allowed != plan:
+            words = "the plan was changed by who approved it"
+            self.setting.tell(PlanReady, round=number, plan=allowed, planner="user", why=words)
+        await execution.complete(allowed)
+        return allowed
+
+    async def _following(self, current: Round) -> _Next | None:
+        """Return the round that is to follow; `None` where none is."""
+        if self._stopped or current.plan is None or not current.plan.steps:
+            return None
+        may_follow, spelling = current.number < self._most, self.planners.first.spelling
+        answer, failed = answer_of(current), self._failed(current)
+        if failed and may_follow:
+            feedback = failure_feedback(current.plan, steps_of(current), spelling=spelling)
+            why = "; ".join(map(told, failed))
+            return _Next(why, feedback, frozenset[str]().union(*self._labels), self._recalled())
+        if answer is None:
+            return None
+        labels = self._labels[len(current.plan.steps) - 1]
+        if self.accept is not None:
+            self._refused = await self._judged(current, answer.text, labels)
+            if not self._refused:
+                return None
+        if not may_follow or (not self._refused and _is_out(current)):
+            return None
         if isinstance(self.accept, Worker):
-            verdict = await self._ask_judge(self.accept, answer)
-        else:
-            try:
-                with Boundary("accept", WorkerFailed):
-                    returned = self.accept(question, answer)
-                    verdict = await returned if isawaitable(returned) else returned
-            except PodiumError as error:
-                self._not_judged(str(error))
-                return ""
-        if isinstance(verdict, str):
-            return verdict
-        return "" if verdict else "the answer was not accepted"
+            labels = after(self.accept.card, labels)
+        feedback = round_feedback(answer.text, spelling=spelling, reason=self._refused)
+        return _Next(self._refused or BETTER, feedback, labels)
 
-    async def _ask_judge(self, judge: Worker, answer: str) -> bool | str:
-        """Have a worker judge, in a slot of its own; one that fails lets the answer pass."""
-        current = self.done[-1]
-        slots = [self.setting.pool.slot(n) for n, worker in enumerate(self.setting.pool) if worker is judge]
-        setting = replace(self.setting, pool=Pool([judge]), show_question=False, stream=False)
-        number = len(current.plan.steps) if current.plan is not None else 0
-        step = Step(0, judge_prompt(setting.query, answer))
-        attempt = Attempt(setting, current.number, number, step, (), _unread)
-        deadline = min(setting.ledger.deadline, anyio.current_time() + setting.limits.step_seconds)
-        check, held = None, list[anyio.Semaphore]()
+    def _failed(self, current: Round) -> list[Outcome]:
+        """Return the failed steps to plan around; none where that is not asked for, or no use."""
+        failed = [outcome for outcome in steps_of(current) if outcome.status == "failed"]
+        if self.setting.on_failure != "replan" or (answer_of(current) is not None and not missing(current)):
+            return []
+        return [] if _is_out(current) else failed
+
+    def _recalled(self) -> Recall:
+        """Return what the rounds so far came to, as it ended."""
+        recall = Recall()
+        for key, outcome in self._paid:
+            recall.add(key, outcome)
+        return recall
+
+    async def _judged(self, current: Round, answer: str, labels: frozenset[str]) -> str:
+        """Return why the answer is not accepted; empty where it is, or could not be judged."""
+        assert self.accept is not None
+        assert current.plan is not None
+        setting = replace(self.setting, labels=labels)
+        judging = Judging(setting, current.number, len(current.plan.steps))
         try:
-            with anyio.CancelScope(deadline=deadline):
-                held = await take(*slots)
-                check = await attempt.run(deadline)
+            return await judging.verdict(self.accept, answer)
         finally:
-            for slot in held:
-                slot.release()
-            if check is None:
-                late = anyio.current_time() >= deadline
-                check = attempt.timed_out() if late else attempt.stopped(STOPPED)
-            tell_end(setting, check)
-            self.done[-1] = replace(current, check=check)
-        if check.problem is not None:
-            self._not_judged(check.problem.message)
-            return True
-        reply = _THOUGHT.sub("", check.text)
-        verdict = _VERDICT.match(reply)
-        if verdict is None:
-            self._not_judged(f"{check.worker} began with neither YES nor NO: {reply.strip()[:80]!r}")
-            return True
-        return verdict[1].lower() == "yes" or reply[verdict.end() :].strip() or False
+            if judging.check is not None:
+                self.done[-1] = replace(current, check=judging.check)
+            self.problem = judging.problem or self.problem
 
-    def _not_judged(self, why: str) -> None:
-        """The answer is paid for: it stands, and the result tells that nobody judged it."""
-        self.problem = Problem("not_judged", f"the answer could not be judged: {why}")
+    def _written(self, current: Round, before: Setting) -> str:
+        """Return the round's plan as its planner wrote it, or would have, for who is to plan next."""
+        first, plan = self.planners.first, current.plan
+        assert plan is not None
+        order = _order(self.setting, self.planners)
+        own = current.proposals[-1] if current.proposals else None
+        # What has been read since may keep workers from being shown to the planner, and renumber the others.
+        if own is not None and own.planner == first.name and order == _order(before, self.planners):
+            return own.text
+        if all(step.worker in order for step in plan.steps):
+            numbers = [order.index(number) if number in order else 0 for number in range(len(before.pool))]
+            return write_plan(plan.renumbered(numbers), first.spelling)
+        return write_plan(plan, first.spelling, workers=before.pool.names)
 
 
-def _unread(attempt: Attempt, text: str) -> None:
-    """Take a piece of a judge's reply, which nobody reads along."""
+def _is_out(current: Round) -> bool:
+    """Say whether a step was refused for what the run may spend, so that another round is no use."""
+    problems = (outcome.problem for outcome in steps_of(current))
+    return any(problem is not None and problem.code == LimitExceeded.code for problem in problems)
 
 
-def answer_of(current: Round) -> Outcome | None:
-    """Return the outcome of the round's last step, if it is an answer."""
-    if current.plan is None or not current.plan.steps:
-        return None
-    last = current.outcomes[len(current.plan.steps) - 1]
-    return last if last.status == "ok" else None
-
-
-def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]:
-    """Return the answer the rounds came to, how whole it is, and what is missing from it.
-
-    The answer is the last step's output in the latest round that has one; else the latest
-    output of any step.
-    """
-    answers = [answer for answer in map(answer_of, rounds) if answer is not None]
-    if answers:
-        return answers[-1].text, "ok" if answers[-1].problem is None else "partial", answers[-1].problem
-    problem = _first_problem(rounds)
-    parts = [
-        outcome
-        for current in rounds
-        for outcome in current.outcomes[: None if current.plan is None else len(current.plan.steps)]
-        if outcome.status == "ok"
-    ]
-    return (parts[-1].text, "partial", problem) if parts else ("", "failed", problem)
-
-
-def _first_problem(rounds: Sequence[Round]) -> Problem | None:
-    """Return what first went wrong in the latest round, with the step or planner it befell."""
-    if not rounds:
-        return None
-    for outcome in rounds[-1].outcomes:
-        if outcome.status == "failed" and outcome.problem is not None:
-            told = f"step {outcome.step} ({outcome.worker}): {outcome.problem.message}"
-            return Problem(outcome.problem.code, told)
-    for proposal in reversed(rounds[-1].proposals):
-        if proposal.problem is not None:
-            told = f"planner {proposal.planner}: {proposal.problem.message}"
-            return Problem(proposal.problem.code, told)
-    return None
+def _order(setting: Setting, planners: Planners) -> Sequence[int]:
+    """Return the workers the first planner is shown, in order; none where it may not be asked."""
+    try:
+        return order_of(setting, planners.first)
+    except PlanForbidden:
+        return ()

@@ -4,12 +4,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from podium.explain import explain_round, spent
+from podium.forecast import Forecast, compare
 from podium.messages import Part
-from podium.outcome import Outcome, Problem, Proposal, Round, total_cost
+from podium.outcome import Call, Outcome, Problem, Proposal, Round, total_cost
 from podium.plan import Plan
+from podium.secrets import scrub
 from podium.usage import Usage
 
-RunStatus = Literal["ok", "partial", "failed"]
+RunStatus = Literal["ok", "partial", "failed", "waiting"]
+
+_TOLD = {"ok": "answered", "partial": "answered in part", "failed": "no answer", "waiting": "waits"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +24,8 @@ class Result:
     answer: str
     """The output of the last step, verbatim; when that failed, of the last step that did not."""
     status: RunStatus
-    """`ok`: the answer is the plan's; `partial`: something is missing from it; `failed`: none."""
+    """`ok`: the answer is the plan's; `partial`: something is missing from it; `failed`: none;
+    `waiting`: its plan waits for approval, and the run for being resumed."""
     problem: Problem | None = None
     """Why the run is not `ok`."""
     rounds: tuple[Round, ...] = ()
@@ -28,6 +33,8 @@ class Result:
     workers: tuple[str, ...] = ()
     """Names of the pool's workers, in its order."""
     seconds: float = 0.0
+    forecast: Forecast | None = None
+    """What the first plan was expected to take; `None` where nobody asked."""
     tool_calls: tuple[Part, ...] = ()
     """Calls a hosted conductor asks its caller to make, as OpenAI writes them."""
     hosted_usage: Usage | None = None
@@ -69,23 +76,25 @@ class Result:
     @property
     def usage_by_worker(self) -> dict[str, Usage]:
         """Tokens of each worker that was called."""
-        return {
-            name: Usage.total(o.usage for o in self.outcomes if o.worker == name) for name in self._called()
-        }
+        return {name: Usage.total(call.usage for call in calls) for name, calls in self._calls().items()}
 
     @property
     def cost_by_worker(self) -> dict[str, float | None]:
         """USD of each worker that was called; `None` where it is unknown."""
-        return {
-            name: total_cost(o.cost for o in self.outcomes if o.worker == name) for name in self._called()
-        }
+        return {name: total_cost(call.cost for call in calls) for name, calls in self._calls().items()}
 
-    def _called(self) -> list[str]:
-        return list(dict.fromkeys(o.worker for o in self.outcomes if o.attempts))
+    def _calls(self) -> dict[str, list[Call | Outcome]]:
+        found: dict[str, list[Call | Outcome]] = {}
+        for outcome in self.outcomes:
+            for call in outcome.calls or ((outcome,) if outcome.attempts else ()):
+                found.setdefault(call.worker, []).append(call)
+        return found
 
     def explain(self) -> str:
         """Say in words what was decided, by whom and why, and what it cost."""
-        told = {"ok": "answered", "partial": "answered in part", "failed": "no answer"}[self.status]
+        told = {"ok": "answered", "partial": "answered in part", "failed": "no answer", "waiting": "waits"}[
+            self.status
+        ]
         if self.problem is not None:
             told += f" ({self.problem.code}: {self.problem.message})"
         lines = [f"Run {self.run_id}: {told} after {self.seconds:.2f} s."]
@@ -93,5 +102,7 @@ class Result:
             lines.append("A hosted conductor was asked; it shows neither its plan nor its steps.")
         for current in self.rounds:
             lines += explain_round(current)
+        if self.forecast is not None and self.rounds:
+            lines.append(compare(self.forecast, self.rounds[0].outcomes))
         lines.append(f"In all: {spent(self.usage, self.cost)}.")
-        return "\n".join(lines) + "\n"
+        return scrub("\n".join(lines) + "\n")

@@ -1,12 +1,26 @@
 """What is the same for all steps of one run, and how its events are sent."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Literal
 
+from podium.cache import Cache
 from podium.events import Event
-from podium.limits import Ledger, Limits
+from podium.journal.journal import Journal
+from podium.ledger import Ledger
+from podium.limits import Limits
 from podium.messages import Message
+from podium.policy import Policy
+from podium.recall import Recall
+from podium.retry import Retry
 from podium.workers.pool import Pool
+
+OnFailure = Literal["skip", "note", "replan", "fail"]
+"""What becomes of the steps that are shown one that failed: they are skipped; they are
+run with the gap stated; another round is planned; or the whole run ends there."""
+
+_NOTHING = nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +35,25 @@ class Setting:
     """Shared with the runs nested in this one."""
     emit: Callable[[Event], None] | None
     """Takes the run's events; `None` where nobody listens."""
+    policy: Policy = Policy()
+    labels: frozenset[str] = frozenset()
+    """The labels the query carries."""
+    retry: Retry = Retry()
+    on_failure: OnFailure = "skip"
+    cache: Cache | None = None
+    """Answers that may be used again; `None` asks for all of them."""
+    recall: Recall | None = None
+    """What is paid for already; `None` where no run came before, and none is recorded."""
+    journal: Journal | None = None
+    """Where runs nested in this one are recorded too."""
     depth: int = 0
     """How many runs this one is nested in."""
     stream: bool = False
     """Whether anyone reads along."""
     show_question: bool = True
     """Whether workers are shown the question besides their subtask."""
+    within: Callable[..., AbstractContextManager[object]] | None = None
+    """Makes the span of a call the current one, by round, step and attempt; `None` where nobody traces."""
     clock: Callable[[], float]
     """Tells the time of the event loop, in seconds; found once, since it is asked at every turn."""
     began: float
@@ -36,6 +63,10 @@ class Setting:
         """Emit an event of this run; where nobody listens, none is made."""
         if self.emit is not None:
             self.emit(kind(run_id=self.run_id, at=self.now(), **facts))
+
+    def during(self, *ids: int) -> AbstractContextManager[object]:
+        """Return a block in which a call is made: of round, step and attempt, or of the round's planner."""
+        return _NOTHING if self.within is None else self.within(*ids)
 
     def now(self) -> float:
         """Return the seconds since the run began."""

@@ -1,8 +1,9 @@
 r"""Writes plans in the three spellings, and what holds a model to one of them.
 
 `plan_schema` and `plan_grammar` are for constrained decoding: what they let through is a
-plan in form. Knows no pool, only how many workers there are or what they are called;
-`parse` reads what is written here.
+plan in form. Models are not asked how many inputs are enough, so neither has a place for
+it. Knows no pool, only how many workers there are or what they are called; `parse` reads
+what is written here.
 """
 
 import json
@@ -37,13 +38,14 @@ def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None 
 
     Returns:
         The text: `lists` in three lines, `json` in one, `rows` in one line per step, each
-        with a newline at its end.
+        with a newline at its end. Lists cannot say that some inputs are enough: a plan
+        that does is written as `json` in place of `lists`.
     """
-    if spelling == "lists":
+    if spelling == "lists" and all(step.enough is None for step in plan.steps):
         return _lists(plan, workers)
     steps = [_object(step, workers) for step in plan.steps]
-    if spelling == "json" or not steps:
-        end = "" if spelling == "json" else "\n"
+    if spelling != "rows" or not steps:
+        end = "\n" if spelling == "rows" else ""
         return _json({"steps": steps}) + end
     return "".join(_json(step) + "\n" for step in steps)
 
@@ -80,10 +82,10 @@ def plan_schema(workers: int, max_steps: int, *, keep: bool = False) -> dict[str
 def plan_grammar(spelling: Spelling, workers: int, max_steps: int, *, keep: bool = False) -> str:
     """Return a grammar of plans in one spelling, in the GBNF that llama.cpp and xgrammar read.
 
-    What `write_plan` writes with numbers for workers, it lets through. All it lets through
-    has lists of equal length, at most `max_steps` steps, workers that exist, and access
-    lists that name earlier steps only. How long a subtask gets is left to the server's
-    token limit.
+    What `write_plan` writes with numbers for workers, and without `enough`, it lets through.
+    All it lets through has lists of equal length, at most `max_steps` steps, workers that
+    exist, and access lists that name earlier steps only. How long a subtask gets is left to
+    the server's token limit.
 
     Args:
         spelling: what plans look like; exactly as `write_plan` writes them, with numbers.
@@ -119,7 +121,8 @@ def _lists(plan: Plan, workers: Sequence[str] | None) -> str:
 
 
 def _object(step: Step, workers: Sequence[str] | None) -> dict[str, Any]:
-    return {"worker": _who(step, workers), "subtask": step.subtask, "access": list(step.access)}
+    enough = {} if step.enough is None else {"enough": step.enough}
+    return {"worker": _who(step, workers), "subtask": step.subtask, "access": list(step.access), **enough}
 
 
 def _who(step: Step, workers: Sequence[str] | None) -> int | str:

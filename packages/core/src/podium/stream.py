@@ -1,17 +1,55 @@
-"""The edge at which a run becomes an iterator of its events."""
+"""The edges at which a run's events leave it: an iterator, a callback."""
 
 import asyncio
+import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any
 
 import anyio
 
+from podium.errors import ListenerFailed
 from podium.events import Event
 from podium.result import Result
+from podium.secrets import scrub_error
 
 Run = Callable[[Callable[[Event], None]], Coroutine[Any, Any, Result]]
 """A run that tells what happens to the function it is given."""
+
+
+Listener = Callable[[Event], None]
+"""Takes the events of a run as they happen."""
+
+
+async def called_with(
+    listener: Listener | None, run: Callable[[Listener | None], Awaitable[Result]]
+) -> Result:
+    """Carry out `run`, whose events go to someone else's function.
+
+    One that raises is told nothing more; what the run has begun to pay for goes on.
+
+    Raises:
+        ListenerFailed: the listener raised; the error holds the run's result.
+    """
+    if listener is None:
+        return await run(None)
+    raised: list[Exception] = []
+
+    def tell(event: Event) -> None:
+        if not raised:
+            try:
+                listener(event)
+            except Exception as error:
+                scrub_error(error)
+                raised.append(error)
+                logging.getLogger("podium").exception("what run %s tells its events to raised", event.run_id)
+
+    result = await run(tell)
+    if raised:
+        failed = ListenerFailed(f"on_event raised {type(raised[0]).__name__}: the run went on without it")
+        failed.result = result
+        raise failed from raised[0]
+    return result
 
 
 async def events_of(run: Run) -> AsyncGenerator[Event, None]:

@@ -39,6 +39,10 @@ class Usage:
         counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
         return Usage(**counts, estimated=self.estimated or other.estimated)
 
+    def __sub__(self, other: "Usage") -> "Usage":
+        counts = {name: getattr(self, name) - getattr(other, name) for name in _COUNTS}
+        return Usage(**counts, estimated=self.estimated)
+
     @classmethod
     def total(cls, usages: Iterable["Usage"]) -> "Usage":
         """Add up any number of usages."""

@@ -5,6 +5,13 @@ from typing import Any
 
 from podium.result import Result
 
+_ENDS = {
+    "ok": "answered",
+    "partial": "partial answer",
+    "failed": "no answer",
+    "waiting": "waiting for approval",
+}
+
 
 def result_json(result: Result) -> dict[str, Any]:
     """Write a result as plain JSON data."""
@@ -29,8 +36,8 @@ def result_json(result: Result) -> dict[str, Any]:
 
 def status_line(result: Result) -> str:
     """Say in one line how the run ended and what it took."""
-    told = {"ok": "answered", "partial": "partial answer", "failed": "no answer"}[result.status]
-    if result.problem is not None:
+    told = _ENDS[result.status]
+    if result.problem is not None and result.status != "waiting":
         told += f" ({result.problem.code}: {result.problem.message})"
     called = sum(1 for outcome in result.outcomes if outcome.attempts)
     steps = f", {called} step{'' if called == 1 else 's'}" if result.rounds else ""

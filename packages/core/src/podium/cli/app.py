@@ -1,17 +1,16 @@
-"""What can be typed: commands, their arguments, and the help that explains them.
+"""What can be typed: the commands for questions and plans, their arguments, and the help that explains them.
 
 Bodies import what they need when they run, so that `--help` and `parse` stay quick.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from podium.cli.screen import EXIT_CODES, Screen, reporting
-
-if TYPE_CHECKING:
-    from podium.config import Config
+from podium.cli.recorded import commands
+from podium.cli.screen import EXIT_CODES, reporting
+from podium.cli.typed import AsJson, ConfigPath, above_zero, load, names
 
 DEMO_QUESTION = "What is 17.5% of 2,340, and what does an access list decide?"
 
@@ -27,15 +26,7 @@ app = typer.Typer(
 Question = Annotated[
     str | None, typer.Argument(help="What to ask; - reads it from stdin, as does leaving it out in a pipe.")
 ]
-ConfigPath = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The config; else $PODIUM_CONFIG, ./podium.toml, or podium/podium.toml in your config folder.",
-    ),
-]
 Preset = Literal["providers", "vllm", "fugu", "offline"]
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001 - what typer calls a callback with
@@ -44,12 +35,6 @@ def _show_version(asked: bool) -> None:  # noqa: FBT001 - what typer calls a cal
 
         typer.echo(f"podium {version('podium')}")
         raise typer.Exit
-
-
-def _above_zero(seconds: float | None) -> float | None:
-    if seconds is not None and not seconds > 0:  # nan is neither above nor below
-        raise typer.BadParameter(f"{seconds:g} must be above 0")
-    return seconds
 
 
 @app.callback()
@@ -99,17 +84,41 @@ def run(  # noqa: PLR0913 - one parameter per thing that can be typed
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps the whole run may start.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Most plans, one after the other.")] = None,
     seconds: Annotated[
-        float | None, typer.Option(callback=_above_zero, help="Longest run, in seconds.")
+        float | None, typer.Option(callback=above_zero, help="Longest run, in seconds.")
     ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(callback=above_zero, metavar="USD", help="Most the whole run may cost.")
+    ] = None,
+    approve: Annotated[
+        bool, typer.Option("--approve", help="Show each plan and ask before it runs, at a terminal.")
+    ] = False,
+    run_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The run's id; the same id and question again are the same run."),
+    ] = None,
+    labels: Annotated[
+        str, typer.Option(metavar="NAMES", help="Labels the question carries: eu,confidential")
+    ] = "",
+    no_journal: Annotated[bool, typer.Option("--no-journal", help="Record nothing of the run.")] = False,
 ) -> None:
     """Answer a question, or carry out a saved plan."""
     with reporting() as screen:
         from podium.cli.run import Asked, run_question  # noqa: PLC0415
 
-        loaded = _load(screen, config)
-        asked = Asked(question=question, files=tuple(file or ()), plan=plan)
-        conductor = loaded.conductor(steps=steps, rounds=rounds, seconds=seconds)
-        run_question(screen, conductor, asked, as_json=as_json, explain=explain)
+        asked = Asked(
+            question=question,
+            files=tuple(file or ()),
+            plan=plan,
+            run_id=run_id,
+            labels=names(labels),
+            approve=approve,
+            journaled=not no_journal,
+            steps=steps,
+            rounds=rounds,
+            seconds=seconds,
+            cost=max_cost,
+        )
+        run_question(screen, load(config), asked, as_json=as_json, explain=explain)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -128,7 +137,7 @@ def plan(
         from podium.cli.plan import show_plan  # noqa: PLC0415
         from podium.cli.question import read_question  # noqa: PLC0415
 
-        conductor = _load(screen, config).conductor()
+        conductor = load(config).conductor(journaled=False)
         show_plan(screen, conductor, read_question(question), as_json=as_json, mermaid=mermaid)
 
 
@@ -138,7 +147,7 @@ def check(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
     with reporting() as screen:
         from podium.cli.check import show_check  # noqa: PLC0415
 
-        show_check(screen, _load(screen, config), as_json=as_json)
+        show_check(screen, load(config), as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -174,9 +183,4 @@ def demo(
         show_demo(screen, question, folder)
 
 
-def _load(screen: Screen, path: Path | None) -> "Config":
-    from podium.config import find_config, load_config  # noqa: PLC0415
-
-    loaded = load_config(find_config(path))
-    screen.hide(loaded.secrets)
-    return loaded
+app.add_typer(commands)

@@ -1,81 +1,34 @@
-"""What is known of a run while it goes on, gathered from its events. Draws nothing."""
+"""What is known of a run, gathered from its events while it goes on or from its journal. Draws nothing."""
 
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
+from podium.cli.rows import RoundRow, RunRow, StepRow
 from podium.events import (
     AnswerDelta,
+    ApprovalAsked,
+    ApprovalGiven,
+    AttemptFailed,
     Event,
     PlanDelta,
+    PlannerEnded,
+    PlannerStarted,
     PlanReady,
-    PlanRejected,
     RoundStarted,
     RunEnded,
+    RunResumed,
     RunStarted,
+    RunStopped,
     StepDelta,
     StepEnded,
     StepStarted,
 )
-from podium.outcome import Outcome, StepStatus
-from podium.result import Result
+from podium.plan import Plan
 
 TAIL_CHARS = 4000
 """Most that is kept of an answer while it is written."""
 
-
-@dataclass(slots=True)
-class StepRow:
-    """One step as it stands."""
-
-    worker: str
-    subtask: str
-    sees: tuple[int, ...] = ()
-    call: int = 1
-    """Number of the call it stands for; what earlier ones still say is not of this step."""
-    since: float | None = None
-    """When it started, on the caller's clock, in seconds; `None` before."""
-    chars: int = 0
-    """Characters written so far."""
-    outcome: Outcome | None = None
-    """How it ended; `None` before."""
-    runs: list["RunRow"] = field(default_factory=list)
-    """The runs nested in it."""
-
-    @property
-    def status(self) -> StepStatus | Literal["waiting", "running"]:
-        """How it stands."""
-        if self.outcome is not None:
-            return self.outcome.status
-        return "waiting" if self.since is None else "running"
-
-
-@dataclass(slots=True)
-class RoundRow:
-    """One round as it stands."""
-
-    why: str = ""
-    planner: str = ""
-    plan_why: str = ""
-    plan_chars: int = 0
-    is_planned: bool = False
-    rejected: list[str] = field(default_factory=list)
-    """What was wrong with plans that were not used."""
-    steps: dict[int, StepRow] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class RunRow:
-    """One run as it stands."""
-
-    workers: tuple[str, ...]
-    rounds: dict[int, RoundRow] = field(default_factory=dict)
-    answer: str = ""
-    """The end of what is known of its answer."""
-    result: Result | None = None
-
-    def round(self, number: int) -> RoundRow:
-        """Return the row of a round, new if need be."""
-        return self.rounds.setdefault(number, RoundRow())
+_OfStep = StepStarted | StepDelta | AttemptFailed | StepEnded
+_OfRound = RoundStarted | PlanDelta | PlannerEnded | PlanReady | ApprovalAsked | ApprovalGiven
 
 
 class Board:
@@ -94,67 +47,111 @@ class Board:
         match event:
             case RunStarted():
                 self._start(event)
+            case RunResumed():
+                self._resume(event)
             case AnswerDelta():
                 run = self.runs[event.run_id]
                 run.answer = (run.answer + event.text)[-TAIL_CHARS:]
-            case RunEnded():
-                self.runs[event.run_id].result = event.result
-            case RoundStarted():
-                self._round(event).why = event.why
-            case PlanDelta():
-                self._round(event).planner = event.planner
-                self._round(event).plan_chars += len(event.text)
-            case PlanRejected():
-                self._round(event).rejected.append(f"{event.planner}: {event.problem.message}")
-                self._round(event).plan_chars = 0
-            case PlanReady():
-                self._show_plan(event)
-            case StepStarted() | StepDelta() | StepEnded():
+            case RunEnded():  # alone, for a run of an id that has ended before
+                self.runs.setdefault(event.run_id, RunRow(event.result.workers)).result = event.result
+            case RunStopped():
+                self.runs[event.run_id].stopped = event.problem
+            case StepStarted() | StepDelta() | AttemptFailed() | StepEnded():
                 self._take_step(event, now)
+            case PlannerStarted():
+                pass
+            case _:
+                self._take_round(event)
 
     def _start(self, event: RunStarted) -> None:
         row = self.runs[event.run_id] = RunRow(event.workers)
         if event.parent is not None:
             run, number, step, attempt = event.parent
-            above = self.runs[run].round(number).steps.get(step)
-            if above is not None and attempt >= above.call:
+            above = self.runs[run].round(number).steps.get(step) if run in self.runs else None
+            if above is not None and attempt >= above.first:
                 above.runs.append(row)
 
-    def _round(
-        self, event: RoundStarted | PlanDelta | PlanRejected | PlanReady | StepStarted | StepDelta | StepEnded
-    ) -> RoundRow:
-        return self.runs[event.run_id].round(event.round)
+    def _resume(self, event: RunResumed) -> None:
+        """What had not ended when the run broke off is called again."""
+        row = self.runs.setdefault(event.run_id, RunRow(event.workers))
+        row.workers, row.result, row.stopped = event.workers, None, None
+        for current in row.rounds.values():
+            for step in current.steps.values():
+                if step.outcome is None or step.outcome.status != "ok":
+                    step.outcome = step.since = step.again = None
 
-    def _show_plan(self, event: PlanReady) -> None:
-        current, names = self._round(event), self.runs[event.run_id].workers
-        current.planner, current.plan_why, current.is_planned = event.planner, event.why, True
+    def _take_round(self, event: _OfRound) -> None:
+        current = self.runs[event.run_id].round(event.round)
+        match event:
+            case RoundStarted():
+                current.why = event.why
+            case PlanDelta():
+                current.planner = event.planner
+                current.plan_chars += len(event.text)
+            case PlannerEnded():
+                if event.proposal.problem is not None:
+                    current.rejected.append(f"{event.proposal.planner}: {event.proposal.problem.message}")
+                    current.plan_chars = 0
+            case PlanReady():
+                current.planner, current.plan_why = event.planner, event.why
+                self._show_plan(event.run_id, current, event.plan)
+            case ApprovalAsked():
+                current.approval = "waits for approval"
+            case ApprovalGiven():
+                current.approval = _decision(event)
+                if event.plan is not None:
+                    self._show_plan(event.run_id, current, event.plan)
+
+    def _show_plan(self, run_id: str, current: RoundRow, plan: Plan) -> None:
+        names = self.runs[run_id].workers
+        current.is_planned = True
         known, go_on = current.steps, True
         current.steps = {}
-        for index, step in enumerate(event.plan.steps):
+        for index, step in enumerate(plan.steps):
             row = StepRow(names[step.worker], step.subtask, step.access)
             before = known.get(index)
             if before is not None:
-                # Steps go on up to the first that differs. One that ended unstarted told no subtask.
-                same = before.worker == row.worker and before.subtask in ("", row.subtask)
-                go_on = go_on and same
-                row.call = before.call + 1
+                # Steps go on up to the first that differs. One that ended unstarted told no subtask;
+                # after a failed call another worker may stand in.
+                same_worker = before.worker == row.worker or bool(before.failed)
+                go_on = go_on and same_worker and before.subtask in ("", row.subtask)
+                row.first = max(before.first, before.last) + 1
             if before is not None and go_on:
                 row = replace(before, subtask=step.subtask, sees=step.access)
             current.steps[index] = row
 
-    def _take_step(self, event: StepStarted | StepDelta | StepEnded, now: float) -> None:
-        current = self._round(event)
+    def _take_step(self, event: _OfStep, now: float) -> None:
+        current = self.runs[event.run_id].round(event.round)
         row = current.steps.get(event.step)
-        if row is not None and 0 < event.attempt < row.call:
+        if row is not None and 0 < event.attempt < row.first:
             return
-        if isinstance(event, StepStarted):
-            sees = () if row is None else row.sees
-            row = StepRow(event.worker, event.subtask, sees, call=event.attempt, since=now)
-            current.steps[event.step] = row
-        elif isinstance(event, StepEnded):
-            _end(current, row, event)
-        elif row is not None:
-            row.chars += len(event.text)
+        match event:
+            case StepStarted():
+                _call(current, row, event, now)
+            case StepEnded():
+                _end(current, row, event)
+            case AttemptFailed() if row is not None:
+                row.failed.append(event.call)
+                if row.beside and event.attempt < row.last:
+                    row.worker = row.beside
+                row.beside = ""
+                row.again = None if event.wait is None else now + event.wait
+            case StepDelta() if row is not None:
+                row.chars += len(event.text)
+
+
+def _call(current: RoundRow, row: StepRow | None, event: StepStarted, now: float) -> None:
+    goes_on = row is not None and row.outcome is None and row.subtask == event.subtask
+    if row is None or not (goes_on and (row.last or row.failed)):
+        sees = () if row is None else row.sees
+        row = StepRow(event.worker, event.subtask, sees, first=event.attempt)
+        current.steps[event.step] = row
+    elif row.since is not None and len(row.failed) < event.attempt - row.first:
+        row.beside, row.last = event.worker, event.attempt
+        return
+    if row.since is None:
+        row.since, row.first = now, event.attempt - len(row.failed)
+    row.worker, row.last, row.chars, row.again = event.worker, event.attempt, 0, None
 
 
 def _end(current: RoundRow, row: StepRow | None, event: StepEnded) -> None:
@@ -162,9 +159,22 @@ def _end(current: RoundRow, row: StepRow | None, event: StepEnded) -> None:
     if outcome.problem is None or outcome.problem.code != "superseded":
         if row is None:
             row = current.steps[event.step] = StepRow(outcome.worker, "")
+        row.worker, row.outcome, row.again, row.beside = outcome.worker, outcome, None, ""
+    elif row is None or not event.attempt or row.outcome is not None:
+        return
+    elif row.last > event.attempt:  # the call beside it was the first of the step in its place
+        row.worker, row.first, row.chars = row.beside or row.worker, row.last, 0
+        row.beside = ""
+    elif current.is_planned:  # what the plan has in its place is yet to start
+        first = event.attempt + 1
+        current.steps[event.step] = StepRow(row.worker, row.subtask, row.sees, first=first)
+    else:
         row.outcome = outcome
-    elif row is not None and event.attempt and row.outcome is None:
-        if current.is_planned:  # what the plan has in its place is yet to start
-            current.steps[event.step] = StepRow(row.worker, row.subtask, row.sees, call=event.attempt + 1)
-        else:
-            row.outcome = outcome
+
+
+def _decision(event: ApprovalGiven) -> str:
+    said = "approved" if event.approved else "refused"
+    if event.plan is not None:
+        said += " with changes"
+    by = f" by {event.by}" if event.by else ""
+    return f"{said}{by}" + (f": {event.why}" if event.why else "")

@@ -3,6 +3,7 @@
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
@@ -10,14 +11,16 @@ import anyio
 import typer
 
 from podium.cli.account import status_line
+from podium.cli.answer import show_answer
 from podium.cli.board import Board
-from podium.cli.run import show_answer
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen
 from podium.cli.tree import Artist
-from podium.cli.watch import follow, watch
+from podium.cli.watch import View, follow
 from podium.conductor import Conductor
 from podium.errors import ConfigError
+from podium.events import Event
 from podium.planners.rule import RulePlanner
+from podium.result import Result
 from podium.workers.calculator import Calculator
 from podium.workers.documents import Documents
 from podium.workers.gather import Gather
@@ -33,11 +36,15 @@ def show_demo(screen: Screen, question: str, folder: Path) -> None:
         raise ConfigError(f"there is no folder {str(folder)!r} to search: name one with --folder")
     conductor = Conductor(RulePlanner(), [Calculator(), Documents(folder, top=2), Gather()])
     screen.result(f"Question: {question}\n")
+
+    async def job(listen: Callable[[Event], None]) -> Result:
+        return await conductor.run(question, on_event=listen)
+
+    board = Board()
     if screen.interactive:
-        result = anyio.run(watch, conductor, question, screen)
+        result = anyio.run(View(screen, board).watch, job)
     else:
-        board = Board()
-        result = anyio.run(follow, conductor, question, board)
+        result = anyio.run(follow, job, board)
         screen.draw(Artist(screen.shown, monotonic(), screen.console().width).draw(board))
     for layer in result.plans[0].layers if result.plans else ():
         if len(layer) > 1:

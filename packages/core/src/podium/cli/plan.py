@@ -7,6 +7,7 @@ from podium.cli.screen import Screen
 from podium.cli.table import plan_table
 from podium.conductor import Conductor
 from podium.errors import ConfigError
+from podium.forecast import explain_forecast
 from podium.hosted import HostedConductor
 
 
@@ -22,7 +23,7 @@ def show_plan(
         raise ConfigError("a hosted conductor shows no plan: use a config with a planner and workers")
     plan = anyio.run(conductor.plan, question)
     names = conductor.pool.names
-    screen.note(plan.why)
+    screen.note(f"{plan.why}\n{explain_forecast(conductor.forecast(plan))}")
     if as_json:
         screen.result_json(plan.to_json())
         return

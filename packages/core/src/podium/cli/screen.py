@@ -7,21 +7,22 @@ secrets, and keeps what others wrote from steering the terminal. It knows no com
 import json
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 import typer
 
 from podium.errors import ConfigError, PlanError, PodiumError, QueryError
+from podium.secrets import scrub
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-NO_ANSWER, BAD_INPUT, PARTIAL, INTERRUPTED = 1, 2, 3, 130
+NO_ANSWER, BAD_INPUT, PARTIAL, WAITING, INTERRUPTED = 1, 2, 3, 4, 130
 EXIT_CODES = (
     "Exit codes: 0 all went well; 1 there is no answer, or a check failed; 2 the command, the question, "
-    "the config or a plan is wrong; 3 the answer is partial; 130 interrupted."
+    "the config or a plan is wrong; 3 the answer is partial; 4 a plan waits for approval; 130 interrupted."
 )
 
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "�")
@@ -29,36 +30,37 @@ _CONTROLS |= {ord("\n"): "\n", ord("\t"): "\t"}
 
 
 class Screen:
-    """The two streams of one command.
-
-    Nothing that was given to `hide` is shown on either.
-    """
-
-    def __init__(self) -> None:
-        self._secrets: tuple[str, ...] = ()
+    """The two streams of one command. No secret is shown on either."""
 
     @property
     def interactive(self) -> bool:
         """Whether a person watches: both streams are terminals."""
         return sys.stdout.isatty() and sys.stderr.isatty()
 
-    def hide(self, secrets: Iterable[str]) -> None:
-        """Show `[secret]` in place of each of `secrets` from now on."""
-        self._secrets = tuple(sorted({*self._secrets, *filter(None, secrets)}, key=len, reverse=True))
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person can be asked: stdin is a terminal."""
+        return sys.stdin is not None and sys.stdin.isatty()
+
+    def ask(self, question: str) -> str:
+        """Write `question` to stderr, and return the line that is typed; empty where there is none."""
+        sys.stderr.write(self.shown(question))
+        sys.stderr.flush()
+        return sys.stdin.readline()
 
     def shown(self, text: str) -> str:
         """Return `text` as a terminal may be given it: without secrets or control characters."""
-        return self._clean(text).translate(_CONTROLS)
+        return scrub(text).translate(_CONTROLS)
 
     def result(self, text: str) -> None:
         """Write `text` to stdout; a program that reads it gets it verbatim."""
         with self._writing():
-            self._write(sys.stdout, self.shown(text) if sys.stdout.isatty() else self._clean(text))
+            self._write(sys.stdout, self.shown(text) if sys.stdout.isatty() else scrub(text))
 
     def result_json(self, value: object) -> None:
         """Write `value` to stdout as JSON."""
         with self._writing():
-            self._write(sys.stdout, self._clean(json.dumps(value, indent=2)))
+            self._write(sys.stdout, scrub(json.dumps(value, indent=2)))
 
     def note(self, text: str) -> None:
         """Write `text` to stderr."""
@@ -76,11 +78,6 @@ class Screen:
         from rich.console import Console  # noqa: PLC0415 - takes longer to import than `podium parse` to run
 
         return Console(stderr=stderr, highlight=False, markup=False)
-
-    def _clean(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "[secret]")
-        return text
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -107,11 +104,11 @@ def reporting() -> Iterator[Screen]:
     screen = Screen()
     try:
         yield screen
-    except KeyboardInterrupt:
-        screen.note("podium: interrupted")
+    except KeyboardInterrupt as interrupt:
+        screen.note("\n".join(["podium: interrupted", *_notes(interrupt)]))
         raise typer.Exit(INTERRUPTED) from None
     except PodiumError as error:
-        screen.note(f"podium: {error}")
+        screen.note("\n".join([f"podium: {error}", *_notes(error)]))
         wrong_input = isinstance(error, ConfigError | QueryError | PlanError)
         raise typer.Exit(BAD_INPUT if wrong_input else NO_ANSWER) from error
     except (typer.Exit, OSError):
@@ -119,3 +116,7 @@ def reporting() -> Iterator[Screen]:
     except Exception as error:  # the outermost edge: a bug is told without the secrets in its trace
         screen.note(traceback.format_exc() + "podium: this is a bug; please report it with the lines above")
         raise typer.Exit(NO_ANSWER) from error
+
+
+def _notes(error: BaseException) -> list[str]:
+    return [f"podium: {note}" for note in getattr(error, "__notes__", ())]

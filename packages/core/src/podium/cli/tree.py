@@ -7,7 +7,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from podium.cli.board import Board, RoundRow, RunRow, StepRow
+from podium.cli.board import Board
+from podium.cli.rows import RoundRow, RunRow, StepRow
+from podium.outcome import Call
+from podium.usage import Usage
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MARKS = {
@@ -27,12 +30,13 @@ class Artist:
 
     Args:
         shown: makes text that others wrote fit to be shown.
-        now: the time on the clock the board was told, in seconds.
+        now: the time on the clock the board was told, in seconds; `None` for a run that
+            nobody carries out now.
         width: columns there are.
     """
 
     shown: Callable[[str], str]
-    now: float
+    now: float | None
     width: int = 80
 
     def draw(self, board: Board, *, with_answer: bool = False) -> RenderableType:
@@ -42,7 +46,7 @@ class Artist:
             return Text(f"{self._frame()} starting")
         tree = Tree(Text("run", style="bold"))
         self._add_run(tree, root)
-        if not root.rounds and root.result is None:
+        if not root.rounds and root.result is None and self.now is not None:
             tree.add(Text(f"{self._frame()} working"))
         if not with_answer or not root.answer:
             return tree
@@ -53,14 +57,15 @@ class Artist:
         for number, current in run.rounds.items():
             branch = tree.add(self._round(number, current))
             self._add_reasons(branch, current)
-            if not current.is_planned and not current.steps and run.result is None:
+            if not current.is_planned and not current.steps and run.result is None and self.now is not None:
                 branch.add(Text(f"{self._frame()} writing the plan, {current.plan_chars:,} characters"))
             for index, step in current.steps.items():
                 leaf = branch.add(self._step(index, step))
-                if step.outcome is not None and step.outcome.problem is not None:
-                    leaf.add(Text(self._line(step.outcome.problem.message), style=_MARKS[step.status][1]))
+                self._add_calls(leaf, step)
                 for nested in step.runs:
                     self._add_run(leaf, nested)
+        if run.stopped is not None:
+            tree.add(Text(f"stopped: {self._line(run.stopped.message)}", style="yellow"))
 
     def _round(self, number: int, current: RoundRow) -> Text:
         text = Text(f"round {number}", style="bold")
@@ -76,6 +81,8 @@ class Artist:
             branch.add(Text(self._line(current.plan_why), style="dim"))
         for reason in current.rejected:
             branch.add(Text(f"plan not used: {self._line(reason)}", style="yellow"))
+        if current.approval:
+            branch.add(Text(self._line(current.approval), style="cyan"))
 
     def _step(self, index: int, step: StepRow) -> Text:
         mark, style = _MARKS[step.status]
@@ -87,20 +94,35 @@ class Artist:
         text.append(f"  {self._spent(step)}", style="dim")
         return text
 
+    def _add_calls(self, leaf: Tree, step: StepRow) -> None:
+        """Add a line for each call that came to nothing, what is done about it, and why the step failed."""
+        for call in step.failed:
+            leaf.add(Text(self._failed(call), style="yellow"))
+        if step.again is not None and self.now is not None:
+            leaf.add(Text(f"retry in {max(0.0, step.again - self.now):.0f} s", style="yellow"))
+        if step.beside:
+            leaf.add(Text(f"{self.shown(step.beside)} is asked too", style="yellow"))
+        if step.outcome is not None and step.outcome.problem is not None:
+            leaf.add(Text(self._line(step.outcome.problem.message), style=_MARKS[step.status][1]))
+
+    def _failed(self, call: Call) -> str:
+        told = "" if call.problem is None else self._line(call.problem.message)
+        paid = ", perhaps paid" if call.maybe_paid else ""
+        return f"call {call.attempt} of {self.shown(call.worker)}: {told}{paid}"
+
     def _spent(self, step: StepRow) -> str:
-        if step.outcome is None:
-            if step.since is None:
-                return "waiting"
-            written = f"{step.chars:,} characters, " if step.chars else ""
-            return f"{written}{self.now - step.since:.1f} s"
-        usage, seconds = step.outcome.usage, step.outcome.seconds
-        if not usage.total_tokens:
-            return f"{seconds:.2f} s"
-        about = "about " if usage.estimated else ""
-        return f"{about}{usage.total_tokens:,} tokens, {seconds:.2f} s"
+        if step.outcome is not None:
+            took = "reused" if step.outcome.reused else f"{step.outcome.seconds:.2f} s"
+            return ", ".join([*_bill(step.outcome.usage, step.outcome.cost), took])
+        if self.now is None:
+            return "did not end" if step.last else "did not start"
+        if step.since is None:
+            return "waiting"
+        written = f"{step.chars:,} characters, " if step.chars else ""
+        return f"{written}{self.now - step.since:.1f} s"
 
     def _frame(self) -> str:
-        return _FRAMES[int(self.now * 10) % len(_FRAMES)]
+        return "?" if self.now is None else _FRAMES[int(self.now * 10) % len(_FRAMES)]
 
     def _short(self, text: str) -> str:
         """Return the text on one line that leaves room for what else stands there."""
@@ -110,3 +132,10 @@ class Artist:
     def _line(self, text: str) -> str:
         """Return the whole text without line breaks of its own."""
         return " ".join(self.shown(text).split())
+
+
+def _bill(usage: Usage, cost: float | None) -> list[str]:
+    """Say what a step took, where that is anything."""
+    about = "about " if usage.estimated else ""
+    tokens = [f"{about}{usage.total_tokens:,} tokens"] if usage.total_tokens else []
+    return [*tokens, f"${cost:.4f}"] if cost else tokens

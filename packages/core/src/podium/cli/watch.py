@@ -1,7 +1,7 @@
 """Follows a run: live in a terminal, or only to its end."""
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from time import monotonic
 
 import anyio
@@ -11,69 +11,89 @@ from rich.live import Live
 from podium.cli.board import Board
 from podium.cli.screen import Screen
 from podium.cli.tree import Artist
-from podium.conductor import Conductor
 from podium.errors import PodiumError
-from podium.events import Event
+from podium.events import Event, RunEnded
 from podium.hosted import HostedConductor
 from podium.messages import Query
-from podium.plan import Plan
 from podium.result import Result
 
 _TICK = 0.1
 """Seconds between two drawings."""
 
-
-async def follow(conductor: Conductor | HostedConductor, asked: Query | Plan, board: Board) -> Result:
-    """Run what was asked and keep `board` up to date meanwhile.
-
-    Raises:
-        PodiumError: as `Conductor.run`.
-    """
-    async with aclosing(_stream(conductor, asked)) as events:
-        async for event in events:
-            board.take(event, monotonic())
-    assert board.root is not None
-    assert board.root.result is not None
-    return board.root.result
+Job = Callable[[Callable[[Event], None]], Awaitable[Result]]
+"""A run that tells what happens to the function it is given."""
 
 
-async def watch(conductor: Conductor | HostedConductor, asked: Query | Plan, screen: Screen) -> Result:
-    """Run what was asked and show on stderr how it goes.
+async def follow(job: Job, board: Board) -> Result:
+    """Do the job and keep `board` up to date meanwhile.
 
     Raises:
         PodiumError: as `Conductor.run`.
     """
-    board, console = Board(), screen.console(stderr=True)
+    return await job(lambda event: board.take(event, monotonic()))
 
-    def picture(*, with_answer: bool) -> RenderableType:
-        artist = Artist(screen.shown, monotonic(), console.width)
-        return artist.draw(board, with_answer=with_answer)
 
-    with Live(picture(with_answer=True), console=console, auto_refresh=False) as live:
+def hosted_job(conductor: HostedConductor, query: Query) -> Job:
+    """Return the run of a query by a hosted conductor."""
 
-        async def keep_drawing() -> None:
-            while True:
-                live.update(picture(with_answer=True), refresh=True)
-                await anyio.sleep(_TICK)
+    async def job(listen: Callable[[Event], None]) -> Result:
+        result = None
+        async with aclosing(conductor.stream(query)) as events:
+            async for event in events:
+                listen(event)
+                result = event.result if isinstance(event, RunEnded) else None
+        assert result is not None  # the last event has it
+        return result
 
+    return job
+
+
+class View:
+    """The live picture of one run, on stderr."""
+
+    def __init__(self, screen: Screen, board: Board) -> None:
+        self._screen = screen
+        self._board = board
+        self._live = Live(console=screen.console(stderr=True), auto_refresh=False)
+
+    async def watch(self, job: Job) -> Result:
+        """Do the job and show how it goes.
+
+        Raises:
+            PodiumError: as `Conductor.run`.
+        """
         came_to: Result | PodiumError
+        with self._live:
+            try:
+                async with anyio.create_task_group() as drawing:
+                    drawing.start_soon(self._keep_drawing)
+                    try:
+                        came_to = await follow(job, self._board)
+                    except PodiumError as error:  # the task group would wrap it
+                        came_to = error
+                    drawing.cancel_scope.cancel()
+            finally:
+                self._live.update(self._picture(with_answer=False), refresh=True)
+        if isinstance(came_to, PodiumError):
+            raise came_to
+        return came_to
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the terminal to others for the time of the block."""
+        self._live.update(self._picture(with_answer=False))
+        self._live.stop()
         try:
-            async with anyio.create_task_group() as drawing:
-                drawing.start_soon(keep_drawing)
-                try:
-                    came_to = await follow(conductor, asked, board)
-                except PodiumError as error:  # the task group would wrap it
-                    came_to = error
-                drawing.cancel_scope.cancel()
+            yield
         finally:
-            live.update(picture(with_answer=False), refresh=True)
-    if isinstance(came_to, PodiumError):
-        raise came_to
-    return came_to
+            self._live.start()
 
+    async def _keep_drawing(self) -> None:
+        while True:
+            if self._live.is_started:
+                self._live.update(self._picture(with_answer=True), refresh=True)
+            await anyio.sleep(_TICK)
 
-def _stream(conductor: Conductor | HostedConductor, asked: Query | Plan) -> AsyncGenerator[Event, None]:
-    if isinstance(conductor, Conductor):
-        return conductor.stream(asked)
-    assert not isinstance(asked, Plan)  # plans are given only to conductors that run here
-    return conductor.stream(asked)
+    def _picture(self, *, with_answer: bool) -> RenderableType:
+        artist = Artist(self._screen.shown, monotonic(), self._live.console.width)
+        return artist.draw(self._board, with_answer=with_answer)

@@ -5,6 +5,7 @@ never quotes a value that may be a key. Lines are another's business: each compl
 with the path of what it is about.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -13,18 +14,23 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from podium.config.lines import KeyPath
-from podium.config.sections import ChatPlannerSection, ChatSection, Sections
+from podium.config.sections import ChatPlannerSection, ChatSection, JournalSection, Sections
 
 Complaint = tuple[KeyPath, str]
 """Where, as keys from the root, and what."""
 
+_PASSWORD = re.compile("://[^/@:]*:[^/]*@")
 _SECRET = ("api_key", "apikey", "key", "token", "secret", "password", "authorization")
+_NOT_HOSTED = {"workers", "planner", "retry", "policy", "journal"}
+"""Tables that say nothing to a hosted conductor."""
 _WANTED = {
     "string_type": "write text in quotes",
     "int_type": "write a whole number",
     "float_type": "write a number",
     "bool_type": "write true or false",
     "list_type": 'write a list, as in ["a", "b"]',
+    "tuple_type": 'write a list, as in ["a", "b"]',
+    "frozen_set_type": 'write a list, as in ["a", "b"]',
     "model_type": "write a table",
     "dict_type": "write a table",
     "finite_number": "write a finite number",
@@ -53,12 +59,12 @@ def complaints_of(error: ValidationError) -> list[Complaint]:
 
 def dangling(sections: Sections) -> Iterator[Complaint]:
     """Find what is missing or named and not there."""
+    yield from wrong_journal(sections.journal)
     if sections.hosted is not None:
         yield from _known(("hosted", "endpoint"), sections.hosted.endpoint, sections.endpoints, "endpoints")
-        if sections.planner is not None or sections.workers:
-            table = "planner" if sections.planner is not None else "workers"
-            message = f"[{table}] beside [hosted]: a hosted conductor brings its own; leave out one of them"
-            yield (table,), message
+        for table in sorted(sections.model_fields_set & _NOT_HOSTED):
+            told = f"[{table}] beside [hosted], which plans and works on its own side"
+            yield (table,), f"{told}: leave out one of them"
         return
     if sections.planner is None:
         yield (), 'there is no [planner]: add one, as in type = "rule", or worker = "NAME" of a chat worker'
@@ -72,6 +78,17 @@ def dangling(sections: Sections) -> Iterator[Complaint]:
         yield from _dangling_planner(sections.planner, sections)
     if sections.conductor.accept is not None:
         yield from _known(("conductor", "accept"), sections.conductor.accept, sections.workers, "workers")
+
+
+def wrong_journal(journal: JournalSection) -> Iterator[Complaint]:
+    """Find what is wrong with where runs are to be recorded."""
+    places = [key for key in ("path", "url", "url_env") if getattr(journal, key) is not None]
+    for key in places[1:]:
+        yield ("journal", key), f"[journal] names {places[0]!r} and {key!r}: leave out all but one"
+    if journal.url is not None and _PASSWORD.search(journal.url):
+        told = "'url' in [journal] holds a password, which does not belong into this file"
+        remedy = "put the whole URL into an environment variable and name that as url_env"
+        yield ("journal", "url"), f"{told}: {remedy}"
 
 
 def _dangling_planner(planner: ChatPlannerSection, sections: Sections) -> Iterator[Complaint]:
@@ -99,6 +116,8 @@ def _known(path: KeyPath, name: str, names: Iterable[str], kind: str) -> Iterato
 
 def _sentence(details: ErrorDetails, path: KeyPath) -> str:
     kind, value = details["type"], details["input"]
+    if kind == "refused":
+        return f"{_title(path)}: {details['msg']}"
     if kind == "missing":
         return f"{_title(path[:-1])} lacks {path[-1]!r}: add it"
     if kind == "string_pattern_mismatch":

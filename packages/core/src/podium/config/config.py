@@ -7,8 +7,11 @@ is told with the line it was written on.
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
+from podium.cache import Cache, MemoryCache
 from podium.conductor import Conductor
+from podium.config.lines import KeyPath
 from podium.config.sections import (
     CalculatorSection,
     ChatPlannerSection,
@@ -24,21 +27,24 @@ from podium.config.source import Source
 from podium.errors import ConfigError
 from podium.files import read_text
 from podium.hosted import HostedConductor
+from podium.journal import Journal, SqlCache, SqlJournal
 from podium.parse import MAX_CHARS
 from podium.planners.cached import CachedPlanner
 from podium.planners.chat import ChatPlanner
 from podium.planners.fixed import FixedPlanner
 from podium.planners.planner import Planner
 from podium.planners.rule import RulePlanner
+from podium.policy import Pin, Policy, Rule
 from podium.workers.calculator import Calculator
 from podium.workers.chat import ChatWorker
 from podium.workers.documents import Documents
 from podium.workers.endpoint import Endpoint
 from podium.workers.gather import Gather
+from podium.workers.pool import Pool
 from podium.workers.worker import Card, Worker
 
-_SHORTEST_SECRET = 8
-"""Shorter values are no secrets, and would blot out plain words."""
+_OF_PLACE = {"off", "path", "url", "url_env"}
+"""Keys of `[journal]` that say where it is, and not how it is kept."""
 
 
 class Config:
@@ -59,15 +65,14 @@ class Config:
         """As the tables are called, in the file's order; none for a hosted conductor."""
         self.is_hosted = sections.hosted is not None
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The values of all environment variables that hold keys; never to be shown."""
-        names = (section.key_env for section in self._sections.endpoints.values())
-        values = (os.environ.get(name, "").strip() for name in names if name is not None)
-        return tuple(value for value in values if len(value) >= _SHORTEST_SECRET)
-
     def conductor(
-        self, *, steps: int | None = None, rounds: int | None = None, seconds: float | None = None
+        self,
+        *,
+        steps: int | None = None,
+        rounds: int | None = None,
+        seconds: float | None = None,
+        cost: float | None = None,
+        journaled: bool = True,
     ) -> Conductor | HostedConductor:
         """Make the conductor.
 
@@ -75,33 +80,68 @@ class Config:
             steps: in place of `[limits] steps`; `None` leaves it to the file, as below.
             rounds: in place of `[limits] rounds`.
             seconds: in place of `[limits] seconds`, or of `[hosted] seconds`.
+            cost: in place of `[limits] cost`, in USD.
+            journaled: whether its runs are recorded where `journal` says; a hosted
+                conductor's never are.
 
         Raises:
             ConfigError: an environment variable, folder or plan file that is named is not
-                there, a URL or name is none, or a hosted conductor is given steps or rounds.
+                there, a URL or name is none, or a hosted conductor is given what it does
+                not take.
         """
         hosted = self._sections.hosted
+        given: dict[str, Any] = {"steps": steps, "rounds": rounds, "cost": cost}
         if hosted is not None:
-            if steps is not None or rounds is not None:
-                raise ConfigError("a hosted conductor takes no steps or rounds, only seconds: leave them out")
+            if any(value is not None for value in given.values()):
+                told = "a hosted conductor takes no steps, rounds or cost, only seconds"
+                raise ConfigError(f"{told}: leave them out")
             return self._hosted(hosted, seconds)
-        limits = replace(
-            self.limits,
-            steps=self.limits.steps if steps is None else steps,
-            rounds=self.limits.rounds if rounds is None else rounds,
-            seconds=self.limits.seconds if seconds is None else seconds,
-        )
+        given["seconds"] = seconds
+        limits = replace(self.limits, **{key: value for key, value in given.items() if value is not None})
         section = self._sections.conductor
         workers = {name: self.worker(name) for name in self.worker_names}
+        pool = Pool(list(workers.values()))
+        policy = self._policy()
+        with self._source.at("retry"):
+            self._sections.retry.check(pool)
+        with self._source.at("policy"):
+            policy.fit(pool.cards)
         return Conductor(
             self.planner(),
-            list(workers.values()),
+            pool,
             limits=limits,
             strict=section.strict,
             direct=section.direct,
             accept=None if section.accept is None else workers[section.accept],
             show_question=section.show_question,
+            on_failure=section.on_failure,
+            retry=self._sections.retry,
+            policy=policy,
+            cache=self._cache(),
+            journal=self.journal() if journaled else None,
         )
+
+    def journal(self) -> Journal | None:
+        """Return where runs are recorded; `None` when the file says that they are not.
+
+        Raises:
+            ConfigError: an environment variable that is named is not set, or the place is none.
+        """
+        section = self._sections.journal
+        if section.off:
+            return None
+        place = self._place()
+        said = {key: value for key, value in section if value is not None and key not in _OF_PLACE}
+        with self._source.at("journal"):
+            return SqlJournal(place, **said)
+
+    def _place(self) -> Path | str | None:
+        """Return the journal's place; `None` stands for the file in the user's state folder."""
+        section = self._sections.journal
+        if section.url_env is not None:
+            use, remedy = "[journal] takes its URL from it", "with the URL, or take url_env out"
+            return self._variable(("journal", "url_env"), section.url_env, use, remedy)
+        return section.url if section.path is None else self._near(section.path)
 
     def worker(self, name: str) -> Worker:
         """Make the worker of `[workers.NAME]`.
@@ -138,6 +178,25 @@ class Config:
                 return RulePlanner()
             case None:
                 raise ConfigError("a hosted conductor has no planner of its own here")
+
+    def _policy(self) -> Policy:
+        section = self._sections.policy
+        said = section.model_dump(exclude_unset=True, exclude={"rules", "pins"})
+        with self._source.at("policy"):
+            rules = [Rule(rule.label, never=rule.never, only=rule.only) for rule in section.rules]
+            pins = [Pin(pin.words, pin.worker) for pin in section.pins]
+            return Policy(**said, rules=rules, pins=pins)
+
+    def _cache(self) -> Cache | Literal["run"] | None:
+        match self._sections.conductor.cache:
+            case "off":
+                return None
+            case "run":
+                return "run"
+            case "memory":
+                return MemoryCache()
+            case "shared":
+                return SqlCache(self._place())
 
     def _chat_worker(self, name: str, section: ChatSection) -> ChatWorker:
         endpoint = self._endpoint(section.endpoint)
@@ -201,14 +260,16 @@ class Config:
         return self._endpoints[name]
 
     def _key(self, endpoint: str, variable: str) -> str:
-        key = os.environ.get(variable, "").strip()
-        if not key:
-            message = (
-                f"the environment variable {variable} is not set, and [endpoints.{endpoint}] takes its key "
-                f"from it: run `export {variable}=...` with the key, or take its workers out"
-            )
-            raise ConfigError(self._source.told(("endpoints", endpoint, "key_env"), message))
-        return key
+        use, remedy = f"[endpoints.{endpoint}] takes its key from it", "with the key, or take its workers out"
+        return self._variable(("endpoints", endpoint, "key_env"), variable, use, remedy)
+
+    def _variable(self, where: KeyPath, name: str, use: str, remedy: str) -> str:
+        """Return the value of an environment variable, which must not be empty."""
+        value = os.environ.get(name, "").strip()
+        if not value:
+            unset = f"the environment variable {name} is not set, and {use}"
+            raise ConfigError(self._source.told(where, f"{unset}: run `export {name}=...` {remedy}"))
+        return value
 
     def _near(self, path: str) -> Path:
         """Return a path of the file, which starts where the file is."""

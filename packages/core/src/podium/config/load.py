@@ -8,13 +8,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from podium.config.complaints import Complaint, complaints_of, dangling
+from podium.config.complaints import Complaint, complaints_of, dangling, wrong_journal
 from podium.config.config import Config
 from podium.config.lines import KeyPath, lines_of
 from podium.config.sections import Sections
 from podium.config.source import Source
 from podium.errors import ConfigError
 from podium.files import read_text
+from podium.journal import Journal, SqlJournal
 
 _MOST_BYTES = 2**20
 _SYNTAX_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
@@ -29,16 +30,32 @@ def find_config(path: str | Path | None = None, *, environ: Mapping[str, str] = 
     Raises:
         ConfigError: there is none.
     """
-    named = path or environ.get("PODIUM_CONFIG")
-    if named:
-        return Path(named)
-    home = environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    choices = (Path("podium.toml"), Path(home) / "podium" / "podium.toml")
-    for choice in choices:
-        if choice.is_file():
-            return choice
-    told = " nor ".join(str(choice) for choice in choices)
-    raise ConfigError(f"no config at {told}: write one with `podium init`, or name one with --config")
+    choices = _choices(path, environ)
+    found = _first(choices)
+    if found is None:
+        told = " nor ".join(str(choice) for choice in choices)
+        raise ConfigError(f"no config at {told}: write one with `podium init`, or name one with --config")
+    return found
+
+
+def find_journal(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Journal:
+    """Return the journal that the config names; without a config, the one in the user's state folder.
+
+    Needs neither workers nor keys.
+
+    Raises:
+        ConfigError: the config is wrong, or says that nothing is recorded.
+    """
+    found = _first(_choices(path, environ))
+    if found is None:
+        return SqlJournal()
+    source, sections = _checked(found)
+    if wrong := list(wrong_journal(sections.journal)):
+        raise ConfigError(_told(source, wrong))
+    journal = Config(sections, source).journal()
+    if journal is None:
+        raise ConfigError(source.told(("journal", "off"), "nothing is recorded: take out `off` in [journal]"))
+    return journal
 
 
 def load_config(path: str | Path) -> Config:
@@ -50,17 +67,35 @@ def load_config(path: str | Path) -> Config:
         ConfigError: the file cannot be read, or what stands in it is wrong; one line for
             each finding, with file and line.
     """
-    path = Path(path)
+    source, sections = _checked(Path(path))
+    if found := list(dangling(sections)):
+        raise ConfigError(_told(source, found))
+    return Config(sections, source)
+
+
+def _choices(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return where a config may be; a place that was named is the only one."""
+    named = path or environ.get("PODIUM_CONFIG")
+    if named:
+        return (Path(named),)
+    home = environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return (Path("podium.toml"), Path(home) / "podium" / "podium.toml")
+
+
+def _first(choices: tuple[Path, ...]) -> Path | None:
+    """Return the first file that is there; one that was named is taken unseen."""
+    return choices[0] if len(choices) == 1 else next((c for c in choices if c.is_file()), None)
+
+
+def _checked(path: Path) -> tuple[Source, Sections]:
+    """Return what stands in a file, each table for itself checked."""
     text = _read(path)
     data, lines = _parse(path, text)
     source = Source(path, lines)
     try:
-        sections = Sections.model_validate(data)
+        return source, Sections.model_validate(data)
     except ValidationError as error:
         raise ConfigError(_told(source, complaints_of(error))) from error
-    if found := list(dangling(sections)):
-        raise ConfigError(_told(source, found))
-    return Config(sections, source)
 
 
 def _told(source: Source, found: list[Complaint]) -> str:

@@ -14,6 +14,8 @@ from podium.hosted import Api, Effort
 from podium.limits import Limits
 from podium.messages import Sampling
 from podium.planners.task import Show
+from podium.retry import Retry
+from podium.setting import OnFailure
 from podium.spelling import Spelling
 from podium.workers.timeouts import Timeouts
 from podium.workers.worker import Price
@@ -21,6 +23,9 @@ from podium.workers.worker import Price
 SamplingTable = Annotated[Sampling, AsTable(omit=("stop", "constraint"))]
 PriceTable = Annotated[Price, AsTable()]
 Count = Annotated[int, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0)]
+# A key put here by mistake hardly ever looks like the name of a variable.
+VariableName = Annotated[str, Field(pattern="^[A-Z_][A-Z0-9_]*$")]
 
 
 class EndpointSection(Section):
@@ -28,8 +33,7 @@ class EndpointSection(Section):
 
     base_url: str
     provider: str = "openai"
-    # A key put here by mistake hardly ever looks like the name of a variable.
-    key_env: Annotated[str, Field(pattern="^[A-Z_][A-Z0-9_]*$")] | None = None
+    key_env: VariableName | None = None
     timeouts: Annotated[Timeouts, AsTable(positive=True)] | None = None
 
 
@@ -112,7 +116,7 @@ class HostedSection(Section):
     effort: Effort | None = None
     max_tokens: Count | None = None
     price: PriceTable | None = None
-    seconds: Annotated[float, Field(gt=0)] | None = None
+    seconds: Seconds | None = None
 
 
 class ConductorSection(Section):
@@ -122,6 +126,53 @@ class ConductorSection(Section):
     direct: bool = False
     show_question: bool = True
     accept: str | None = None
+    on_failure: OnFailure = "skip"
+    cache: Literal["off", "run", "memory", "shared"] = "off"
+
+
+class RuleSection(Section):
+    """`[[policy.rules]]`: where data that carries a label may not go, or may only go."""
+
+    label: str
+    never: list[str] = Field(default_factory=list)
+    only: list[str] = Field(default_factory=list)
+
+
+class PinSection(Section):
+    """`[[policy.pins]]`: who does steps whose subtask has these words."""
+
+    words: str
+    worker: str
+
+
+class PolicySection(Section):
+    """`[policy]`: what plans may do. Where workers are named, a label of theirs will do."""
+
+    allowed: list[str] = Field(default_factory=list)
+    denied: list[str] = Field(default_factory=list)
+    required: list[str] = Field(default_factory=list)
+    regions: list[str] = Field(default_factory=list)
+    apart: list[list[str]] = Field(default_factory=list)
+    steps: Count | None = None
+    rules: list[RuleSection] = Field(default_factory=list)
+    pins: list[PinSection] = Field(default_factory=list)
+    approve: Literal["later"] | None = None
+
+
+class JournalSection(Section):
+    """`[journal]`: where runs are recorded; by default a file in the user's state folder.
+
+    What is left out is as `SqlJournal` has it.
+    """
+
+    off: bool = False
+    path: str | None = None
+    url: str | None = None
+    url_env: VariableName | None = None
+    synchronous: Literal["full", "normal"] | None = None
+    lease: Seconds | None = None
+    patience: Seconds | None = None
+    max_recoveries: Annotated[int, Field(ge=0)] | None = None
 
 
 def _type_of(table: object) -> object:
@@ -150,5 +201,8 @@ class Sections(Section):
     workers: dict[str, WorkerSection] = Field(default_factory=dict)
     planner: PlannerSection | None = None
     hosted: HostedSection | None = None
-    limits: Annotated[Limits, AsTable(positive=True)] = Limits()
+    limits: Annotated[Limits, AsTable(positive=True, zero=("unpriced",))] = Limits()
     conductor: ConductorSection = ConductorSection()
+    retry: Annotated[Retry, AsTable()] = Field(default_factory=Retry)
+    policy: PolicySection = PolicySection()
+    journal: JournalSection = JournalSection()

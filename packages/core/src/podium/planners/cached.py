@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from podium.errors import ConfigError, PlanError
+from podium.ledger import Spend
 from podium.parse import parse_plan
 from podium.planners.planner import Planner, PlanRequest, PlanText
 
@@ -16,7 +17,7 @@ from podium.planners.planner import Planner, PlanRequest, PlanText
 class CachedPlanner(Planner):
     """Asks another planner only for what it has not planned before.
 
-    Requests are the same but for their deadlines and for who reads along. A hit costs
+    Requests are the same but for their deadlines, their bounds and who reads along. A hit costs
     nothing. Remembered are whole texts that hold a plan; one that was cut off or cannot be
     read is asked for anew. Requests that run at the same time each ask the planner.
 
@@ -32,6 +33,8 @@ class CachedPlanner(Planner):
         if size < 1:
             raise ConfigError(f"size {size} must be 1 or more")
         self.spelling = planner.spelling
+        self.reads_cards = planner.reads_cards
+        self.worker = planner.worker
         self.name = f"cached {planner.name}"
         self._planner = planner
         self._size = size
@@ -43,8 +46,7 @@ class CachedPlanner(Planner):
         Raises:
             PodiumError: there is no plan text, and why.
         """
-        content = asdict(replace(request, deadline=None, stream=True))
-        key = sha256(json.dumps(content, sort_keys=True, default=sorted).encode()).hexdigest()
+        key = _key(request)
         known = self._texts.get(key)
         if known is not None:
             self._texts.move_to_end(key)
@@ -64,8 +66,17 @@ class CachedPlanner(Planner):
         """Return the order the other planner wants the workers shown in."""
         return self._planner.order(workers, run_id)
 
+    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
+        """Return what the other planner may spend; nothing, for what is remembered."""
+        return Spend() if _key(request) in self._texts else self._planner.worst_case(request, answer_tokens)
+
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return (self._planner,)
+
+
+def _key(request: PlanRequest) -> str:
+    content = asdict(replace(request, max_tokens=None, deadline=None, stream=True))
+    return sha256(json.dumps(content, sort_keys=True, default=sorted).encode()).hexdigest()
 
 
 def _holds_plan(written: PlanText, request: PlanRequest) -> bool:

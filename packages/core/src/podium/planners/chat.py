@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, get_args
 
 from podium.errors import ConfigError
+from podium.ledger import Spend
 from podium.messages import Completion, Constraint, Sampling
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.planners.task import Show, planner_messages
@@ -35,6 +36,8 @@ class ChatPlanner(Planner):
         ConfigError: the spelling or the way to show workers is none there is.
     """
 
+    worker: Worker
+
     def __init__(
         self,
         worker: Worker,
@@ -62,17 +65,26 @@ class ChatPlanner(Planner):
             Random(run_id).shuffle(order)  # noqa: S311 - a shuffle that can be repeated, no secret
         return order
 
+    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
+        """Return the most that asking the model may spend."""
+        return self.worker.worst_case(self._call(request), answer_tokens) or Spend()
+
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Ask the model."""
-        call = Request(
+        async with aclosing(self.worker.call(self._call(request))) as pieces:
+            async for piece in pieces:
+                yield self._whole(piece) if isinstance(piece, Completion) else piece
+
+    def _call(self, request: PlanRequest) -> Request:
+        sampling = self._constrained(request)
+        if sampling.max_tokens is None and self.worker.max_tokens is None:
+            sampling = replace(sampling, max_tokens=request.max_tokens)
+        return Request(
             messages=planner_messages(request, spelling=self.spelling, show=self._show),
-            sampling=self._constrained(request),
+            sampling=sampling,
             deadline=request.deadline,
             stream=request.stream,
         )
-        async with aclosing(self.worker.call(call)) as pieces:
-            async for piece in pieces:
-                yield self._whole(piece) if isinstance(piece, Completion) else piece
 
     def _whole(self, completion: Completion) -> PlanText:
         price = self.worker.card.price

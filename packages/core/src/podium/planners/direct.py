@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
+from podium.ledger import Spend
 from podium.plan import Plan, Step
 from podium.planners.fit import best_fit
 from podium.planners.parts import split
@@ -27,6 +28,8 @@ class DirectPlanner(Planner):
 
     def __init__(self, planner: Planner) -> None:
         self.spelling = planner.spelling
+        self.reads_cards = planner.reads_cards
+        self.worker = planner.worker
         self.name = f"direct {planner.name}"
         self._planner = planner
 
@@ -36,27 +39,39 @@ class DirectPlanner(Planner):
         Raises:
             PodiumError: there is no plan text, and why.
         """
-        question = request.query[-1].text.strip()
-        fit = best_fit(question, request.cards)
-        if not (fit.alone and _is_simple(question, request)):
+        planned = _plan(request)
+        if planned is None:
             async with aclosing(self._planner.plan(request)) as pieces:
                 async for piece in pieces:
                     yield piece
             return
-        text = write_plan(Plan((Step(fit.worker, f"Answer this question: {question}"),)), "rows")
         if request.stream:
-            yield text
-        name = request.cards[fit.worker].name
-        reason = "the only worker" if len(request.cards) == 1 else "whose card fits it best"
-        why = f"one short question without parts; sent to {name!r}, {reason}"
-        yield PlanText(text=text, why=why, cost=0.0)
+            yield planned.text
+        yield planned
 
     def order(self, workers: int, run_id: str) -> Sequence[int]:
         """Return the order the other planner wants the workers shown in."""
         return self._planner.order(workers, run_id)
 
+    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
+        """Return what the other planner may spend; nothing, for what needs no planning."""
+        return Spend() if _plan(request) else self._planner.worst_case(request, answer_tokens)
+
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return (self._planner,)
+
+
+def _plan(request: PlanRequest) -> PlanText | None:
+    """Return the plan of one step; `None` for what is to be handed on."""
+    question = request.query[-1].text.strip()
+    fit = best_fit(question, request.cards)
+    if not (fit.alone and _is_simple(question, request)):
+        return None
+    text = write_plan(Plan((Step(fit.worker, f"Answer this question: {question}"),)), "rows")
+    name = request.cards[fit.worker].name
+    reason = "the only worker" if len(request.cards) == 1 else "whose card fits it best"
+    why = f"one short question without parts; sent to {name!r}, {reason}"
+    return PlanText(text=text, why=why, cost=0.0)
 
 
 def _is_simple(question: str, request: PlanRequest) -> bool:

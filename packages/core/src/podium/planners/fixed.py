@@ -17,6 +17,7 @@ class FixedPlanner(Planner):
     """
 
     name = "fixed"
+    reads_cards = False
 
     def __init__(self, plan: Plan | str, *, spelling: Spelling = "rows") -> None:
         self._text = plan if isinstance(plan, str) else write_plan(plan, spelling)

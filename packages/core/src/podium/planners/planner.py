@@ -1,18 +1,19 @@
 """The seam between a run and whoever plans it: one method.
 
 A planner is given a query and the workers' cards and answers with plan text, in any of
-the three spellings. Reading that text, and judging it, is not its business.
+the three spellings. Reading that text, judging it and paying for it are not its business.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
+from podium.ledger import Left, Spend
 from podium.messages import FinishReason, Message
 from podium.opened import Opened
 from podium.spelling import Spelling
 from podium.usage import Usage
-from podium.workers.worker import Card
+from podium.workers.worker import Card, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class PlanRequest:
     """Whether a plan of no steps, which keeps the previous answer, has a place."""
     shows_question: bool = True
     """Whether workers will be shown the question besides their subtask."""
+    left: Left | None = None
+    """What the run may still spend, in round figures, so that requests which differ by little
+    are the same; `None` where nothing is limited that could run out."""
+    max_tokens: int | None = None
+    """Most tokens of the text, for a planner that bounds it by nothing of its own; `None` sets no bound."""
     deadline: float | None = None
     """When the text must be whole, on the event loop's clock, in seconds; `None` means any time."""
     stream: bool = True
@@ -64,6 +70,15 @@ class Planner(Opened, ABC):
     """What events and results call it."""
     spelling: Spelling = "rows"
     """How it writes its plans."""
+    worker: Worker | None = None
+    """Whom it asks; `None` when it asks nobody."""
+    reads_cards: bool = True
+    """Whether it numbers the workers it is shown; one that writes a plan made beforehand is shown all."""
+
+    @property
+    def card(self) -> Card | None:
+        """The card of whom it asks; `None` when it asks nobody, and a plan costs nothing."""
+        return None if self.worker is None else self.worker.card
 
     @abstractmethod
     def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
@@ -79,3 +94,13 @@ class Planner(Opened, ABC):
         """Return the order in which this run's workers are shown, as numbers of the pool."""
         del run_id
         return range(workers)
+
+    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
+        """Return the most that planning may spend; nothing, for a planner that asks nobody.
+
+        Args:
+            request: the call.
+            answer_tokens: what a text counts as whose length nobody bounds.
+        """
+        del request, answer_tokens
+        return Spend()

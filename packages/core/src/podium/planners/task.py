@@ -6,6 +6,7 @@ from functools import cache
 from typing import Literal
 
 from podium.errors import PodiumError
+from podium.ledger import Left
 from podium.messages import Message
 from podium.plan import Plan, Step
 from podium.planners.planner import PlanRequest
@@ -28,6 +29,7 @@ def planner_messages(request: PlanRequest, *, spelling: Spelling, show: Show) ->
         "conductor",
         max_steps=request.max_steps,
         sees=_SEES[request.shows_question],
+        left="" if request.left is None else _left(request.left),
         spelling=fill(spelling),
         examples=_examples(spelling, len(request.cards), request.max_steps),
         workers="\n".join(_card(number, card, show) for number, card in enumerate(request.cards)),
@@ -53,8 +55,9 @@ def round_feedback(answer: str, *, spelling: Spelling, reason: str = "") -> str:
         reason: what an `accept` check found wanting; empty when there was none.
     """
     keep = write_plan(Plan(()), "lists") if spelling == "lists" else KEEP
-    told = f"\nIt was judged not good enough: {reason}\n" if reason else ""
-    return fill("again", answer=answer, mark=mark_of(answer), reason=told, keep=keep)
+    mark = mark_of(answer, reason)
+    told = f"\nIt was judged not good enough, because:\n{tagged('reason', mark, reason)}" if reason else ""
+    return fill("again", answer=answer, mark=mark, reason=told, keep=keep)
 
 
 def _conversation(query: Sequence[Message]) -> str:
@@ -68,6 +71,22 @@ def _conversation(query: Sequence[Message]) -> str:
     attached = sum(1 for part in parts if part.get("type") != "text")
     note = f"({attached} attachment(s), shown to workers that take them.)\n" if attached else ""
     return told + "THE USER'S QUESTION:\n" + tagged("question", mark, question.text) + note
+
+
+def _left(left: Left) -> str:
+    """Say what the plan must fit into."""
+    facts = [
+        f"{amount:,} {what}"
+        for amount, what in (
+            (left.steps, "step(s)"),
+            (left.calls, "call(s) of workers, those that fail included"),
+            (left.input_tokens, "tokens for all that workers read"),
+            (left.output_tokens, "tokens for all that they write"),
+        )
+        if amount is not None
+    ]
+    facts += [] if left.cost is None else [f"${left.cost:.9f}".rstrip("0").rstrip(".")]
+    return "\n\n" + fill("left", left="; ".join(facts))
 
 
 def _card(number: int, card: Card, show: Show) -> str:

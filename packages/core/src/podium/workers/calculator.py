@@ -34,6 +34,8 @@ class Calculator(Worker):
         ConfigError: the extra `offline` is not installed.
     """
 
+    uses_tokens = False
+
     def __init__(self, name: str = "calculator") -> None:
         try:
             import simpleeval  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra

@@ -10,6 +10,7 @@ from typing import Any
 
 from podium.errors import WorkerBroken, WorkerTimeout
 from podium.messages import Completion, Sampling
+from podium.secrets import scrubbing
 from podium.workers.answers import AnswerReader
 from podium.workers.chat_body import chat_body, merge_sampling
 from podium.workers.endpoint import Endpoint
@@ -46,13 +47,25 @@ class ChatWorker(Worker):
         return f"ChatWorker({self.model!r}, endpoint={self.endpoint!r})"
 
     @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of an answer where the request does not say, as `sampling` has it."""
+        return self.sampling.max_tokens
+
+    @property
     def constraint_kinds(self) -> frozenset[ConstraintKind]:
         """The kinds of constraint the server can hold a text to; others are left out of a request."""
         return frozenset(self.endpoint.provider.constraints)
 
+    @property
+    def identity(self) -> str:
+        """Whose answers these are, for a cache: a model of a server, and how it writes unless told."""
+        card, endpoint = self.card, self.endpoint
+        server = (endpoint.base_url, endpoint.provider.name)
+        return repr(("chat", card.name, card.version, self.model, server, self.sampling))
+
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Ask the model: as a stream where somebody reads along, else for an answer in one piece."""
-        with self.endpoint.scrubbing():
+        with scrubbing():
             sampling = merge_sampling(self.sampling, request.sampling)
             body = chat_body(
                 self.endpoint.provider, self.model, request.messages, sampling, stream=request.stream

@@ -43,6 +43,8 @@ class Documents(Worker):
             not installed.
     """
 
+    uses_tokens = False
+
     def __init__(
         self, folder: str | Path, *, name: str = "documents", description: str | None = None, top: int = 3
     ) -> None:

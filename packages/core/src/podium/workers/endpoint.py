@@ -5,8 +5,8 @@ messages: what it posts and what comes back are JSON objects.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractContextManager, aclosing
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from math import inf
 from types import TracebackType
@@ -16,15 +16,19 @@ from urllib.parse import urlsplit
 import anyio
 
 from podium.errors import ConfigError
-from podium.workers.faults import Origin, scrubbing
+from podium.secrets import register
+from podium.workers.faults import Origin
 from podium.workers.providers import Provider, find_provider
 from podium.workers.timeouts import Timeouts
 
 if TYPE_CHECKING:
     from podium.workers.exchange import Exchange
 
-_SHORTEST_SECRET = 8
-"""Shorter values than this many characters are no secrets, and would blot out plain words."""
+_PUBLIC_HEADERS = (
+    *("accept", "accept-language", "content-type", "http-referer", "origin", "referer", "user-agent"),
+    *("x-title", "anthropic-beta", "anthropic-version", "openai-beta", "openai-organization"),
+)
+"""Headers whose values are no secrets, and may well stand in what users write."""
 
 
 @dataclass(slots=True)
@@ -44,10 +48,12 @@ class Endpoint:
 
     Args:
         base_url: up to and including the version, as in `https://api.openai.com/v1`.
-        api_key: sent as a bearer token; `None` sends none. It is never shown.
+        api_key: sent as a bearer token; `None` sends none. From then on nothing Podium shows,
+            records or raises holds it (see `podium.secrets`).
         provider: a name in the table of providers, or a row of one's own.
         timeouts: how long to wait for it; `None` leaves that to the provider's row.
-        headers: more headers, sent with every request; their values are never shown.
+        headers: more headers, sent with every request; their values are kept as the key is,
+            but for those that are no secret anywhere, such as `User-Agent`.
 
     Raises:
         ConfigError: the URL, the key, a header or the provider is wrong.
@@ -66,12 +72,9 @@ class Endpoint:
         self.provider = find_provider(provider) if isinstance(provider, str) else provider
         self.timeouts = timeouts or self.provider.timeouts
         self._headers = _request_headers(api_key, headers or {})
-        secrets = [value for value in (api_key, *(headers or {}).values()) if value is not None]
-        self._origin = Origin(
-            self.base_url,
-            secrets=tuple(value for value in secrets if len(value) >= _SHORTEST_SECRET),
-            has_key=api_key is not None,
-        )
+        self._origin = Origin(self.base_url, has_key=api_key is not None)
+        for secret in _secrets(api_key, headers or {}):
+            register(secret)
         self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
 
     def __repr__(self) -> str:
@@ -93,10 +96,6 @@ class Endpoint:
         if not opened.users:
             del self._opened[loop]
             await opened.exchange.aclose()
-
-    def scrubbing(self) -> AbstractContextManager[None]:
-        """Return a block out of which no error quotes the key or a header's value."""
-        return scrubbing(self._origin)
 
     def quote(self, text: str) -> str:
         """Return the beginning of a text of this server's on one line, printable and without the key."""
@@ -193,3 +192,13 @@ def _request_headers(api_key: str | None, own: Mapping[str, str]) -> dict[str, s
         if not (name and name.isascii() and name.isprintable() and value.isascii() and value.isprintable()):
             raise ConfigError(f"header {name!r}: names and values must be printable ASCII")
     return headers | dict(own)
+
+
+def _secrets(api_key: str | None, headers: Mapping[str, str]) -> Iterator[str]:
+    """Yield what must not be shown: the key, and values of headers as they are and without their scheme."""
+    if api_key is not None:
+        yield api_key
+    for name, value in headers.items():
+        if name.lower() not in _PUBLIC_HEADERS:
+            yield value
+            yield value.rpartition(" ")[2]

@@ -6,9 +6,8 @@ knows no transport and retries nothing.
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -16,6 +15,7 @@ from typing import Any
 
 from podium.errors import WorkerBroken, WorkerError, WorkerRefused, WorkerUnavailable
 from podium.messages import storable
+from podium.secrets import scrub
 
 MAX_QUOTE = 300
 """Most characters of a server's own words in an error message."""
@@ -37,35 +37,16 @@ _BUSY_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an answer came from, and what must not be quoted from it."""
+    """Where an answer came from."""
 
     url: str
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Texts that servers like to echo and nobody may see."""
     has_key: bool = False
 
     def quote(self, text: str) -> str:
         """Return the beginning of `text` on one line, printable and without secrets."""
-        for secret in self.secrets:
-            text = text.replace(secret, "[secret]")
-        text = storable(" ".join(text.split()))
+        text = storable(" ".join(scrub(text).split()))
         text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
         return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]}…"
-
-
-@contextmanager
-def scrubbing(origin: Origin) -> Iterator[None]:
-    """Let no error out of the block that quotes a secret of `origin`'s."""
-    try:
-        yield
-    except WorkerError as error:
-        clean = str(error)
-        for secret in origin.secrets:
-            clean = clean.replace(secret, "[secret]")
-        if clean == str(error):
-            raise
-        error.args = (clean,)
-        raise error from None  # what it came from says the same
 
 
 def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> WorkerError:

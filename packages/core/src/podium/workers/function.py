@@ -9,7 +9,7 @@ import anyio.to_thread
 from podium.boundary import Boundary
 from podium.errors import ConfigError, WorkerBroken, WorkerFailed
 from podium.messages import Completion, storable
-from podium.workers.worker import Brief, Card, Price, Request, Worker, brief_of
+from podium.workers.worker import FREE, Brief, Card, Price, Request, Worker, brief_of
 
 
 class FunctionWorker(Worker):
@@ -41,6 +41,7 @@ class FunctionWorker(Worker):
         self._is_async = iscoroutinefunction(function)
         name = getattr(function, "__name__", type(function).__name__)  # a callable object has no name
         self.card = card or Card(name=name, description=(function.__doc__ or "").strip(), price=price)
+        self.uses_tokens = self.card.price not in (None, FREE)
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the function with the request's brief."""

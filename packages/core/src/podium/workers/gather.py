@@ -19,6 +19,8 @@ class Gather(Worker):
         name: what plans call it.
     """
 
+    uses_tokens = False
+
     def __init__(self, name: str = "gather") -> None:
         self.card = Card(name=name, description=_DESCRIPTION, price=FREE)
 
@@ -29,7 +31,7 @@ class Gather(Worker):
             WorkerRefused: no step is visible.
         """
         visible = brief_of(request).visible
-        if not visible:
+        if not any(shown.output for shown in visible):
             raise WorkerRefused("there is nothing to gather: give this step access to earlier ones")
         text = visible[0].output if len(visible) == 1 else "\n\n".join(_section(shown) for shown in visible)
         if request.stream:
@@ -40,4 +42,5 @@ class Gather(Worker):
 def _section(shown: Shown) -> str:
     heading = " ".join(shown.subtask.split())
     # A heading of its own level would be closed by the headings of what it holds.
-    return f"**{heading.replace('*', chr(92) + '*')}**\n\n{shown.output.strip()}"
+    text = f"(no output: {shown.gap})" if shown.gap else shown.output.strip()
+    return f"**{heading.replace('*', chr(92) + '*')}**\n\n{text}"

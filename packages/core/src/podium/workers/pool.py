@@ -1,4 +1,4 @@
-"""The workers of a run, numbered, and the slots in which they may be called."""
+"""The workers of a run, numbered, the slots in which they may be called, and what calls took."""
 
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Iterator, Sequence
@@ -10,6 +10,8 @@ import anyio
 
 from podium.errors import ConfigError
 from podium.opened import Opened
+from podium.workers.cooling import Cooling
+from podium.workers.history import History
 from podium.workers.worker import Card, Worker
 
 
@@ -34,6 +36,8 @@ class Pool(Opened):
         if twice:
             told = ", ".join(repr(name) for name in sorted(twice))
             raise ConfigError(f"two workers are named {told}: give each a name of its own")
+        self._histories = tuple(History() for _ in workers)
+        self._cooling: WeakKeyDictionary[AbstractEventLoop, tuple[Cooling, ...]] = WeakKeyDictionary()
         self._slots: WeakKeyDictionary[AbstractEventLoop, list[anyio.Semaphore | None]] = WeakKeyDictionary()
 
     def __len__(self) -> int:
@@ -44,6 +48,18 @@ class Pool(Opened):
 
     def __getitem__(self, number: int) -> Worker:
         return self.workers[number]
+
+    def history(self, number: int) -> History:
+        """Return what calls of a worker took lately, over all runs of this pool."""
+        return self._histories[number]
+
+    def cooling(self, number: int) -> Cooling:
+        """Return whether a worker may be called, as its latest calls ended in all runs of this event loop."""
+        loop = get_running_loop()
+        cooling = self._cooling.get(loop)
+        if cooling is None:
+            cooling = self._cooling[loop] = tuple(Cooling() for _ in self.workers)
+        return cooling[number]
 
     def slot(self, number: int) -> anyio.Semaphore | None:
         """Return what bounds the calls of a worker, over all runs of this event loop.

@@ -13,10 +13,13 @@ from typing import Literal
 
 from podium.errors import ConfigError, WorkerBroken
 from podium.events import Event
-from podium.limits import Ledger
+from podium.journal.journal import Journal
+from podium.ledger import Ledger, Spend
 from podium.messages import Completion, Message, Sampling
 from podium.opened import Opened
+from podium.policy import Policy
 from podium.usage import Usage
+from podium.workers.tokens import most_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class Card:
     """Types of content parts it takes besides text: `image_url`, `input_audio`, `file`."""
     labels: frozenset[str] = frozenset()
     """Properties that rules refer to: `eu`, `confidential`, `write-tools`."""
+    version: str = ""
+    """Says that its answers may be others now: one changes it to have no earlier answer used again."""
     concurrency: int | None = None
     """Calls it takes at the same time; `None` means as many as come."""
 
@@ -82,6 +87,8 @@ class Shown:
     step: int
     subtask: str
     output: str
+    gap: str = ""
+    """Why there is no output, in words of the run's own; empty where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,12 @@ class Caller:
     ledger: Ledger
     emit: Callable[[Event], None] | None
     """Takes the events of runs nested in this one; `None` where nobody listens."""
+    labels: frozenset[str] = frozenset()
+    """The labels of all that the worker is shown."""
+    journal: Journal | None = None
+    """Where runs nested in this one are recorded too."""
+    policy: Policy = Policy()
+    """The run's; what of it holds `everywhere` holds for runs nested in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +148,23 @@ class Worker(Opened, ABC):
     """
 
     card: Card
+    uses_tokens: bool = True
+    """Whether it reads and writes tokens, as a model does; work of plain code does not."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of an answer where the request does not say; `None` when nobody bounds it."""
+        return None
+
+    @property
+    def identity(self) -> str | None:
+        """Whose answers these are, for a cache: its kind, name and version.
+
+        `None` where no answer may be used again. Code may read the time or a file, so that it
+        is taken to answer as before only where its card states a version.
+        """
+        card = self.card
+        return repr((type(self).__qualname__, card.name, card.version)) if card.version else None
 
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
@@ -150,6 +180,23 @@ class Worker(Opened, ABC):
         Raises:
             WorkerError: the work was not done, and why.
         """
+
+    def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
+        """Return the most a call may spend, by the prompt's bytes and the price on the card.
+
+        `None` says that the worker books what it spends itself, in the ledger of the
+        request's caller, as a conductor does: nothing is set aside for it.
+
+        Args:
+            request: the call.
+            answer_tokens: what an answer counts as that neither request nor worker bounds.
+        """
+        price = self.card.price
+        if not self.uses_tokens:
+            return Spend(1, cost=None if price is None else 0.0)
+        read = most_tokens(request.messages, request.sampling.constraint)
+        written = request.sampling.max_tokens or self.max_tokens or answer_tokens
+        return Spend(1, read, written, None if price is None else price.cost(Usage(read, written)))
 
 
 def brief_of(request: Request) -> Brief:

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 
 from podium.errors import PodiumError
+from podium_evals.children import Child, start_child
 from podium_evals.overhead.cells import Arm, Block, Cell, Reading
-from podium_evals.overhead.children import Child, start_child
 from podium_evals.overhead.job import SHAPES
 
 RUNS = 3
@@ -43,7 +43,7 @@ class Server:
 @asynccontextmanager
 async def serve() -> AsyncGenerator[Server, None]:
     """Start the loopback server, and end it with the block."""
-    async with start_child("server") as child:
+    async with start_child("overhead.server") as child:
         port = (await child.hear())["port"]
         yield Server(f"http://127.0.0.1:{port}", child)
 
@@ -58,7 +58,9 @@ async def measure_cell(cell: Cell, arms: Sequence[Arm], server: Server, pace: Pa
         turns: list[_Turn] = []
         for arm in arms:
             told = json.dumps({"arm": arm, "cell": asdict(cell), "server_url": server.url})
-            turns.append(_Turn(arm, cell, await started.enter_async_context(start_child("load", told))))
+            turns.append(
+                _Turn(arm, cell, await started.enter_async_context(start_child("overhead.load", told)))
+            )
         for turn in turns:
             await turn.child.hear()
         await server.count()

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 
 import anyio
 
+from podium_evals.children import start_child
 from podium_evals.overhead.arms.conducted import conducted
-from podium_evals.overhead.children import start_child
 from podium_evals.overhead.resident import resident_kib
 
 SAMPLES = 20
@@ -44,7 +44,7 @@ async def measure_memory(runs: int = 20_000) -> MemoryUse:
     Raises:
         PodiumError: the process ended early, or took too long.
     """
-    async with start_child("memory", str(runs)) as child:
+    async with start_child("overhead.memory", str(runs)) as child:
         told = await child.hear()
     return MemoryUse(runs=told["runs"], resident_kib=tuple(told["resident_kib"]))
 

@@ -59,9 +59,9 @@ class Child:
 
 @asynccontextmanager
 async def start_child(module: str, *arguments: str) -> AsyncGenerator[Child, None]:
-    """Run a module of this package as a process of its own, until the block ends."""
+    """Run a module of this package, as in `overhead.server`, as a process of its own until the block ends."""
     process = await anyio.open_process(
-        [sys.executable, "-m", f"podium_evals.overhead.{module}", *arguments],
+        [sys.executable, "-m", f"podium_evals.{module}", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None,

@@ -1,0 +1,89 @@
+"""Carries a run out for a command, and shows what it came to."""
+
+import anyio
+import typer
+from rich.markdown import Markdown
+
+from podium.cli.account import result_json, status_line
+from podium.cli.archive import SHORT
+from podium.cli.board import Board
+from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
+from podium.cli.watch import Job, View, follow
+from podium.errors import JournalError, ListenerFailed, PodiumError
+from podium.result import Result
+
+_EXITS = {"partial": PARTIAL, "failed": NO_ANSWER, "waiting": WAITING}
+
+
+class Answering:
+    """One run that a command carries out.
+
+    Args:
+        screen: where it is shown.
+        as_json: whether the result is written as JSON.
+        explain: whether the account of the run is told too.
+        recorded: whether it is in a journal, from which it can go on.
+    """
+
+    def __init__(self, screen: Screen, *, as_json: bool, explain: bool = False, recorded: bool) -> None:
+        self._screen = screen
+        self._as_json = as_json
+        self._explain = explain
+        self._recorded = recorded
+        self._board = Board()
+        self.view = View(screen, self._board) if screen.interactive and not as_json else None
+
+    def carry_out(self, job: Job) -> None:
+        """Do the job, show what it came to, and leave with its exit code.
+
+        Raises:
+            PodiumError: what was asked cannot be run.
+        """
+        try:
+            result = anyio.run(self._done, job)
+        except (KeyboardInterrupt, PodiumError) as error:
+            if isinstance(error, JournalError | ListenerFailed) and error.result is not None:
+                show_answer(self._screen, error.result)  # it is paid for
+            elif self._recorded and self._board.runs:
+                run_id = next(iter(self._board.runs))
+                error.add_note(f"go on with `podium resume {run_id[:SHORT]}`")
+            raise
+        self._show(result)
+        if result.status != "ok":
+            raise typer.Exit(_EXITS[result.status])
+
+    async def _done(self, job: Job) -> Result:
+        return await (follow(job, self._board) if self.view is None else self.view.watch(job))
+
+    def _show(self, result: Result) -> None:
+        if self._as_json:
+            self._screen.result_json(result_json(result))
+            return
+        show_answer(self._screen, result)
+        if self._screen.interactive or result.status != "ok":
+            self._screen.note(f"podium: {status_line(result)}")
+        if self._recorded:
+            self._screen.note(f"podium: run {result.run_id}{_hint(result)}")
+        if self._explain:
+            self._screen.note(result.explain())
+
+
+def show_answer(screen: Screen, result: Result) -> None:
+    """Show the answer on stdout: in a terminal as Markdown, else verbatim."""
+    if screen.interactive:
+        screen.draw(Markdown(screen.shown(result.answer), hyperlinks=False))
+    elif result.answer:
+        screen.result(result.answer)
+
+
+def _hint(result: Result) -> str:
+    """Say what can be done about a run that has no whole answer."""
+    short = result.run_id[:SHORT]
+    match result.status:
+        case "ok":
+            return ""
+        case "waiting":
+            see = f": see its plan with `podium show {short}`"
+            return f"{see}, then `podium approve {short}` or `podium refuse {short} --why TEXT`"
+        case _:
+            return f": try again what failed with `podium resume {short}`"

@@ -1,0 +1,56 @@
+"""Shows a plan at the terminal and asks whether it may run."""
+
+from contextlib import nullcontext
+
+from podium.cli.saved import edited
+from podium.cli.screen import Screen
+from podium.cli.table import plan_table
+from podium.cli.watch import View
+from podium.conductor import Conductor
+from podium.errors import ConfigError, PodiumError
+from podium.forecast import explain_forecast
+from podium.plan import Plan
+from podium.policy import ApprovalRequest, Approve
+
+_QUESTION = "Run this plan? [y]es, [N]o, [e]dit: "
+
+
+def at_the_terminal(screen: Screen, view: View | None, conductor: Conductor) -> Approve:
+    """Return who asks the person at the terminal.
+
+    Args:
+        screen: where the plan is shown.
+        view: what is drawn meanwhile, which makes room; `None` where nothing is.
+        conductor: whose plans they are; it says what they will cost.
+
+    Raises:
+        ConfigError: there is nobody to ask.
+    """
+    if not screen.interactive or not screen.can_ask:
+        raise ConfigError(
+            '--approve asks at a terminal, and there is none: write approve = "later" in [policy], '
+            "and approve with `podium approve`"
+        )
+
+    def ask(request: ApprovalRequest) -> bool | str | Plan:
+        with nullcontext() if view is None else view.aside():
+            return _ask(screen, request, conductor)
+
+    return ask
+
+
+def _ask(screen: Screen, request: ApprovalRequest, conductor: Conductor) -> bool | str | Plan:
+    plan = request.plan
+    while True:
+        screen.console(stderr=True).print(plan_table(plan, request.workers, screen.shown))
+        screen.note(explain_forecast(conductor.forecast(plan)))
+        said = screen.ask(_QUESTION).strip().lower()
+        if said in ("y", "yes"):
+            return True if plan is request.plan else plan
+        if said in ("n", "no", ""):
+            return "refused at the terminal"
+        if said in ("e", "edit"):
+            try:
+                plan = edited(plan, request.workers, conductor.limits.plan_steps) or plan
+            except PodiumError as error:
+                screen.note(f"podium: {error}")

@@ -1,0 +1,60 @@
+"""Reads the journal, and finds runs by what was typed of their ids."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+import anyio
+
+from podium.errors import RunUnknown
+from podium.journal import Entry, Journal, RunRow
+
+T = TypeVar("T")
+
+SHORT = 12
+"""Characters of an id that are shown, and enough to name the run again."""
+
+
+def look(journal: Journal, read: Callable[[], Awaitable[T]]) -> T:
+    """Return what `read` returns while the journal is open."""
+
+    async def reading() -> T:
+        async with journal:
+            return await read()
+
+    return anyio.run(reading)
+
+
+async def find_run(journal: Journal, typed: str) -> RunRow:
+    """Return the one run whose id begins with what was typed.
+
+    Raises:
+        RunUnknown: there is none, or more than one.
+    """
+    rows = await journal.runs(limit=3, nested=True, prefix=typed) if typed else ()
+    exact = [row for row in rows if row.run_id == typed]
+    if len(rows) > 1 and not exact:
+        told = ", ".join(row.run_id for row in rows)
+        raise RunUnknown(f"more than one run begins with {typed!r} ({told}, …): type more of its id")
+    if not rows:
+        raise RunUnknown(f"no run begins with {typed!r}: see `podium runs`")
+    return (exact or rows)[0]
+
+
+async def family(journal: Journal, run_id: str) -> list[str]:
+    """Return the ids of a run and of all that are nested in it."""
+    found = [run_id]
+    for nested in await journal.runs(limit=None, nested=True, parent=run_id):
+        found += await family(journal, nested.run_id)
+    return found
+
+
+async def read_family(journal: Journal, run_id: str) -> Sequence[Entry]:
+    """Return all that is recorded of a run and of those nested in it, in the order it happened."""
+    entries = [entry for each in await family(journal, run_id) for entry in await journal.read(each)]
+    return sorted(entries, key=lambda entry: entry.at)
+
+
+def when(at: float) -> str:
+    """Write a Unix time as people here read it."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")

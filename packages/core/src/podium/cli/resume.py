@@ -1,0 +1,106 @@
+"""`podium resume`, `approve`, `refuse` and `replay`: what can still be done with a recorded run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+
+from podium.cli.answer import Answering
+from podium.cli.archive import SHORT, find_run, look
+from podium.cli.saved import PlanChange
+from podium.cli.screen import Screen
+from podium.conductor import Conductor
+from podium.config import Config
+from podium.durable import recall_of
+from podium.errors import ConfigError
+from podium.events import Event
+from podium.plan import Plan
+from podium.replay import replay
+from podium.result import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recorded:
+    """A recorded run, and who can go on with it."""
+
+    run_id: str
+    events: Sequence[Event]
+    conductor: Conductor
+
+    def changed(self, change: PlanChange) -> Plan | None:
+        """Return the plan of its last round as changed; `None` where it is to stay as it is.
+
+        Raises:
+            PodiumError: as `PlanChange.apply`; or the run has no plan yet.
+        """
+        if change == PlanChange():
+            return None
+        names, limits = self.conductor.pool.names, self.conductor.limits
+        plans = recall_of(self.events, names).plans
+        if not plans:
+            raise ConfigError(f"run {self.run_id} has no plan yet that could be changed")
+        return change.apply(plans[max(plans)].plan, names, limits.plan_steps)
+
+
+def resume_run(
+    screen: Screen, config: Config, typed: str, change: PlanChange, *, force: bool, as_json: bool
+) -> None:
+    """Go on with a run, show what it comes to, and leave with its exit code.
+
+    Raises:
+        PodiumError: there is no such run, or it cannot go on.
+    """
+    recorded = _recorded(config, typed)
+    plan = recorded.changed(change)
+
+    async def job(listen: Callable[[Event], None]) -> Result:
+        return await recorded.conductor.resume(recorded.run_id, plan=plan, force=force, on_event=listen)
+
+    Answering(screen, as_json=as_json, recorded=True).carry_out(job)
+
+
+def decide_on_run(  # noqa: PLR0913 - the facts of one decision
+    screen: Screen, config: Config, typed: str, change: PlanChange, *, approved: bool, by: str, why: str
+) -> None:
+    """Record what someone says of the plan that a run waits with.
+
+    Raises:
+        PodiumError: there is no such run, it waits for nothing, or the plan cannot be as changed.
+    """
+    recorded = _recorded(config, typed)
+    plan = recorded.changed(change)
+    decide = partial(recorded.conductor.decide, recorded.run_id, approved=approved, plan=plan, by=by, why=why)
+    anyio.run(decide)
+    said, short = "approved" if approved else "refused", recorded.run_id[:SHORT]
+    screen.note(f"podium: {said} the plan of run {recorded.run_id}; go on with `podium resume {short}`")
+
+
+def replay_run(screen: Screen, config: Config, typed: str, change: PlanChange, *, as_json: bool) -> None:
+    """Do a run over, show what it comes to, and leave with its exit code.
+
+    Raises:
+        PodiumError: there is no such run, or it cannot be done over.
+    """
+    recorded = _recorded(config, typed)
+    plan = recorded.changed(change)
+
+    async def job(listen: Callable[[Event], None]) -> Result:
+        return await replay(recorded.conductor, recorded.events, plan=plan, on_event=listen)
+
+    Answering(screen, as_json=as_json, recorded=True).carry_out(job)
+
+
+def _recorded(config: Config, typed: str) -> _Recorded:
+    conductor, journal = config.conductor(), config.journal()
+    if not isinstance(conductor, Conductor):
+        raise ConfigError("a hosted conductor's runs are not recorded: use a config with workers")
+    if journal is None:
+        raise ConfigError(f"{config.path} records no runs: take out `off` in [journal]")
+
+    async def read() -> _Recorded:
+        row = await find_run(journal, typed)
+        events = [entry.event for entry in await journal.read(row.run_id)]
+        return _Recorded(run_id=row.run_id, events=events, conductor=conductor)
+
+    return look(journal, read)

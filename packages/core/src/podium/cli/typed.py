@@ -1,0 +1,74 @@
+"""Arguments and options that several commands share, and how what is typed is read."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from podium.config import Config
+    from podium.journal import Journal
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def above_zero(value: float | None) -> float | None:
+    """Refuse a number that is not above 0."""
+    if value is not None and not value > 0:  # nan is neither above nor below
+        raise typer.BadParameter(f"{value:g} must be above 0")
+    return value
+
+
+def span(text: str) -> float:
+    """Read a span of time, as in 30d, in seconds."""
+    found = re.fullmatch(r"(\d{1,9})([smhdw])", text.strip())
+    if found is None:
+        told = f"{text!r} is no span of time: write a number and s, m, h, d or w, as in 30d"
+        raise typer.BadParameter(told)
+    return float(int(found[1]) * _UNITS[found[2]])
+
+
+def names(text: str) -> frozenset[str]:
+    """Read names that are parted by commas."""
+    return frozenset(filter(None, (name.strip() for name in text.split(","))))
+
+
+def load(path: Path | None) -> "Config":
+    """Load the config that was named, or the one that is found.
+
+    Raises:
+        ConfigError: there is none, or it is wrong.
+    """
+    from podium.config import find_config, load_config  # noqa: PLC0415 - takes longer than `--help`
+
+    return load_config(find_config(path))
+
+
+def journal_of(path: Path | None) -> "Journal":
+    """Return the journal of the config that was named, or of the one that is found, if any.
+
+    Raises:
+        ConfigError: the config is wrong, or says that nothing is recorded.
+    """
+    from podium.config import find_journal  # noqa: PLC0415 - as above
+
+    return find_journal(path)
+
+
+ConfigPath = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The config; else $PODIUM_CONFIG, ./podium.toml, or podium/podium.toml in your config folder.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.")]
+NewPlan = Annotated[
+    Path | None, typer.Option("--plan", metavar="FILE", help="A plan in place of the run's last.")
+]
+Edit = Annotated[bool, typer.Option("--edit", help="Change the run's last plan in $EDITOR.")]
+Step = Annotated[int | None, typer.Option("--step", min=0, help="Change this step of the run's last plan.")]
+Subtask = Annotated[str | None, typer.Option(metavar="TEXT", help="The step's new subtask.")]
+Worker = Annotated[str | None, typer.Option(metavar="NAME", help="The step's new worker.")]

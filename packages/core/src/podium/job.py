@@ -1,0 +1,72 @@
+"""What a run is asked to do, and by whom: pure data."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal
+
+from podium.cache import Cache
+from podium.journal.journal import Journal
+from podium.judging import Accept
+from podium.limits import Limits
+from podium.messages import Message
+from podium.plan import Plan
+from podium.planning import Planners
+from podium.policy import Policy
+from podium.recall import Recall
+from podium.retry import Retry
+from podium.setting import OnFailure
+from podium.workers.pool import Pool
+from podium.workers.worker import Caller, Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """Who works for a conductor, and by which rules; the same for all of its runs."""
+
+    name: str
+    """The conductor's."""
+    pool: Pool
+    planners: Planners
+    limits: Limits
+    accept: Accept | None
+    policy: Policy
+    retry: Retry
+    on_failure: OnFailure
+    cache: Cache | Literal["run"] | None
+    journal: Journal | None
+    show_question: bool
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Everyone a run may call: the pool, and a judge."""
+        return (*self.pool, self.accept) if isinstance(self.accept, Worker) else tuple(self.pool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run, as it was asked for."""
+
+    run_id: str
+    is_minted: bool
+    """Whether the id was made for it, so that no journal can hold it."""
+    query: tuple[Message, ...] = ()
+    plan: Plan | None = None
+    """What is to be carried out; of a run that is resumed, in place of its last plan."""
+    labels: frozenset[str] = frozenset()
+    policy: Policy | None = None
+    """Beside the conductor's own; `None` adds nothing."""
+    caller: Caller | None = None
+    stream: bool = False
+    forecasts: bool = False
+    """Whether what the first plan will take is reckoned beforehand, to be compared in the result."""
+    recall: Recall | None = None
+    """What a new run finds paid for already; `None` finds nothing."""
+    resumes: bool = False
+    """Whether it goes on even where it has come to an end, as one that failed."""
+    force: bool = False
+
+
+def nested_id(caller: Caller, name: str, query: tuple[Message, ...]) -> str:
+    """Return the id of the run a conductor starts as a worker: the same if it is asked the same again."""
+    told = [caller.run_id, caller.round, caller.step, name, [m.to_wire() for m in query]]
+    return sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,0 +1,168 @@
+"""A journal in memory: gone with the process, and otherwise as any."""
+
+from collections.abc import Sequence
+from threading import RLock
+from time import time
+
+import anyio.lowlevel
+
+from podium.errors import JournalError, RunExists, RunHeld, RunUnknown
+from podium.events import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
+from podium.journal.chain import ROOT, link
+from podium.journal.entry import Record, RunRow, check_id, question_of
+from podium.journal.journal import Journal, Log
+from podium.secrets import scrub
+
+_LEFT_OUT = (PlanDelta, StepDelta, AnswerDelta, RunStarted)
+
+
+class _Run:
+    """One run."""
+
+    def __init__(self, started: RunStarted) -> None:
+        self.run_id = started.run_id
+        self.parent = None if started.parent is None else started.parent[0]
+        self.question = question_of(started)
+        self.records: list[Record] = []
+        self.state = "running"
+        self.began = time()
+        self.ended: float | None = None
+        self.cost: float | None = None
+        self.log: _MemoryLog | None = None
+
+    def add(self, event: Event) -> None:
+        """Record an event."""
+        from podium.journal.record import encode  # noqa: PLC0415  (brings in pydantic)
+
+        text, at, number = scrub(encode(event)), time(), len(self.records)
+        head = link(self.records[-1].hash if self.records else ROOT, number, at, text)
+        self.records.append(Record(run_id=self.run_id, number=number, at=at, text=text, hash=head))
+        self.state, self.ended = "running", None
+        if isinstance(event, RunEnded | RunStopped):
+            result = event.result if isinstance(event, RunEnded) else None
+            self.state, self.ended = "stopped" if result is None else result.status, at
+            self.cost = None if result is None else result.cost
+            self.log = None
+
+    def row(self) -> RunRow:
+        """Return it as it is listed."""
+        return RunRow(
+            run_id=self.run_id,
+            parent=self.parent,
+            question=self.question,
+            state=self.state,
+            began=self.began,
+            ended=self.ended,
+            cost=self.cost,
+            holder=None if self.log is None else "this process",
+            recoveries=0,
+        )
+
+
+class _MemoryLog(Log):
+    """Of a run in memory, which nobody else can take over."""
+
+    def __init__(self, run: _Run, lock: RLock) -> None:
+        self.run_id = run.run_id
+        self._run = run
+        self._lock = lock
+        self._failure: JournalError | None = None
+
+    def append(self, event: Event) -> None:
+        """Record it at once."""
+        if event.run_id != self.run_id or isinstance(event, _LEFT_OUT):
+            return
+        with self._lock:
+            if self._run.log is not self or self._failure is not None:
+                return
+            try:
+                self._run.add(event)
+            except (TypeError, ValueError) as error:
+                self._failure = JournalError(
+                    f"run {self.run_id}: its {event.type} cannot be written: {error}"
+                )
+        if self._failure is not None and self.on_lost is not None:
+            self.on_lost()
+
+    async def flush(self) -> None:
+        """Raise what went wrong."""
+        await anyio.lowlevel.checkpoint()
+        if self._failure is not None:
+            raise self._failure
+
+    async def aclose(self) -> None:
+        """Give the run up."""
+        with self._lock:
+            if self._run.log is self:
+                self._run.log = None
+                if self._run.state == "running":
+                    self._run.state = "stopped"
+        if self._failure is not None:
+            raise self._failure
+
+
+class MemoryJournal(Journal):
+    """Records runs in this process's memory; for tests, and to replay and resume within a process."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Run] = {}
+        self._lock = RLock()
+
+    async def begin(self, started: RunStarted, *, minted: bool) -> Log:
+        """Record a new run, and hold it."""
+        check_id(started.run_id)
+        del minted
+        with self._lock:
+            if started.run_id in self._runs:
+                raise RunExists(f"there is a run {started.run_id} already: give this one an id of its own")
+            run = _Run(started)
+            run.add(started)
+            self._runs[run.run_id] = run
+            log = run.log = _MemoryLog(run, self._lock)
+        return log
+
+    async def claim(self, run_id: str, *, force: bool = False) -> Log:
+        """Hold a run that was begun before and is held by no one."""
+        del force
+        with self._lock:
+            run = self._find(run_id)
+            if run.log is not None:
+                raise RunHeld(f"run {run_id} is carried out: wait for it to end or stop")
+            entries = tuple(record.entry() for record in run.records)
+            log = run.log = _MemoryLog(run, self._lock)
+        log.entries = entries
+        return log
+
+    async def records(self, run_id: str) -> Sequence[Record]:
+        """Return all that is recorded of a run as it is kept, in order."""
+        with self._lock:
+            return tuple(self._find(run_id).records)
+
+    async def runs(
+        self, *, limit: int | None = 50, nested: bool = False, prefix: str = "", parent: str | None = None
+    ) -> Sequence[RunRow]:
+        """Return the latest runs, the newest first."""
+        with self._lock:
+            rows = [run.row() for run in reversed(self._runs.values()) if run.run_id.startswith(prefix)]
+        if parent is not None:
+            rows = [row for row in rows if row.parent == parent]
+        elif not nested:
+            rows = [row for row in rows if row.parent is None]
+        return tuple(rows[:limit])
+
+    async def delete(self, run_id: str) -> None:
+        """Forget a run, with all that are nested in it."""
+        with self._lock:
+            doomed = [self._find(run_id)]
+            for run in doomed:
+                doomed += [inner for inner in self._runs.values() if inner.parent == run.run_id]
+            if any(run.log is not None for run in doomed):
+                raise RunHeld(f"run {run_id} is carried out: wait for it to end or stop")
+            for run in doomed:
+                del self._runs[run.run_id]
+
+    def _find(self, run_id: str) -> _Run:
+        run = self._runs.get(run_id)
+        if run is None:
+            raise RunUnknown(f"there is no run {run_id} in the journal")
+        return run

@@ -1,0 +1,128 @@
+"""Has an answer judged: by a worker that is asked for YES or NO, or by a function."""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from inspect import isawaitable
+
+import anyio
+
+from podium.boundary import Boundary
+from podium.errors import PodiumError, WorkerFailed
+from podium.execute import tell_end
+from podium.messages import storable
+from podium.outcome import Outcome, Problem
+from podium.place import STOPPED
+from podium.plan import Step
+from podium.prompt import judge_prompt
+from podium.recall import step_key
+from podium.setting import Setting
+from podium.trying import Trying
+from podium.workers.pool import Pool, take
+from podium.workers.worker import Brief, Worker
+
+Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
+"""Judges an answer: a worker that is asked for YES or NO, or a function of question and
+answer that returns `True`, or `False`, or in words what is wrong."""
+
+NOT_ACCEPTED = "the answer was not accepted"
+_VERDICT = re.compile(r"[\s*_#>\"'`]*(yes|no)\b[\s*_#>\"'`.,:;!–—-]*", re.IGNORECASE)
+"""How a judge's reply begins."""
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(slots=True)
+class Judging:
+    """The judging of one round's answer; what came of it can be read at any time."""
+
+    setting: Setting
+    """The run's, with the labels that the answer carries."""
+    round: int
+    index: int
+    """The judge's, as of a step after the plan's last."""
+    check: Outcome | None = field(default=None, init=False)
+    """What a worker that was asked came to; `None` where none was."""
+    problem: Problem | None = field(default=None, init=False)
+    """Why nobody judged the answer; it is paid for and stands then."""
+
+    async def verdict(self, accept: Accept, answer: str) -> str:
+        """Return why the answer will not do; empty where it will."""
+        try:
+            verdict = await (
+                self._ask(accept, answer) if isinstance(accept, Worker) else self._call(accept, answer)
+            )
+        except PodiumError as error:
+            self.problem = Problem("not_judged", f"the answer could not be judged: {error}")
+            return ""
+        return verdict if isinstance(verdict, str) else "" if verdict else NOT_ACCEPTED
+
+    async def _call(self, accept: Callable[[str, str], object], answer: str) -> bool | str:
+        """Have a function judge. A round that was begun before tells why, and it is not asked again."""
+        setting = self.setting
+        known = None if setting.recall is None else setting.recall.reasons.get(self.round + 1)
+        if known is not None:
+            return known
+        question = setting.query[-1].text if setting.query else ""
+        with Boundary("accept", WorkerFailed):
+            returned = accept(question, answer)
+            verdict = await returned if isawaitable(returned) else returned
+        return storable(verdict) if isinstance(verdict, str) else bool(verdict)
+
+    async def _ask(self, judge: Worker, answer: str) -> bool | str:
+        """Have a worker judge."""
+        self.check = await self._checked(judge, judge_prompt(self.setting.query, answer))
+        if self.check.problem is not None:
+            raise WorkerFailed(self.check.problem.message)
+        reply = _THOUGHT.sub("", self.check.text)
+        verdict = _VERDICT.match(reply)
+        if verdict is None:
+            raise WorkerFailed(f"{self.check.worker} began with neither YES nor NO: {reply.strip()[:80]!r}")
+        return verdict[1].lower() == "yes" or reply[verdict.end() :].strip() or False
+
+    async def _checked(self, judge: Worker, asked: str) -> Outcome:
+        """Return what the judge came to, before or now; it is called in its own slot of the pool."""
+        ours, recall, place = self.setting, self.setting.recall, (self.round, self.index)
+        key = "" if recall is None else step_key(judge.card.name, Brief(asked))
+        known = None if recall is None else recall.take(key, *place)
+        if known is not None:
+            self.check = known
+            tell_end(ours, known, key)
+            return known
+        alone = replace(ours.retry, stand_ins={}, alike=frozenset())
+        trying = Trying(
+            setting=replace(
+                ours,
+                pool=Pool([judge]),
+                policy=ours.policy.everywhere,
+                retry=alone,
+                show_question=False,
+                stream=False,
+            ),
+            round=self.round,
+            index=self.index,
+            step=Step(0, asked),
+            visible=(),
+            on_text=_unread,
+            labels=ours.labels,
+            before=() if recall is None else tuple(recall.lost.pop(place, ())),
+        )
+        slots = [ours.pool.slot(number) for number, worker in enumerate(ours.pool) if worker is judge]
+        deadline = min(ours.ledger.deadline, ours.clock() + ours.limits.step_seconds)
+        check, held = None, list[anyio.Semaphore]()
+        try:
+            with anyio.CancelScope(deadline=deadline):
+                held = await take(*slots)
+                check = await trying.run(deadline)
+        finally:
+            for slot in held:
+                slot.release()
+            if check is None:
+                late = ours.clock() >= deadline
+                check = trying.timed_out() if late else trying.stopped(STOPPED)
+            self.check = check
+            tell_end(ours, check, key)
+        return check
+
+
+def _unread(trying: Trying, text: str, number: int) -> None:
+    """Take a piece of a judge's reply, which nobody reads along."""

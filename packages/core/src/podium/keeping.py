@@ -1,0 +1,87 @@
+"""What is kept of a run's limits for its plan's last step, so that there is an answer in the end."""
+
+from collections.abc import Sequence
+
+from podium.ledger import Left, Spend
+from podium.outcome import Outcome
+from podium.plan import Plan
+from podium.prompt import worker_messages
+from podium.setting import Setting
+from podium.workers.bounds import bounded
+from podium.workers.worker import Brief, Request, Shown
+
+FIRST_GUESS = 1_000
+"""Tokens an answer is taken to come to while its worker has given none; four characters each."""
+_SHARE = 0.95
+"""Share of a worker's latest answers that are no longer than what its next is taken for."""
+_CALL = Spend(calls=1)
+
+
+def last_step(setting: Setting, plan: Plan, outcomes: Sequence[Outcome | None]) -> Spend:
+    """Return the most that the last step may spend, by what it will likely be shown.
+
+    Nothing, where that leaves too little for any of what it is to be shown: what other
+    steps come to is better than no output at all.
+
+    Args:
+        setting: the run's.
+        plan: one of at least one step.
+        outcomes: what its steps have come to so far; `None` for those that have not ended.
+    """
+    ways = [way for seen in plan.steps[-1].access if (way := _way(plan, seen, outcomes)) is not None]
+    if not ways:
+        return Spend()
+    steps = [len(plan.steps) - 1, *min(ways, key=len)]
+    metered = is_metered(setting)
+    amounts = [_worst(setting, plan, index, outcomes) if metered else _CALL for index in steps]
+    return amounts[0] if _fit(amounts, setting.ledger.left) else Spend()
+
+
+def is_metered(setting: Setting) -> bool:
+    """Say whether more than calls is limited."""
+    return setting.ledger.limits_any("input_tokens", "output_tokens", "cost")
+
+
+def _way(plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> list[int] | None:
+    """Return the steps that have yet to end for this one to end well; `None` if it is not to be hoped for."""
+    outcome = outcomes[index]
+    if outcome is not None:
+        return [] if outcome.status == "ok" else None
+    ways = sorted(plan.reaching(index))
+    ended = (outcomes[step] for step in ways)
+    if any(outcome is not None and outcome.status != "ok" for outcome in ended):
+        return None
+    return [step for step in ways if outcomes[step] is None]
+
+
+def _worst(setting: Setting, plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> Spend:
+    """Return the most that a step may spend; a call alone, where no more is known."""
+    step = plan.steps[index]
+    worker = setting.pool[step.worker]
+    visible = tuple([_expected(setting, plan, seen, outcomes[seen]) for seen in step.access])
+    brief = Brief(step.subtask, visible, setting.query if setting.show_question else ())
+    request = Request(messages=worker_messages(brief, worker.card), brief=brief)
+    request = bounded(worker, request, setting.ledger)
+    return worker.worst_case(request, setting.limits.answer_tokens) or _CALL
+
+
+def _expected(setting: Setting, plan: Plan, index: int, outcome: Outcome | None) -> Shown:
+    step = plan.steps[index]
+    if outcome is not None:
+        return Shown(index, step.subtask, outcome.text if outcome.status == "ok" else "")
+    written = sorted(took.output_tokens for took in setting.pool.history(step.worker).calls if took.ok)
+    tokens = written[int(_SHARE * len(written))] if written else FIRST_GUESS
+    most = setting.pool[step.worker].max_tokens
+    tokens = tokens if most is None else min(tokens, most)
+    return Shown(index, step.subtask, "x" * min(4 * tokens, setting.limits.output_chars))
+
+
+def _fit(amounts: Sequence[Spend], left: Left) -> bool:
+    """Say whether the amounts fit what is left, all at once."""
+    if left.steps is not None and len(amounts) > left.steps:
+        return False
+    return all(
+        most is None or sum(getattr(amount, name) or 0 for amount in amounts) <= most
+        for name in ("calls", "input_tokens", "output_tokens", "cost")
+        for most in (getattr(left, name),)
+    )

@@ -1,0 +1,120 @@
+"""One run's record while the run is carried out: what is new goes into its log."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from podium.durable import recall_of, rounds_of, spent_by
+from podium.errors import JournalError
+from podium.events import (
+    Event,
+    PlannerEnded,
+    PlanReady,
+    RoundStarted,
+    RunEnded,
+    RunStarted,
+    StepEnded,
+)
+from podium.journal.journal import Log
+from podium.ledger import Spend
+from podium.plan import Plan
+from podium.recall import Recall
+from podium.result import Result
+
+
+class Recording:
+    """The record of a run that is carried out; it is closed on leaving.
+
+    Args:
+        log: what the run is recorded in, held by this process.
+        events: what it held before; empty for a new run.
+        workers: the names of the pool's workers.
+
+    Raises:
+        ConfigError: the pool lacks a worker that a recorded plan names.
+    """
+
+    def __init__(self, log: Log, events: Sequence[Event], workers: Sequence[str]) -> None:
+        self._log = log
+        self._before = tuple(events)
+        self._new: list[Event] = []
+        self.recall: Recall = recall_of(events, workers) if events else Recall()
+        self.spent: tuple[Spend, ...] = spent_by(events)
+        self.is_lost = False
+        """Whether the journal gave the run up, or another process took it over."""
+        self._rounds = {e.round for e in events if isinstance(e, RoundStarted)}
+        self._plans = dict(self.recall.plans)
+        self._steps = {(e.round, e.step, e.key) for e in events if isinstance(e, StepEnded)}
+
+    def watch(self, lost: Callable[[], None]) -> None:
+        """Call `lost` once if the journal gives the run up, or another process takes it over."""
+
+        def give_up() -> None:
+            self.is_lost = True
+            lost()
+
+        self._log.on_lost = give_up
+
+    @property
+    def recovery(self) -> int:
+        """How many times the run was taken up after its process had died, this one included."""
+        return self._log.recovery
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the run was begun before."""
+        return bool(self._before)
+
+    def edit(self, plan: Plan) -> None:
+        """Have the last round go on with another plan, which is to be approved again."""
+        number = max(self._rounds, default=1)
+        known = self._plans.get(number)
+        at, run_id = (0.0, self._log.run_id) if known is None else (known.at, known.run_id)
+        self.recall.plans[number] = PlanReady(
+            run_id=run_id, at=at, round=number, plan=plan, planner="user", why="the plan was changed"
+        )
+        self.recall.decisions.pop(number, None)
+
+    def tell(self, event: Event) -> None:
+        """Record an event that is not recorded yet."""
+        if self.is_resumed:
+            if self._holds(event):
+                return
+            self._new.append(event)
+        self._log.append(event)
+
+    def _holds(self, event: Event) -> bool:
+        """Say whether the log has this from when the run was carried out before."""
+        match event:
+            case RunStarted():
+                return True
+            case RoundStarted():
+                return event.round in self._rounds
+            case PlannerEnded():
+                return event.proposal in self.recall.proposals.get(event.round, ())
+            case PlanReady():
+                known = self._plans.get(event.round)
+                return known is not None and known.plan == event.plan and known.planner == event.planner
+            case StepEnded():
+                return event.outcome.reused and (event.round, event.step, event.key) in self._steps
+        return False
+
+    async def finish(self, ended: RunEnded) -> Result:
+        """Record the end and return the result, once all is durable.
+
+        Raises:
+            JournalError: it could not be recorded; the error holds the result.
+        """
+        result = ended.result
+        if self.is_resumed:
+            result = replace(result, rounds=rounds_of((*self._before, *self._new)))
+        self._log.append(replace(ended, result=result))
+        try:
+            await self._log.flush()
+        except JournalError as error:
+            error.result = result
+            raise
+        return result
+
+    async def aclose(self) -> None:
+        """Write down what is left, and give the run up."""
+        await self._log.aclose()

@@ -1,0 +1,154 @@
+"""Runs done over from their record: as they were, for nothing, or with their plan changed; and what differs.
+
+A replay is a run of its own. What the recorded run came to stands ready in its `Recall`,
+so only steps that are given something else than they were are called.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from podium.conductor import Conductor
+from podium.durable import recall_of
+from podium.errors import PlanInvalid
+from podium.events import AttemptFailed, Event, PlannerEnded, RunStarted, StepEnded, StepStarted
+from podium.messages import Query
+from podium.outcome import Outcome, Round
+from podium.plan import Plan
+from podium.result import Result
+from podium.usage import Usage
+
+
+async def replay(
+    conductor: Conductor,
+    events: Sequence[Event],
+    *,
+    plan: Plan | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Result:
+    """Do a recorded run over.
+
+    Args:
+        conductor: who directs it; its pool has the workers that the recorded plans name.
+        events: what was recorded of the run.
+        plan: takes the place of the last round's plan, its workers numbered as the pool is
+            now. Only steps that are given something else than they were, and all that see
+            them, are called. `None` leaves it as it was: nothing is called for what was
+            recorded.
+        on_event: takes what happens; `None` where nobody listens.
+
+    Returns:
+        What the replay came to. What was taken from the record costs nothing here.
+
+    Raises:
+        ConfigError: the pool lacks a worker that a recorded plan names.
+        PlanInvalid: the plan does not fit the pool or the limits, or the run never had one to change.
+        PodiumError: as `Conductor.run`.
+    """
+    started = events[0]
+    assert isinstance(started, RunStarted)
+    paid = [_paid(event) for event in events if not _is_call(event)]
+    recall = recall_of(paid, conductor.pool.names, again=False)
+    asked: Query | Plan = started.query
+    if plan is not None:
+        if not recall.plans:
+            raise PlanInvalid("nothing_to_keep", "the run has no plan that could be changed")
+        plan.fit(len(conductor.pool), conductor.limits.plan_steps)
+        last = max(recall.plans)
+        why = "the plan was changed"
+        recall.plans[last] = replace(recall.plans[last], plan=plan, planner="user", why=why)
+        recall.decisions.pop(last, None)
+    if 1 in recall.plans and recall.plans[1].planner == "user":
+        asked = replace(recall.plans.pop(1).plan, query=started.query)
+    return await conductor.run(asked, labels=started.labels, recall=recall, on_event=on_event)
+
+
+def _is_call(event: Event) -> bool:
+    """Say whether an event tells of a call alone, and nothing of what it came to."""
+    return isinstance(event, StepStarted | AttemptFailed)
+
+
+def _paid(event: Event) -> Event:
+    """Return what was recorded without its bill, which the recorded run has had."""
+    match event:
+        case StepEnded():
+            free = replace(event.outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False)
+            return replace(event, outcome=free)
+        case PlannerEnded():
+            return replace(event, proposal=replace(event.proposal, usage=Usage(), cost=0.0, maybe_paid=False))
+        case _:
+            return event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing in which two runs differ."""
+
+    what: str
+    """The fact of a run (`status`, `answer`, `cost`, `tokens`, `rounds`), or of a step
+    (`worker`, `subtask`, `access`, `status`, `output`, `cost`, `tokens`)."""
+    before: object
+    """As it is in the first run, as plain JSON data; `None` where there is no such thing."""
+    after: object
+    """As it is in the second."""
+    round: int | None = None
+    """Round and step it is of; `None` for the run as a whole."""
+    step: int | None = None
+
+
+def diff(first: Result, second: Result) -> tuple[Difference, ...]:
+    """Return in what two runs differ: plans, outputs, costs. Times, which always do, are left out."""
+    rounds = [{current.number: current for current in result.rounds} for result in (first, second)]
+    found = list(_differences(_run_facts(first), _run_facts(second)))
+    for number in sorted({*rounds[0], *rounds[1]}):
+        one = _steps_of(rounds[0].get(number), first)
+        other = _steps_of(rounds[1].get(number), second)
+        for step in range(max(len(one), len(other))):
+            before = one[step] if step < len(one) else {}
+            after = other[step] if step < len(other) else {}
+            found += _differences(before, after, number, step)
+    return tuple(found)
+
+
+def _run_facts(result: Result) -> dict[str, object]:
+    return {
+        "status": result.status,
+        "answer": result.answer,
+        "cost": result.cost,
+        "tokens": result.usage.total_tokens,
+        "rounds": len(result.rounds),
+    }
+
+
+def _steps_of(current: Round | None, result: Result) -> list[dict[str, object]]:
+    """Return the facts of each step of a round's plan."""
+    if current is None or current.plan is None:
+        return []
+    outcomes: dict[int, Outcome] = {}
+    for outcome in current.outcomes:  # those of superseded steps come last
+        outcomes.setdefault(outcome.step, outcome)
+    facts = []
+    for index, step in enumerate(current.plan.steps):
+        came_to = outcomes.get(index)
+        told: dict[str, object] = {
+            "worker": result.workers[step.worker],
+            "subtask": step.subtask,
+            "access": list(step.access),
+        }
+        if came_to is not None:
+            told |= {
+                "status": came_to.status,
+                "output": came_to.text,
+                "cost": came_to.cost,
+                "tokens": came_to.usage.total_tokens,
+            }
+        facts.append(told)
+    return facts
+
+
+def _differences(
+    before: dict[str, object], after: dict[str, object], number: int | None = None, step: int | None = None
+) -> Iterator[Difference]:
+    for what in {**before, **after}:
+        one, other = before.get(what), after.get(what)
+        if one != other:
+            yield Difference(what=what, before=one, after=other, round=number, step=step)

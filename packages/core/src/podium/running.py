@@ -1,0 +1,202 @@
+"""One run, from acceptance to answer: its record, its time, its events and its end."""
+
+from asyncio import get_running_loop
+
+import anyio
+
+from podium.cache import MemoryCache
+from podium.claiming import started, take
+from podium.errors import LimitExceeded, PodiumError
+from podium.events import AnswerDelta, Event, PlanReady, RunEnded, RunResumed, RunStopped
+from podium.forecast import Forecast
+from podium.forecasting import forecast
+from podium.job import Job, Team
+from podium.ledger import Ledger
+from podium.logs import start_log
+from podium.messages import Message
+from podium.outcome import Problem
+from podium.place import STOPPED
+from podium.plan import Plan
+from podium.planning import Planning
+from podium.policy import Policy
+from podium.recording import Recording
+from podium.recursion import Rounds
+from podium.result import Result
+from podium.setting import Setting
+from podium.stream import Listener
+from podium.telemetry import start_trace
+
+
+class Running:
+    """A run that is carried out."""
+
+    def __init__(self, team: Team, job: Job, listen: Listener | None) -> None:
+        self._team = team
+        self._job = job
+        planners = (team.planners.first, team.planners.fallback)
+        self._trace = start_trace(team.name, team.workers, planners)
+        self._listeners = [heard for heard in (self._trace, start_log(), listen) if heard is not None]
+        self._journal = team.journal if job.caller is None else job.caller.journal
+        self._recording: Recording | None = None
+        self._forecast: Forecast | None = None
+        self.billed: Result | None = None
+        """What the run had come to before it was taken up again; `None` if it had come to no end."""
+
+    async def run(self) -> Result:
+        """Carry it out, or return what it came to before.
+
+        Raises:
+            PodiumError: as `Conductor.run` and `Conductor.resume` say.
+        """
+        try:
+            if self._journal is None:
+                return await self._carry_out()
+            names, seconds = self._team.pool.names, self._team.limits.seconds
+            taken = await take(self._journal, self._job, names, seconds=seconds)
+            self._job, self._recording = taken.job, taken.recording
+            if taken.recording is None:
+                assert taken.ended is not None
+                self._tell(RunEnded(run_id=taken.job.run_id, at=taken.ended.seconds, result=taken.ended))
+                return taken.ended
+            self.billed = taken.ended
+            try:
+                return await self._carry_out()
+            finally:
+                await taken.recording.aclose()
+        finally:
+            if self._trace is not None:
+                self._trace.close()
+
+    async def _carry_out(self) -> Result:
+        job, recording = self._job, self._recording
+        setting = self.setting()
+        rounds = Rounds(setting, self._team.planners, self._team.accept)
+        if recording is not None and recording.is_resumed:
+            if job.caller is None or self.billed is None:  # else the outer run has booked it
+                for spent in recording.spent:
+                    setting.ledger.charge(spent)
+            if job.plan is not None:
+                recording.edit(job.plan)
+            setting.tell(RunResumed, workers=self._team.pool.names, recovery=recording.recovery)
+        else:
+            self._emit(started(job, self._team.pool.names))
+        try:
+            with anyio.CancelScope(deadline=setting.ledger.deadline) as scope:
+                if recording is not None:
+                    recording.watch(scope.cancel)
+                await rounds.run(job.plan)
+        except BaseException as error:
+            setting.tell(RunStopped, problem=_problem_of(error))
+            raise
+        return await self._end(setting, rounds, out_of_time=scope.cancelled_caught)
+
+    def setting(self) -> Setting:
+        """Return the run as its stages see it, beginning now."""
+        team, job, clock = self._team, self._job, get_running_loop().time
+        began, caller, recording = clock(), job.caller, self._recording
+        depth = 0 if caller is None else caller.depth + 1
+        deadline = began + team.limits.seconds
+        if caller is None:
+            ledger = Ledger(team.limits, deadline)
+        else:
+            ledger = caller.ledger.nested(team.limits, depth, deadline)
+        return Setting(
+            run_id=job.run_id,
+            query=job.query,
+            pool=team.pool,
+            limits=team.limits,
+            ledger=ledger,
+            emit=self._emit if recording is not None or self._listeners or job.forecasts else None,
+            within=None if self._trace is None else self._trace.within,
+            policy=self._policy(),
+            labels=job.labels,
+            retry=team.retry,
+            on_failure=team.on_failure,
+            cache=MemoryCache() if team.cache == "run" else team.cache,
+            recall=job.recall if recording is None else job.recall or recording.recall,
+            journal=self._journal,
+            depth=depth,
+            stream=job.stream,
+            show_question=team.show_question and bool(job.query),
+            clock=clock,
+            began=began,
+        )
+
+    def _policy(self) -> Policy:
+        own, caller, beside = self._team.policy, self._job.caller, self._job.policy
+        if caller is not None and not caller.policy.silent:
+            beside = caller.policy.everywhere
+        return own if beside is None else beside & own
+
+    def _emit(self, event: Event) -> None:
+        if self._job.forecasts and isinstance(event, PlanReady) and self._forecast is None:
+            self._forecast = reckon(self._team, event.plan, self._job.query)
+        if self._recording is not None and event.run_id == self._job.run_id:
+            self._recording.tell(event)
+        self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    async def _end(self, setting: Setting, rounds: Rounds, *, out_of_time: bool) -> Result:
+        """Record the end, and tell it once it is durable."""
+        result = self._result(setting, rounds, out_of_time=out_of_time)
+        ended = RunEnded(run_id=result.run_id, at=result.seconds, result=result)
+        if self._recording is not None:
+            result = await self._recording.finish(ended)
+            ended = RunEnded(run_id=result.run_id, at=result.seconds, result=result)
+        if self._job.stream and result.answer and not rounds.answer_sent:
+            source = next(o for o in reversed(result.outcomes) if o.text == result.answer)
+            ids = {"round": source.round, "step": source.step, "attempt": source.attempts}
+            self._tell(AnswerDelta(run_id=result.run_id, at=result.seconds, **ids, text=result.answer))
+        self._tell(ended)
+        return result
+
+    def _result(self, setting: Setting, rounds: Rounds, *, out_of_time: bool) -> Result:
+        answer, status, problem = rounds.conclusion()
+        if out_of_time:
+            status = "partial" if status == "ok" else status
+            whose = f"its {setting.limits.seconds:g} s (Limits.seconds)"
+            whose += " or its caller's" if setting.depth else ""
+            problem = Problem(LimitExceeded.code, f"the run was over {whose}")
+        return Result(
+            run_id=setting.run_id,
+            answer=answer,
+            status=status,
+            problem=problem,
+            rounds=tuple(rounds.done),
+            workers=setting.pool.names,
+            seconds=setting.now(),
+            forecast=self._forecast,
+        )
+
+
+def reckon(team: Team, plan: Plan, query: tuple[Message, ...]) -> Forecast:
+    """Return what carrying out a plan will take."""
+    attempts, shows = team.retry.attempts, team.show_question
+    return forecast(plan, team.pool, team.limits, query=query, attempts=attempts, show_question=shows)
+
+
+async def plan_only(team: Team, job: Job) -> tuple[Planning, Plan | None]:
+    """Make the first round's plan, and run nothing.
+
+    Raises:
+        LimitExceeded: there was none within the time of a run.
+    """
+    setting = Running(team, job, None).setting()
+    planning, plan = Planning(setting, team.planners, 1), None
+    with anyio.CancelScope(deadline=setting.ledger.deadline) as scope:
+        plan = await planning.make()
+    if scope.cancelled_caught:
+        message = f"there was no plan within {team.limits.seconds:g} s: raise Limits.seconds"
+        raise LimitExceeded("seconds", message)
+    return planning, plan
+
+
+def _problem_of(error: BaseException) -> Problem:
+    if isinstance(error, PodiumError):
+        return Problem.of(error)
+    if isinstance(error, Exception):
+        return Problem("crashed", f"{type(error).__name__} was raised")
+    return STOPPED

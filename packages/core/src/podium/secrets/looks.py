@@ -1,0 +1,75 @@
+"""How secrets look that nobody told of: one pattern for each kind, all of them linear."""
+
+import re
+from base64 import b64decode
+
+MARK = "[secret]"
+"""What is shown in the place of a secret."""
+
+
+def _scrub_basic(found: re.Match[str]) -> str:
+    """Take out what follows `Basic` if it is a user and a password, and no word of a sentence."""
+    token = found[2]
+    try:
+        said = b64decode(token + "=" * (-len(token) % 4), validate=True).decode()
+    except ValueError:
+        return found[0]
+    return found[1] + MARK if ":" in said else found[0]
+
+
+def _alone(begin: str) -> str:
+    """Return what holds after a key's beginning if nothing stands before that but the end of a JSON escape.
+
+    In a run of letters there is then one place where a key can begin, so that the search is linear.
+    """
+    return rf"(?:(?<![A-Za-z0-9_-]{begin})|(?<=\\[bfnrt]{begin})|(?<=\\u[0-9a-fA-F]{{4}}{begin}))"
+
+
+def _keys(end: str, least: int, *begins: str) -> re.Pattern[str]:
+    """Return the pattern of keys with one of these beginnings, which share their end, and a digit in it."""
+    begun = "|".join(f"(?<={begin}){_alone(begin)}" for begin in begins)
+    digit = "(?=[A-Za-z_-]*[0-9])"  # looked for last, and so only once in a run
+    return re.compile(rf"({end})(?=[A-Za-z0-9_-]{{{least}}})(?:{begun}){digit}[A-Za-z0-9_-]+")
+
+
+_PEM = re.compile(
+    # a backslash only with what it escapes, so that no quotation mark of a JSON text is eaten
+    r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----"
+    r"(?:[A-Za-z0-9+/=:,.\s]|\\{1,8}[nrt]|-(?!----))*"
+    r"(?:-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----)?"
+)
+_BEARER = re.compile(r"(earer {1,4})(?=[A-Za-z._~+/=-]*[0-9])[A-Za-z0-9._~+/=-]{16,}")
+_BASIC = re.compile(r"(asic {1,4})([A-Za-z0-9+/]{8,}={0,2})")
+_USERINFO = re.compile(r'(://[^\s/?#@:"\\<>]{0,256}:)[^\s/?#@"\\<>\[\]]{1,256}(?=@)')
+_NAMES = "key api_key api-key apikey access_key token access_token auth_token secret client_secret password"
+_PARAMETER = re.compile(
+    rf"(=)(?:{'|'.join(f'(?<=[?&;]{name}=)' for name in _NAMES.split())})[A-Za-z0-9._~+/%=-]{{8,}}",
+    re.IGNORECASE,
+)
+_JWT = re.compile(rf"eyJ{_alone('eyJ')}[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*)?")
+_AWS = re.compile(
+    rf"(IA)(?:(?<=AKIA){_alone('AKIA')}|(?<=ASIA){_alone('ASIA')})[A-Z0-9]{{16}}(?![A-Za-z0-9])"
+)
+_GOOGLE = _keys("AIza", 30, "AIza")
+_DASHED = _keys("-", 16, "sk-", "xox[abeprs]-", "xapp-", "xai-", "pplx-", "glpat-", "pypi-")
+_SCORED = _keys(
+    "_", 16, "gh[oprsu]_", "github_pat_", "sk_live_", "sk_test_", "rk_live_", "gsk_", "hf_", "npm_"
+)
+
+LOOKS = (
+    ("PRIVATE KEY-----", _PEM, MARK),
+    ("earer ", _BEARER, rf"\1{MARK}"),
+    ("asic ", _BASIC, _scrub_basic),
+    ("@", _USERINFO, rf"\1{MARK}"),
+    ("=", _PARAMETER, rf"\1{MARK}"),
+    ("J", _JWT, MARK),
+    ("I", _AWS, rf"\1{MARK}"),
+    ("I", _GOOGLE, rf"\1{MARK}"),
+    ("-", _DASHED, rf"\1{MARK}"),
+    ("_", _SCORED, rf"\1{MARK}"),
+)
+"""Of each kind of secret: what its texts hold, how it looks, and what is shown of it.
+
+One rare letter is looked for fastest, and a pattern that begins with a literal much faster
+than one that begins with a choice.
+"""

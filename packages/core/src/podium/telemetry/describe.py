@@ -1,0 +1,87 @@
+"""What spans say of workers, problems and texts, in OpenTelemetry's names."""
+
+import json
+import os
+from urllib.parse import urlsplit
+
+from opentelemetry.trace import Span, Status, StatusCode
+from opentelemetry.util.types import AttributeValue
+
+from podium.messages import Message
+from podium.outcome import Problem
+from podium.secrets import scrub
+from podium.usage import Usage
+from podium.workers.chat import ChatWorker
+from podium.workers.worker import Worker
+
+CONTENT_SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""The environment variable that has spans show questions, subtasks and outputs."""
+_ON = ("true", "1", "span_only", "span_and_event")
+_PROVIDERS = {"gemini": "gcp.gemini"}
+"""Providers that the conventions call by another name."""
+
+Attributes = dict[str, AttributeValue]
+
+
+def shows_content() -> bool:
+    """Return whether spans are to show what was asked and answered."""
+    return os.environ.get(CONTENT_SWITCH, "").lower() in _ON
+
+
+def describe(worker: Worker | None, name: str) -> tuple[str, Attributes]:
+    """Return the name of a span for a call of `worker`, and what it says of it.
+
+    Args:
+        worker: whom it calls; `None` when only the name is known.
+        name: what it is called.
+    """
+    if isinstance(worker, ChatWorker):
+        server = urlsplit(worker.endpoint.base_url)
+        provider = worker.endpoint.provider.name
+        called: Attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
+            "gen_ai.request.model": worker.model,
+            "server.address": server.hostname or "",
+            "server.port": server.port or (443 if server.scheme == "https" else 80),
+        }
+        return f"chat {worker.model}", called
+    if worker is not None and not worker.uses_tokens:
+        return f"execute_tool {name}", {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+    return f"invoke_agent {name}", {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": name}
+
+
+def bill(usage: Usage, cost: float | None, *, maybe_paid: bool) -> Attributes:
+    """Return what a span says of what a call used up."""
+    said: Attributes = {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+    }
+    if usage.cached_tokens:
+        said["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
+    if usage.estimated:
+        said["podium.usage.estimated"] = True
+    if cost is not None:
+        said["podium.cost"] = cost
+    if maybe_paid:
+        said["podium.maybe_paid"] = True
+    return said
+
+
+def blame(span: Span, problem: Problem, *, fails: bool = True) -> None:
+    """Have a span say what went wrong; an error, unless whoever decided so did it on purpose."""
+    span.set_attribute("podium.problem.code", problem.code)
+    if fails:
+        span.set_attribute("error.type", problem.code)
+        span.set_status(Status(StatusCode.ERROR, problem.message))
+
+
+def as_parts(*texts: tuple[str, str]) -> str:
+    """Return messages, each a role and a text, as the conventions write them, without secrets."""
+    said = [{"role": role, "parts": [{"type": "text", "content": text}]} for role, text in texts]
+    return scrub(json.dumps(said, ensure_ascii=False))
+
+
+def asked(query: tuple[Message, ...]) -> str:
+    """Return a conversation as the conventions write it, without secrets."""
+    return as_parts(*((message.role, message.text) for message in query))

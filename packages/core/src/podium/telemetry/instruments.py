@@ -1,0 +1,78 @@
+"""What spans and metrics are made with, once the application has configured OpenTelemetry."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from opentelemetry import metrics, trace
+from opentelemetry.util.types import AttributeValue
+
+from podium.outcome import Call
+
+SCOPE = "podium"
+"""The instrumentation scope."""
+TOKEN_BUCKETS = (*(4**power for power in range(14)),)
+SECOND_BUCKETS = (*(0.01 * 2**power for power in range(14)),)
+"""Histogram boundaries, as the conventions have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """A tracer, and the instruments that calls are measured with."""
+
+    tracer: trace.Tracer
+    tokens: metrics.Histogram
+    seconds: metrics.Histogram
+    cost: metrics.Counter
+
+    def measure(
+        self, labels: Mapping[str, AttributeValue], *, seconds: float, spent: Call | None, error: str | None
+    ) -> None:
+        """Record one call.
+
+        Args:
+            labels: what tells calls apart.
+            seconds: how long it took.
+            spent: what it used up, of which only what the server counted is recorded, and a cost
+                that is known; `None` where that is recorded elsewhere.
+            error: code of why it failed; `None` when it did not.
+        """
+        self.seconds.record(seconds, {**labels, "error.type": error} if error is not None else labels)
+        if spent is None:
+            return
+        if not spent.usage.estimated:
+            for kind, count in (("input", spent.usage.input_tokens), ("output", spent.usage.output_tokens)):
+                if count:
+                    self.tokens.record(count, {**labels, "gen_ai.token.type": kind})
+        if spent.cost:
+            self.cost.add(spent.cost, labels)
+
+
+def configured() -> Instruments | None:
+    """Return the instruments; `None` while OpenTelemetry's own empty providers are all there are."""
+    tracers, meters = trace.get_tracer_provider(), metrics.get_meter_provider()
+    api = (type(tracers).__module__, type(meters).__module__)
+    if api[0].startswith("opentelemetry.trace") and api[1].startswith("opentelemetry.metrics"):
+        return None
+    return _instruments(tracers, meters)
+
+
+@lru_cache(maxsize=1)
+def _instruments(tracers: trace.TracerProvider, meters: metrics.MeterProvider) -> Instruments:
+    meter = meters.get_meter(SCOPE)
+    return Instruments(
+        tracer=tracers.get_tracer(SCOPE),
+        tokens=meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
+        ),
+        seconds=meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=SECOND_BUCKETS,
+        ),
+        cost=meter.create_counter("podium.cost", unit="{USD}", description="What calls cost."),
+    )

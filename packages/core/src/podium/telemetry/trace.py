@@ -1,0 +1,246 @@
+"""One run's events as spans and metrics: run, round, step and attempt, and the planner's calls.
+
+Made from events alone; what a span says of workers and texts is `describe`'s business.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind
+
+from podium.events import (
+    ApprovalAsked,
+    ApprovalGiven,
+    AttemptFailed,
+    Event,
+    PlannerEnded,
+    PlannerStarted,
+    PlanReady,
+    RoundStarted,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    StepEnded,
+    StepStarted,
+)
+from podium.outcome import Call, Outcome
+from podium.planners.planner import Planner
+from podium.result import Result
+from podium.telemetry.describe import Attributes, as_parts, asked, bill, blame, describe, shows_content
+from podium.telemetry.instruments import Instruments
+from podium.telemetry.tree import Place, Tree
+from podium.usage import Usage
+from podium.workers.worker import Worker
+
+_PLANNER = -1
+"""In the place of a step: the planner."""
+
+
+class Trace:
+    """Takes the events of one run, and makes spans and metrics of them.
+
+    Those of runs nested in it are passed over: these have their own.
+    """
+
+    def __init__(
+        self, instruments: Instruments, name: str, workers: Iterable[Worker], planners: Iterable[Planner]
+    ) -> None:
+        self._instruments = instruments
+        self._name = name
+        self._workers = {worker.card.name: worker for worker in workers}
+        self._asked = {planner.name: planner.worker for planner in planners}
+        self._content = shows_content()
+        self._tree = Tree(instruments.tracer)
+        self._run_id = ""
+        self._takes: dict[type[Event], Callable[[Any], None]] = {
+            RunStarted: self._run_started,
+            RunResumed: self._run_started,
+            RoundStarted: self._round_started,
+            PlannerStarted: self._planner_started,
+            PlannerEnded: self._planner_ended,
+            PlanReady: self._plan_ready,
+            ApprovalAsked: self._looked_at,
+            ApprovalGiven: self._looked_at,
+            StepStarted: self._step_started,
+            AttemptFailed: self._attempt_failed,
+            StepEnded: self._step_ended,
+            RunEnded: self._run_ended,
+            RunStopped: self._run_stopped,
+        }
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        take = self._takes.get(type(event))
+        if take is None:
+            return
+        self._run_id = self._run_id or event.run_id
+        if event.run_id == self._run_id:
+            take(event)
+        elif isinstance(event, RunStarted) and event.parent is not None and event.parent[0] == self._run_id:
+            called = self._tree.get(event.parent[1:])
+            if called is not None:
+                called.holds_run = True
+
+    def within(self, *ids: int) -> AbstractContextManager[object]:
+        """Return a block in which the span of a call is the current one.
+
+        Args:
+            ids: of round, step and attempt; of a round for its planner's call; none for a run
+                that is one call.
+        """
+        called = self._tree.get((*ids, _PLANNER) if len(ids) == 1 else ids)
+        if called is None:
+            return nullcontext()
+        return trace.use_span(called.span, record_exception=False, set_status_on_exception=False)
+
+    def close(self) -> None:
+        """End every span that is open."""
+        self._tree.end(())
+
+    def _run_started(self, event: RunStarted | RunResumed) -> None:
+        said = self._ids({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": self._name})
+        if isinstance(event, RunResumed):
+            said["podium.run.recovery"] = event.recovery
+        elif self._content and event.query:
+            said["gen_ai.input.messages"] = asked(event.query)
+        self._tree.open((), f"invoke_agent {self._name}", said, at=event.at)
+
+    def _round_started(self, event: RoundStarted) -> None:
+        self._tree.end((event.round - 1,))
+        said = self._ids({"podium.round": event.round})
+        if self._content and event.why:
+            said["podium.round.why"] = as_parts(("assistant", event.why))
+        self._tree.open((event.round,), f"round {event.round}", said, at=event.at)
+
+    def _planner_started(self, event: PlannerStarted) -> None:
+        _, said = describe(self._asked.get(event.planner), event.planner)
+        said |= self._ids({"podium.round": event.round, "podium.worker": event.planner})
+        said |= {"gen_ai.operation.name": "plan", "gen_ai.agent.name": self._name}
+        self._tree.open((event.round, _PLANNER), f"plan {event.planner}", said, at=event.at)
+
+    def _planner_ended(self, event: PlannerEnded) -> None:
+        done, place = event.proposal, (event.round, _PLANNER)
+        call = Call(attempt=1, worker=done.planner, problem=done.problem, usage=done.usage, cost=done.cost)
+        self._end_call(place, call, at=event.at, text=done.text)
+
+    def _plan_ready(self, event: PlanReady) -> None:
+        if (event.round,) in self._tree:
+            said: Attributes = {"podium.planner": event.planner, "podium.plan.steps": len(event.plan.steps)}
+            self._tree[event.round,].span.set_attributes(said)
+
+    def _looked_at(self, event: ApprovalAsked | ApprovalGiven) -> None:
+        if (event.round,) in self._tree:
+            said = {"podium.approved": event.approved} if isinstance(event, ApprovalGiven) else {}
+            self._tree[event.round,].span.add_event(event.type, said)
+
+    def _step_started(self, event: StepStarted) -> None:
+        step = self._open_step(event)
+        name, said = describe(self._workers.get(event.worker), event.worker)
+        said |= self._ids({"podium.round": event.round, "podium.step": event.step})
+        said |= {"podium.attempt": event.attempt, "podium.worker": event.worker}
+        if self._content:
+            said["gen_ai.input.messages"] = as_parts(("user", event.subtask))
+        kind = SpanKind.CLIENT if said["gen_ai.operation.name"] == "chat" else SpanKind.INTERNAL
+        self._tree.open((*step, event.attempt), name, said, at=event.at, kind=kind)
+
+    def _open_step(self, event: StepStarted | StepEnded) -> Place:
+        place = (event.round, event.step)
+        if place not in self._tree:
+            said = self._ids({"podium.round": event.round, "podium.step": event.step})
+            self._tree.open(place, f"step {event.step}", said, at=event.at)
+        return place
+
+    def _attempt_failed(self, event: AttemptFailed) -> None:
+        self._end_call((event.round, event.step, event.attempt), event.call, at=event.at)
+
+    def _step_ended(self, event: StepEnded) -> None:
+        outcome, step = event.outcome, self._open_step(event)
+        replaced = outcome.problem is not None and outcome.problem.code == "superseded"
+        for place in self._tree.below(step):
+            if not replaced or place[-1] <= event.attempt:
+                call = _call_of(outcome, place[-1])
+                self._end_call(place, call, at=event.at, text=outcome.text, outcome=outcome)
+        if any(self._tree.below(step)):
+            return  # the step that replaces this one has begun: it goes on below the same span
+        span = self._tree[step].span
+        span.set_attributes({"podium.step.status": outcome.status, "podium.worker": outcome.worker})
+        if outcome.reused:
+            span.set_attribute("podium.reused", value=True)
+        if outcome.problem is not None:
+            blame(span, outcome.problem, fails=outcome.status == "failed")
+        self._tree.end(step)
+
+    def _run_ended(self, event: RunEnded) -> None:
+        result = event.result
+        if () in self._tree:
+            span = self._tree[()].span
+            span.set_attribute("podium.run.status", result.status)
+            if result.cost is not None:
+                span.set_attribute("podium.cost", result.cost)
+            if self._content and result.answer:
+                span.set_attribute("gen_ai.output.messages", as_parts(("assistant", result.answer)))
+            if result.problem is not None:
+                blame(span, result.problem, fails=result.status == "failed")
+            if result.hosted_usage is not None:
+                self._measure_hosted(result, result.hosted_usage, event.at)
+        self.close()
+
+    def _measure_hosted(self, result: Result, usage: Usage, at: float) -> None:
+        """Measure a run that is one call of a remote conductor."""
+        call = Call(attempt=1, worker=self._name, usage=usage, cost=result.cost)
+        error = result.problem.code if result.status == "failed" and result.problem is not None else None
+        self._tree[()].span.set_attributes(bill(usage, result.cost, maybe_paid=False))
+        self._instruments.measure(self._tree[()].labels, seconds=at, spent=call, error=error)
+
+    def _run_stopped(self, event: RunStopped) -> None:
+        run = self._tree.get(())
+        if run is not None:
+            blame(run.span, event.problem)
+        self.close()
+
+    def _end_call(
+        self, place: Place, call: Call, *, at: float, text: str = "", outcome: Outcome | None = None
+    ) -> None:
+        """End the span of a call, and measure it; none is open of one that was made before a resume."""
+        called = self._tree.get(place)
+        if called is None:
+            return
+        fails = call.problem is not None and (outcome is None or outcome.status != "ok")
+        if not called.holds_run:  # its own spans say what it used up
+            called.span.set_attributes(bill(call.usage, call.cost, maybe_paid=call.maybe_paid))
+        if outcome is not None and outcome.finish_reason is not None:
+            called.span.set_attribute("gen_ai.response.finish_reasons", (outcome.finish_reason,))
+        if call.problem is not None:
+            blame(called.span, call.problem, fails=fails)
+        if self._content and text:
+            called.span.set_attribute("gen_ai.output.messages", as_parts(("assistant", text)))
+        self._instruments.measure(
+            called.labels,
+            seconds=at - called.began,
+            spent=None if called.holds_run else call,
+            error=call.problem.code if call.problem is not None and fails else None,
+        )
+        self._tree.end(place)
+
+    def _ids(self, more: Attributes) -> Attributes:
+        return {"podium.run.id": self._run_id, **more}
+
+
+def _call_of(outcome: Outcome, attempt: int) -> Call:
+    """Return what a step's outcome says of one of its calls."""
+    made = next((call for call in outcome.calls if call.attempt == attempt), None)
+    if made is None and outcome.calls:
+        return Call(attempt=attempt, worker=outcome.worker, problem=outcome.problem)
+    if made is None:
+        made = Call(
+            attempt=attempt,
+            worker=outcome.worker,
+            usage=outcome.usage,
+            cost=outcome.cost,
+            maybe_paid=outcome.maybe_paid,
+        )
+    return made if made.problem is not None else replace(made, problem=outcome.problem)

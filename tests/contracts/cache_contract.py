@@ -1,0 +1,66 @@
+"""What every cache keeps to: subclass it as `Test…` and give it the fixture.
+
+class TestMine(CacheContract):
+    @pytest.fixture
+    async def cache(self) -> AsyncIterator[Cache]: ...  # an empty one with room for 100 answers, entered
+"""
+
+import anyio
+import pytest
+
+from podium.cache import Cache
+from podium.messages import Completion
+from podium.usage import Usage
+
+WHOLE = Completion(
+    "Ünïcode \N{GRINNING FACE}\n",
+    finish_reason="stop",
+    usage=Usage(7, 5, cached_tokens=3, reasoning_tokens=2, estimated=True),
+    model="m-1",
+    tool_calls=({"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},),
+    cost=0.25,
+)
+"""An answer that says all an answer can say."""
+
+
+@pytest.mark.anyio
+class CacheContract:
+    """The checks."""
+
+    async def test_what_was_not_put_is_not_there(self, cache: Cache) -> None:
+        """An unknown key has no answer."""
+        assert await cache.get("nothing") is None
+
+    async def test_an_answer_comes_back_as_it_was_put(self, cache: Cache) -> None:
+        """All of it: text, end, tokens, model, tool calls and cost."""
+        await cache.put("a", WHOLE)
+        await cache.put("b", Completion("plain"))
+        assert await cache.get("a") == WHOLE
+        assert await cache.get("b") == Completion("plain")
+        assert await cache.get("a") == WHOLE
+
+    async def test_the_latest_of_a_key_counts(self, cache: Cache) -> None:
+        """An answer that is put again replaces the earlier one."""
+        await cache.put("a", Completion("old"))
+        await cache.put("a", Completion("new"))
+        assert await cache.get("a") == Completion("new")
+
+    async def test_many_at_once_do_not_mix(self, cache: Cache) -> None:
+        """Each key has its own answer, whoever reads and writes beside it."""
+        found: dict[int, Completion | None] = {}
+
+        async def use(number: int) -> None:
+            await cache.put(f"key-{number}", Completion(f"answer {number}"))
+            found[number] = await cache.get(f"key-{number}")
+
+        async with anyio.create_task_group() as group:
+            for number in range(50):
+                group.start_soon(use, number)
+        assert found == {number: Completion(f"answer {number}") for number in range(50)}
+
+    async def test_may_be_entered_many_times(self, cache: Cache) -> None:
+        """Entering again, inside or afterwards, loses nothing."""
+        await cache.put("a", WHOLE)
+        for _ in range(2):
+            async with cache, cache:
+                assert await cache.get("a") == WHOLE

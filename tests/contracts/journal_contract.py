@@ -1,0 +1,349 @@
+"""What every journal keeps to: subclass it as `Test…`, give it the fixture.
+
+class TestMine(JournalContract):
+    @pytest.fixture
+    def journal(self) -> Journal: ...  # an empty one, not entered
+"""
+
+import threading
+
+import anyio
+import anyio.lowlevel
+import pytest
+from core.journal.happenings import course, ended, started, step_ended, stopped
+
+from podium.errors import ConfigError, JournalError, RunExists, RunHeld, RunUnknown
+from podium.events import RunEnded, RunStarted, StepDelta
+from podium.journal import Journal, Record
+from podium.journal.chain import verify
+from podium.result import Result
+
+_NESTED = (("outer", None), ("inner", "outer"), ("innermost", "inner"), ("other", None))
+
+
+@pytest.mark.anyio
+class JournalContract:
+    """The checks."""
+
+    async def seen(self, journal: Journal, run_id: str) -> list[Record]:
+        """Return what someone else sees of a run who opens the journal anew."""
+        return list(await journal.records(run_id))
+
+    async def test_keeps_a_run_in_order(self, journal: Journal) -> None:
+        """What was appended is read back, equal and in order, after a flush by anyone."""
+        first = started()
+        told = list(course(first.run_id))
+        async with journal:
+            log = await journal.begin(first, minted=True)
+            for event in told:
+                log.append(event)
+            await log.flush()
+            assert len(await self.seen(journal, first.run_id)) == 1 + len(told)
+            entries = await journal.read(first.run_id)
+            await log.aclose()
+        assert [entry.event for entry in entries] == [first, *told]
+        assert [entry.number for entry in entries] == list(range(len(entries)))
+        assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
+        assert log.entries == ()
+
+    async def test_works_without_being_entered(self, journal: Journal) -> None:
+        """A journal may be used as it is; a log keeps it open."""
+        first = started()
+        log = await journal.begin(first, minted=True)
+        log.append(ended(first.run_id))
+        await log.flush()
+        await log.aclose()
+        await log.aclose()
+        assert [entry.event for entry in await journal.read(first.run_id)] == [first, ended(first.run_id)]
+
+    async def test_an_unminted_run_is_durable_when_it_has_begun(self, journal: Journal) -> None:
+        """Of an id that others may use, the row is there before anything is paid for."""
+        async with journal:
+            log = await journal.begin(started("mine"), minted=False)
+            assert len(await self.seen(journal, "mine")) == 1
+            await log.aclose()
+
+    async def test_an_id_is_begun_once(self, journal: Journal) -> None:
+        """Who begins a run that is there is told so, and changes nothing."""
+        async with journal:
+            log = await journal.begin(started("mine"), minted=False)
+            with pytest.raises(RunExists, match="mine"):
+                await journal.begin(started("mine", question="Another?"), minted=False)
+            log.append(ended("mine"))
+            await log.aclose()
+            with pytest.raises(RunExists):
+                await journal.begin(started("mine"), minted=False)
+            events = [entry.event for entry in await journal.read("mine")]
+        assert events == [started("mine"), ended("mine")]
+
+    async def test_of_many_who_begin_an_id_one_does(self, journal: Journal) -> None:
+        """The same id given to many at once is one run."""
+        begun, refused = [], []
+
+        async def begin() -> None:
+            try:
+                begun.append(await journal.begin(started("mine"), minted=False))
+            except RunExists:
+                refused.append(1)
+
+        async with journal:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(10):
+                    tasks.start_soon(begin)
+            assert (len(begun), len(refused)) == (1, 9)
+            await begun[0].aclose()
+
+    @pytest.mark.parametrize("run_id", ["", "x" * 201, "a\0b", "a\nb", "\ud800"])
+    async def test_refuses_ids_no_run_can_have(self, journal: Journal, run_id: str) -> None:
+        """An id is short printable text."""
+        first = RunStarted(run_id=run_id, at=0.0, workers=())
+        with pytest.raises(ConfigError, match="run id"):
+            await journal.begin(first, minted=False)
+
+    async def test_leaves_out_what_is_not_recorded(self, journal: Journal) -> None:
+        """Pieces of text, events of other runs and a second start are no part of a run's record."""
+        first = started()
+        async with journal:
+            log = await journal.begin(first, minted=True)
+            log.append(first)
+            log.append(step_ended("other", 0))
+            log.append(StepDelta(run_id=first.run_id, at=0.1, round=1, step=0, attempt=1, text="Fo"))
+            log.append(ended(first.run_id))
+            log.append(step_ended(first.run_id, 1))
+            await log.aclose()
+            assert len(await journal.records(first.run_id)) == 2
+
+    async def test_keeps_any_text(self, journal: Journal) -> None:
+        """NUL, lone surrogates and huge texts are no reason to lose what was paid for."""
+        first = started(question="\ud800 odd\0")
+        texts = ["\0", "a\ud800b", '{"type": "run_ended", "__class__": "x"}', "é€😀" * 100_000]
+        async with journal:
+            log = await journal.begin(first, minted=False)
+            for step, text in enumerate(texts):
+                log.append(step_ended(first.run_id, step, text))
+            await log.aclose()
+            _, *entries = await journal.read(first.run_id)
+        kept = [entry.event.outcome.text for entry in entries]  # type: ignore[union-attr]
+        assert kept == [texts[0], "a\N{REPLACEMENT CHARACTER}b", *texts[2:]]
+
+    async def test_what_cannot_be_written_fails_its_run_alone(self, journal: Journal) -> None:
+        """An event that JSON cannot hold is told to its own run; others go on, and it can be taken up."""
+        lost: list[str] = []
+        bad = started("bad")
+        async with journal:
+            good = await journal.begin(started("good"), minted=True)
+            log = await journal.begin(bad, minted=True)
+            log.on_lost = lambda: lost.append("bad")
+            odd = Result(run_id="bad", answer="", status="ok", tool_calls=({"odd": object()},))
+            log.append(RunEnded(run_id="bad", at=0.3, result=odd))
+            good.append(ended("good"))
+            await good.flush()
+            with pytest.raises(JournalError, match="run_ended"):
+                await log.flush()
+            with pytest.raises(JournalError):
+                await log.aclose()
+            await good.aclose()
+            assert lost == ["bad"]
+            again = await journal.claim("bad")
+            assert [entry.event for entry in again.entries] == [bad]
+            await again.aclose()
+
+    async def test_a_run_is_held_until_it_is_given_up(self, journal: Journal) -> None:
+        """Nobody takes a run that is carried out; whoever stops, ends or closes gives it up."""
+        async with journal:
+            for end in (ended, stopped, None):
+                first = started()
+                log = await journal.begin(first, minted=False)
+                with pytest.raises(RunHeld):
+                    await journal.claim(first.run_id)
+                if end is not None:
+                    log.append(end(first.run_id))
+                    await log.flush()
+                else:
+                    await log.aclose()
+                taken = await journal.claim(first.run_id)
+                assert taken.recovery == 0
+                await taken.aclose()
+                await log.aclose()
+
+    async def test_goes_on_where_it_stopped(self, journal: Journal) -> None:
+        """A claimed log holds what was recorded, and what is appended follows it."""
+        first = started()
+        async with journal:
+            log = await journal.begin(first, minted=True)
+            log.append(step_ended(first.run_id, 0))
+            log.append(stopped(first.run_id))
+            await log.aclose()
+            assert (await journal.runs())[0].state == "stopped"
+            log = await journal.claim(first.run_id)
+            assert [entry.event for entry in log.entries][1:] == [
+                step_ended(first.run_id, 0),
+                stopped(first.run_id),
+            ]
+            log.append(step_ended(first.run_id, 1))
+            await log.flush()
+            row = (await journal.runs())[0]
+            assert (row.state, row.ended) == ("running", None)
+            log.append(ended(first.run_id))
+            await log.aclose()
+            records = await journal.records(first.run_id)
+            assert (await journal.runs())[0].state == "ok"
+        assert [record.number for record in records] == list(range(5))
+        assert verify(records) is None
+
+    async def test_what_was_claimed_and_left_alone_is_as_it_was(self, journal: Journal) -> None:
+        """Looking at an ended run does not make it one that is not."""
+        first = started()
+        async with journal:
+            log = await journal.begin(first, minted=True)
+            log.append(ended(first.run_id))
+            await log.aclose()
+            before = await journal.runs()
+            log = await journal.claim(first.run_id)
+            await log.aclose()
+            assert await journal.runs() == before
+
+    async def test_says_that_there_is_no_such_run(self, journal: Journal) -> None:
+        """Reading, claiming and deleting what is not there says so."""
+        async with journal:
+            for use in (journal.read, journal.records, journal.claim, journal.delete):
+                with pytest.raises(RunUnknown, match="nobody"):
+                    await use("nobody")
+
+    async def test_lists_runs(self, journal: Journal) -> None:
+        """The newest first; those that are nested, of one parent or of one beginning where asked for."""
+        async with journal:
+            for number in range(4):
+                log = await journal.begin(started(f"run{number}", question="Why\n is  it?"), minted=False)
+                log.append(ended(f"run{number}"))
+                await log.aclose()
+            inner = await journal.begin(started("inner", parent=("run2", 1, 0, 1)), minted=False)
+            assert [row.run_id for row in await journal.runs()] == ["run3", "run2", "run1", "run0"]
+            assert [row.run_id for row in await journal.runs(limit=2)] == ["run3", "run2"]
+            assert [row.run_id for row in await journal.runs(nested=True, limit=1)] == ["inner"]
+            assert [row.run_id for row in await journal.runs(parent="run2")] == ["inner"]
+            assert [row.run_id for row in await journal.runs(prefix="run1")] == ["run1"]
+            assert await journal.runs(prefix="%") == ()
+            row = (await journal.runs(limit=None))[0]
+            assert (row.question, row.state, row.cost, row.holder) == ("Why is it?", "ok", 0.0, None)
+            assert row.ended is not None
+            assert row.began <= row.ended
+            running = (await journal.runs(parent="run2"))[0]
+            assert (running.state, running.parent, running.ended) == ("running", "run2", None)
+            assert running.holder is not None
+            await inner.aclose()
+
+    async def test_forgets_a_run_with_what_is_nested_in_it(self, journal: Journal) -> None:
+        """Nothing of them is left; what is carried out stays."""
+        async with journal:
+            for run_id, parent in (
+                ("outer", None),
+                ("inner", "outer"),
+                ("innermost", "inner"),
+                ("other", None),
+            ):
+                nested = None if parent is None else (parent, 1, 0, 1)
+                log = await journal.begin(started(run_id, parent=nested), minted=False)
+                log.append(ended(run_id))
+                await log.aclose()
+            held = await journal.claim("innermost")
+            with pytest.raises(RunHeld):
+                await journal.delete("outer")
+            await held.aclose()
+            await journal.delete("outer")
+            assert [row.run_id for row in await journal.runs(nested=True)] == ["other"]
+            with pytest.raises(RunUnknown):
+                await journal.records("innermost")
+
+    async def test_prunes_what_ended_long_ago(self, journal: Journal) -> None:
+        """Runs that ended before then go, and none that is carried out."""
+        async with journal:
+            log = await journal.begin(started("old"), minted=False)
+            log.append(ended("old"))
+            await log.aclose()
+            held = await journal.begin(started("held"), minted=False)
+            assert await journal.prune(3600.0) == 0
+            await anyio.sleep(0.01)
+            assert await journal.prune(0.0) == 1
+            assert [row.run_id for row in await journal.runs()] == ["held"]
+            await held.aclose()
+
+    async def test_many_runs_at_once(self, journal: Journal) -> None:
+        """Two hundred runs side by side are each recorded whole."""
+        ids = [f"run{number}" for number in range(200)]
+
+        async def carry_out(run_id: str) -> None:
+            log = await journal.begin(started(run_id), minted=True)
+            for event in course(run_id):
+                log.append(event)
+                await anyio.lowlevel.checkpoint()
+            await log.flush()
+            await log.aclose()
+
+        async with journal:
+            async with anyio.create_task_group() as tasks:
+                for run_id in ids:
+                    tasks.start_soon(carry_out, run_id)
+            for run_id in ids[::20]:
+                records = await journal.records(run_id)
+                assert verify(records) is None
+                assert [r.entry().event for r in records][1:] == list(course(run_id))
+            assert len(await journal.runs(limit=None)) == 200
+
+    async def test_a_cancelled_flush_loses_nothing(self, journal: Journal) -> None:
+        """Who stops waiting for a commit does not stop the commit."""
+        first = started()
+        async with journal:
+            log = await journal.begin(first, minted=True)
+            log.append(step_ended(first.run_id, 0))
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await log.flush()
+            assert scope.cancelled_caught
+            await log.aclose()
+            assert len(await journal.records(first.run_id)) == 2
+
+    async def test_closing_under_a_cancel_gives_the_run_up(self, journal: Journal) -> None:
+        """A run whose task was cancelled can be taken up."""
+        first = started()
+        async with journal:
+            log = await journal.begin(first, minted=True)
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await log.aclose()
+            with anyio.fail_after(10):
+                while [row.holder for row in await journal.runs()] != [None]:
+                    await anyio.sleep(0.01)
+            taken = await journal.claim(first.run_id)
+            await taken.aclose()
+
+    def test_is_used_from_two_event_loops(self, journal: Journal) -> None:
+        """Threads with loops of their own write side by side."""
+        failures: list[BaseException] = []
+
+        async def carry_out(name: str) -> None:
+            async with journal:
+                for number in range(20):
+                    run_id = f"{name}{number}"
+                    log = await journal.begin(started(run_id), minted=False)
+                    for event in course(run_id):
+                        log.append(event)
+                    await log.aclose()
+
+        def run(name: str) -> None:
+            try:
+                anyio.run(carry_out, name)
+            except BaseException as error:  # noqa: BLE001  (told below)
+                failures.append(error)
+
+        threads = [threading.Thread(target=run, args=(name,)) for name in "ab"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+
+        async def count() -> int:
+            return len(await journal.runs(limit=None))
+
+        assert anyio.run(count) == 40

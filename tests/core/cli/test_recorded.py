@@ -1,0 +1,274 @@
+"""Commands on recorded runs: they are listed, shown, compared, verified and forgotten."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+from typer.testing import Result
+
+from podium import ChatPlanner, Conductor, ScriptedWorker
+from podium.journal import SqlJournal
+from podium.workers.worker import Card
+
+Podium = Callable[..., Result]
+KEY = "sk-loopback-0123456789"
+
+
+def run_id(result: Result) -> str:
+    """Return the id that `run` told on stderr."""
+    found = re.search(r"podium: run (\w+)", result.stderr)
+    assert found is not None, result.stderr
+    return found[1]
+
+
+def rows(podium: Podium, *args: str) -> list[dict[str, Any]]:
+    """Return what `runs --json` lists."""
+    listed: list[dict[str, Any]] = json.loads(podium("runs", "--json", *args).stdout)
+    return listed
+
+
+def tamper(path: Path, old: str, new: str) -> None:
+    """Replace a text wherever it stands in an SQLite file."""
+    with closing(sqlite3.connect(path)) as database, database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            for column in [row[1] for row in database.execute(f"PRAGMA table_info({table})")]:
+                update = (
+                    f"UPDATE {table} SET {column} = replace({column}, ?, ?) WHERE typeof({column}) = 'text'"  # noqa: S608
+                )
+                database.execute(update, (old, new))
+
+
+def test_runs_are_listed_newest_first(podium: Podium, config: Path) -> None:
+    """Each run is there with its question, how it ended, and what it took."""
+    ids = [run_id(podium("run", question)) for question in ("First?", "Second?")]
+    listed = rows(podium)
+    assert [(row["run_id"], row["question"], row["state"]) for row in listed] == [
+        (ids[1], "Second?", "ok"),
+        (ids[0], "First?", "ok"),
+    ]
+    assert listed[0]["seconds"] > 0
+    assert [row["question"] for row in rows(podium, "--limit", "1")] == ["Second?"]
+    table = podium("runs").stdout
+    assert "Second?" in table
+    assert "unknown" in table
+
+
+def test_nothing_is_recorded_yet(podium: Podium, config: Path) -> None:
+    """An empty journal is no error."""
+    result = podium("runs")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no runs are recorded" in result.stderr
+
+
+@pytest.mark.parametrize("args", [("--no-journal",), ()])
+def test_runs_that_are_not_recorded(podium: Podium, config: Path, args: tuple[str, ...]) -> None:
+    """By an option, or by the config, nothing is written, and no id is told."""
+    if not args:
+        config.write_text(config.read_text() + "[journal]\noff = true\n")
+    result = podium("run", "What is it?", *args)
+    assert (result.stdout, result.stderr) == ("forty-two\n", "")
+    assert not Path("state").exists()
+    if not args:
+        for command in (("runs",), ("show", "x"), ("resume", "x")):
+            refused = podium(*command)
+            assert refused.exit_code == 2
+            assert "[journal]" in refused.stderr
+
+
+def test_show_draws_the_plan_and_what_it_took(podium: Podium, config: Path) -> None:
+    """The tree of a recorded run is that of the live view, with question, answer and bill."""
+    shown = podium("show", run_id(podium("run", "What is it?"))[:8]).stdout
+    for told in ("What is it?", "plan by thinker", "✓ 0 thinker  Think of a number.", "sees 0", "forty-two"):
+        assert told in shown
+    assert "answered, 2 steps, 54 tokens, cost unknown" in shown
+
+
+def test_show_for_programs(podium: Podium, config: Path) -> None:
+    """JSON holds the result and where it came from; events are one per line, numbered."""
+    known = run_id(podium("run", "What is it?", "--labels", "eu,secret"))
+    said = json.loads(podium("show", known, "--json").stdout)
+    assert (said["run_id"], said["state"], said["answer"]) == (known, "ok", "forty-two")
+    assert said["labels"] == ["eu", "secret"]
+    assert said["query"] == [{"role": "user", "content": "What is it?"}]
+    assert [o["worker"] for o in said["outcomes"]] == ["thinker", "speaker"]
+    events = [json.loads(line) for line in podium("show", known, "--events").stdout.splitlines()]
+    assert [event["number"] for event in events] == list(range(len(events)))
+    assert (events[0]["type"], events[-1]["type"]) == ("run_started", "run_ended")
+
+
+def test_failed_calls_are_shown(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A call that failed and was made again is told with its reason."""
+    config.write_text(config.read_text() + "[retry]\nbase = 0.01\n")
+    answered: list[Call] = []
+
+    def fails_once(call: Call) -> Reply:
+        if "structured_outputs" in call.body:
+            plan = '{"worker": 0, "subtask": "Think.", "access": []}\n'
+            return says(call, plan)
+        answered.append(call)
+        return whole({"error": {"message": "busy"}}, status=503) if len(answered) == 1 else says(call, "done")
+
+    server.reply = fails_once
+    result = podium("run", "What is it?")
+    assert result.stdout == "done\n"
+    shown = podium("show", run_id(result)).stdout
+    assert re.search(r"call 1 of thinker: .*busy", shown)
+
+
+def test_reading_needs_no_workers_and_no_keys(
+    podium: Podium, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was recorded can be read when the pool has changed, or there is no config any more."""
+    ids = [run_id(podium("run", "What is it?")) for _ in range(2)]
+    monkeypatch.delenv("LOOPBACK_KEY")
+    reading = (("runs",), ("show", ids[0]), ("diff", *ids), ("audit", "verify"))
+    for text in ("", "[workers.other]\ntype = 'gather'\n", None):
+        if text is None:
+            config.unlink()
+        else:
+            config.write_text(text)
+        for command in reading:
+            assert podium(*command).exit_code == 0, command
+
+
+@pytest.mark.parametrize("typed", ["", "nobody", "%", "_"])
+def test_run_that_is_not_there(podium: Podium, config: Path, typed: str) -> None:
+    """What names no run, or more than one, is told in one line."""
+    for _ in range(2):
+        podium("run", "What is it?")
+    for command in ("show", "resume", "replay", "approve"):
+        result = podium(command, typed)
+        assert result.exit_code == 1
+        assert "run begins with" in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
+def test_exact_id_wins(podium: Podium, config: Path) -> None:
+    """An id that is the beginning of another names its own run."""
+    for known in ("job", "job-2"):
+        assert podium("run", "What is it?", "--run-id", known).exit_code == 0
+    assert json.loads(podium("show", "job", "--json").stdout)["run_id"] == "job"
+    result = podium("show", "jo")
+    assert result.exit_code == 1
+    assert "more than one run begins with 'jo' (job-2, job" in result.stderr
+
+
+def test_same_id_is_the_same_run(podium: Podium, config: Path, server: ChatServer) -> None:
+    """The same id and question again cost nothing; another question is refused."""
+    for _ in range(2):
+        assert podium("run", "What is it?", "--run-id", "job").stdout == "forty-two\n"
+    assert len(server.calls) == 3
+    result = podium("run", "What else?", "--run-id", "job")
+    assert result.exit_code == 1
+    assert "is of another query" in result.stderr
+
+
+def test_answer_that_cannot_be_recorded_is_shown(podium: Podium, config: Path, server: ChatServer) -> None:
+    """What was paid for is shown all the same; the exit code tells that something went wrong."""
+    config.write_text(config.read_text() + '[journal]\npath = "runs.db"\npatience = 0.1\n')
+
+    def breaks(call: Call) -> Reply:
+        if "Step 0" in str(call.body["messages"][-1]["content"]):
+            with closing(sqlite3.connect("runs.db")) as database, database:
+                database.execute("DROP TABLE podium_events")
+        plan = '{"worker": 0, "subtask": "a", "access": []}\n{"worker": 1, "subtask": "b", "access": [0]}\n'
+        return says(call, plan if "structured_outputs" in call.body else "forty-two")
+
+    server.reply = breaks
+    result = podium("run", "What is it?")
+    assert (result.exit_code, result.stdout) == (1, "forty-two\n")
+    assert result.stderr.startswith("podium: ")
+    assert "Traceback" not in result.stderr
+
+
+def test_runs_are_forgotten(podium: Podium, config: Path) -> None:
+    """By name, or all that ended long ago."""
+    ids = [run_id(podium("run", question)) for question in ("First?", "Second?")]
+    assert podium("runs", "delete", ids[0][:8]).exit_code == 0
+    assert [row["run_id"] for row in rows(podium)] == [ids[1]]
+    assert "forgot 0 runs" in podium("runs", "prune", "--older-than", "1d").stderr
+    assert "forgot 1 run" in podium("runs", "prune", "--older-than", "0s").stderr
+    assert rows(podium) == []
+    for wrong in ("30", "d", "1y", "-1d"):
+        assert podium("runs", "prune", f"--older-than={wrong}").exit_code == 2
+
+
+def test_nested_runs_are_drawn_below_their_step(podium: Podium, config: Path) -> None:
+    """Runs that are not listed by themselves are reached from the one they are nested in."""
+    config.write_text("[journal]\npath = 'runs.db'\n")
+    row = '{{"worker": 0, "subtask": "{}", "access": []}}\n'
+    boss = [ChatPlanner(ScriptedWorker("boss", row.format(subtask))) for subtask in ("inside", "outside")]
+    team = Conductor(boss[0], [ScriptedWorker("hand", "done")], card=Card(name="team"))
+    result = Conductor(boss[1], [team], journal=SqlJournal(Path("runs.db"))).run_sync("Do it.")
+    assert [listed["run_id"] for listed in rows(podium)] == [result.run_id]
+    nested = next(row for row in rows(podium, "--nested") if row["parent"] is not None)
+    assert nested["parent"] == result.run_id
+    shown = podium("show", result.run_id).stdout
+    outside, inside = (line for line in shown.splitlines() if "side" in line)
+    assert "✓ 0 team  outside" in outside
+    assert inside.index("✓ 0 hand  inside") > outside.index("✓")
+    assert f"nested in {result.run_id[:12]}" in podium("show", nested["run_id"]).stdout
+    assert podium("audit", "verify", result.run_id).stderr == "podium: 2 runs are as written\n"
+    assert podium("runs", "delete", result.run_id).exit_code == 0
+    assert rows(podium, "--nested") == []
+
+
+def test_what_differs(podium: Podium, config: Path, server: ChatServer) -> None:
+    """Runs of the same outputs do not differ; another output is told with its step."""
+    first, second = (run_id(podium("run", "What is it?")) for _ in range(2))
+    assert "do not differ" in podium("diff", first, second).stdout
+    server.reply = lambda call: says(call, "no plan" if "structured_outputs" in call.body else "forty-three")
+    third = run_id(podium("run", "What is it?"))
+    said = json.loads(podium("diff", first, third, "--json").stdout)
+    assert said["runs"] == [first, third]
+    answer = next(found for found in said["differences"] if found["what"] == "answer")
+    assert (answer["before"], answer["after"], answer["step"]) == ("forty-two", "forty-three", None)
+    assert "forty-three" in podium("diff", first, third).stdout
+
+
+def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Path) -> None:
+    """A record that was changed behind Podium's back is told with run and entry, in the journal or a copy."""
+    config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
+    known = run_id(podium("run", "What is it?"))
+    assert podium("audit", "verify").exit_code == 0
+    assert podium("audit", "verify", known).exit_code == 0
+    assert podium("audit", "export", "--all", "-o", "copy.jsonl").exit_code == 0
+    assert podium("audit", "export", known).stdout == Path("copy.jsonl").read_text()
+    assert podium("audit", "verify", "copy.jsonl").exit_code == 0
+    Path("copy.jsonl").write_text(Path("copy.jsonl").read_text().replace("forty-two", "forty-six"))
+    result = podium("audit", "verify", "copy.jsonl")
+    assert result.exit_code == 1
+    assert known in result.stdout
+    tamper(Path("runs.db"), "forty-two", "forty-six")
+    for command in (("audit", "verify"), ("audit", "verify", known)):
+        result = podium(*command)
+        assert result.exit_code == 1
+        assert known in result.stdout
+
+
+def test_export_says_which(podium: Podium, config: Path) -> None:
+    """Either runs or `--all`; a file that is there is not written over."""
+    known = run_id(podium("run", "What is it?"))
+    assert podium("audit", "export").exit_code == 2
+    assert podium("audit", "export", known, "--all").exit_code == 2
+    Path("there").touch()
+    result = podium("audit", "export", known, "-o", "there")
+    assert result.exit_code == 2
+    assert "there is there already" in result.stderr
+
+
+def test_no_secret_is_shown(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A key that a server echoed is in no record and in none that is shown."""
+    server.reply = lambda call: whole({"error": {"message": f"bad key {KEY}"}}, status=401)
+    known = run_id(podium("run", "What is it?"))
+    commands = ("show K", "show K --json", "show K --events", "audit export K", "runs --json", "diff K K")
+    for command in commands:
+        assert KEY not in podium(*command.replace("K", known).split()).output
+    assert all(KEY.encode() not in path.read_bytes() for path in Path("state").rglob("*") if path.is_file())

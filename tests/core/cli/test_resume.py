@@ -1,0 +1,287 @@
+"""Commands that go on with recorded runs: `resume`, `approve`, `refuse`, `replay`."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from core.cli.conftest import PLAN
+from core.cli.test_recorded import run_id
+from core.cli.test_terminal import read_terminal, stalls, wait_for
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+from typer.testing import Result
+
+Podium = Callable[..., Result]
+Spawn = Callable[..., subprocess.Popen[bytes]]
+
+
+def plans(call: Call) -> bool:
+    """Say whether a call is the planner's."""
+    return "structured_outputs" in call.body
+
+
+def asked(server: ChatServer) -> list[str]:
+    """Return what each call was asked, in short: `plan`, or the step's number."""
+    told = [call.body["messages"][-1]["content"] for call in server.calls]
+    names = [
+        "plan"
+        if plans(call)
+        else "1"
+        if "Say it" in text.rpartition("Step 0")[2] or "Step 0" in text
+        else "0"
+        for call, text in zip(server.calls, told, strict=True)
+    ]
+    return sorted(names)
+
+
+def last_step_down(call: Call) -> Reply:
+    """Plan, do the first step, and refuse the second."""
+    if plans(call):
+        return says(call, PLAN)
+    is_last = "Step 0" in call.body["messages"][-1]["content"]
+    return whole({"error": {"message": "no"}}, status=400) if is_last else says(call, "seven")
+
+
+def test_failed_run_is_resumed_without_paying_twice(podium: Podium, config: Path, server: ChatServer) -> None:
+    """Only the step that failed is called again, and the hint says how."""
+    server.reply = last_step_down
+    failed = podium("run", "What is it?")
+    assert failed.exit_code == 3
+    known = run_id(failed)
+    assert f"podium resume {known[:12]}" in failed.stderr
+    server.calls.clear()
+    server.reply = lambda call: says(call, PLAN if plans(call) else "forty-two")
+    resumed = podium("resume", known[:12])
+    assert (resumed.exit_code, resumed.stdout) == (0, "forty-two\n")
+    assert asked(server) == ["1"]
+    assert json.loads(podium("show", known, "--json").stdout)["state"] == "ok"
+
+
+def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, server: ChatServer) -> None:
+    """Ctrl-C tells how to go on, and going on calls what had not ended."""
+    server.reply = stalls
+    process = spawn("run", "What is it?")
+    wait_for(lambda: len(server.calls) == 2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    told = err.decode().splitlines()
+    assert (process.returncode, told[0]) == (130, "podium: interrupted")
+    known = re.fullmatch(r"podium: go on with `podium resume (\w+)`", told[1])
+    assert known is not None
+    server.calls.clear()
+    server.reply = lambda call: says(call, "forty-two")
+    assert podium("resume", known[1]).stdout == "forty-two\n"
+    assert "plan" not in asked(server)
+
+
+def test_killed_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, server: ChatServer) -> None:
+    """A process that is gone holds no run."""
+    server.reply = stalls
+    process = spawn("run", "What is it?", "--run-id", "job")
+    wait_for(lambda: "step_started" in podium("show", "job", "--events").stdout)
+    process.kill()
+    process.wait(30)
+    server.calls.clear()
+    server.reply = lambda call: says(call, "forty-two")
+    assert podium("resume", "job").stdout == "forty-two\n"
+    assert "plan" not in asked(server)
+
+
+def test_resumed_with_a_changed_step(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A step that failed may be given to another worker."""
+    server.reply = last_step_down
+    known = run_id(podium("run", "What is it?"))
+    server.reply = lambda call: says(call, "forty-two")
+    server.calls.clear()
+    assert podium("resume", known, "--step", "1", "--worker", "thinker").stdout == "forty-two\n"
+    assert asked(server) == ["1"]
+    said = json.loads(podium("show", known, "--json").stdout)
+    assert [outcome["worker"] for outcome in said["outcomes"]] == ["thinker", "thinker"]
+
+
+@pytest.fixture
+def waiting(podium: Podium, config: Path, server: ChatServer) -> str:
+    """Run with a policy under which plans wait, and return the run's id."""
+    config.write_text(config.read_text() + '[policy]\napprove = "later"\n')
+    result = podium("run", "What is it?")
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "podium approve" in result.stderr
+    assert asked(server) == ["plan"]
+    return run_id(result)
+
+
+def test_approved_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:
+    """A plan that waits is shown, approved in another command, and then carried out."""
+    assert "waits for approval" in podium("show", waiting).stdout
+    assert podium("resume", waiting).exit_code == 4
+    approved = podium("approve", waiting, "--by", "Ann")
+    assert approved.exit_code == 0
+    assert asked(server) == ["plan"]
+    assert podium("resume", waiting).stdout == "forty-two\n"
+    assert asked(server) == ["0", "1", "plan"]
+    assert "approved by Ann" in podium("show", waiting).stdout
+
+
+def test_approved_with_a_change(podium: Podium, waiting: str, server: ChatServer) -> None:
+    """What was approved is what is carried out."""
+    assert podium("approve", waiting, "--step", "0", "--subtask", "Think of a prime.").exit_code == 0
+    assert podium("resume", waiting).stdout == "forty-two\n"
+    assert any("Think of a prime." in str(call.body) for call in server.calls)
+    assert not any("Think of a number." in str(call.body["messages"][-1]) for call in server.calls[1:])
+
+
+def test_refused_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:
+    """A plan that is refused is not run, and the run says why."""
+    assert podium("refuse", waiting, "--why", "too dear").exit_code == 0
+    ended = podium("resume", waiting)
+    assert ended.exit_code == 1
+    assert "too dear" in ended.stderr
+    assert asked(server) == ["plan"]
+
+
+def test_nothing_to_decide(podium: Podium, config: Path) -> None:
+    """A run that waits for nothing is not approved."""
+    result = podium("approve", run_id(podium("run", "What is it?")))
+    assert result.exit_code == 2
+    assert "waits for no decision" in result.stderr
+
+
+def test_replay_costs_nothing(podium: Podium, config: Path, server: ChatServer) -> None:
+    """The same plan over recorded outputs gives the same answer with no call, in a run of its own."""
+    known = run_id(podium("run", "What is it?"))
+    server.calls.clear()
+    replayed = podium("replay", known, "--json")
+    said = json.loads(replayed.stdout)
+    assert (said["answer"], said["cost"], said["usage"]["input_tokens"]) == ("forty-two", 0.0, 0)
+    assert said["run_id"] != known
+    assert not server.calls
+
+
+@pytest.mark.parametrize(
+    ("change", "called"),
+    [
+        (("--step", "1", "--subtask", "Whisper it."), 1),
+        (("--step", "1", "--worker", "thinker"), 1),
+        (("--step", "0", "--subtask", "Think of a prime."), 2),
+        (("--plan", "plan.json"), 1),
+    ],
+)
+def test_replay_with_a_change_calls_what_depends_on_it(
+    podium: Podium, config: Path, server: ChatServer, change: tuple[str, ...], called: int
+) -> None:
+    """Only a step that is given something else than it was is called."""
+    known = run_id(podium("run", "What is it?"))
+    Path("plan.json").write_text(
+        '{"worker": 0, "subtask": "Think of a number.", "access": []}\n'
+        '{"worker": "speaker", "subtask": "Shout it.", "access": [0]}\n'
+    )
+    server.calls.clear()
+    server.reply = lambda call: says(call, "forty-three")
+    replayed = podium("replay", known, *change)
+    assert replayed.stdout == "forty-three\n"
+    assert len(server.calls) == called
+    assert podium("diff", known, run_id(replayed)).exit_code == 0
+
+
+def test_replay_of_a_failed_run_fails_the_same(podium: Podium, config: Path, server: ChatServer) -> None:
+    """What failed is not tried again: the record is done over, and nothing else."""
+    server.reply = last_step_down
+    known = run_id(podium("run", "What is it?"))
+    server.calls.clear()
+    replayed = podium("replay", known)
+    assert (replayed.exit_code, replayed.stdout) == (3, "seven\n")
+    assert not server.calls
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("--step", "0"), "--step goes with"),
+        (("--subtask", "x"), "--step goes with"),
+        (("--step", "0", "--subtask", "x", "--edit"), "leave out all but one"),
+        (("--step", "9", "--subtask", "x"), "9"),
+        (("--step", "0", "--worker", "nobody"), "the workers are thinker, speaker"),
+        (("--plan", "missing.json"), "cannot be read"),
+        (("--edit",), "the editor"),
+    ],
+)
+def test_change_that_cannot_be(
+    podium: Podium, config: Path, server: ChatServer, change: tuple[str, ...], told: str
+) -> None:
+    """What is wrong with a change is told, and nothing is called."""
+    known = run_id(podium("run", "What is it?"))
+    server.calls.clear()
+    result = podium("replay", known, *change, env={"VISUAL": "no-such-editor"})
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert not server.calls
+
+
+def editor(path: Path, old: str, new: str) -> str:
+    """Write an editor that replaces a text in the file it is given; return its command."""
+    path.write_text(
+        f"import sys\np = sys.argv[1]\nt = open(p).read().replace({old!r}, {new!r})\nopen(p, 'w').write(t)"
+    )
+    return f"python3 {path}"
+
+
+def test_plan_is_changed_in_an_editor(
+    podium: Podium, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The editor is given the plan with its workers' names."""
+    known = run_id(podium("run", "What is it?"))
+    monkeypatch.setenv("VISUAL", editor(Path("edit.py"), '"speaker"', '"thinker"'))
+    server.calls.clear()
+    assert podium("replay", known, "--edit").exit_code == 0
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 1), ("e\ny", 0)])
+def test_plan_is_approved_at_the_terminal(
+    spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
+) -> None:
+    """The plan is shown with what it may cost before it runs, and may be edited."""
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("VISUAL", editor(Path("edit.py"), "Think of a number.", "Think of a prime."))
+    leader, follower = pty.openpty()
+    process = spawn("run", "What is it?", "--approve", terminal=follower)
+    os.close(follower)
+    os.write(leader, f"{typed}\n".encode())
+    said = read_terminal(leader)
+    os.close(leader)
+    assert process.wait(30) == code
+    assert "Run this plan?" in said
+    assert "Expected:" in said
+    assert asked(server) == (["plan"] if code else ["0", "1", "plan"])
+    assert any("Think of a prime." in str(call.body) for call in server.calls) is typed.startswith("e")
+
+
+def test_approval_needs_a_terminal(podium: Podium, config: Path, server: ChatServer) -> None:
+    """With nobody to ask, nothing is started."""
+    result = podium("run", "What is it?", "--approve")
+    assert result.exit_code == 2
+    assert "terminal" in result.stderr
+    assert not server.calls
+
+
+def test_most_it_may_cost(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A cost limit with workers of unknown price is refused, with the remedy, before anything is sent."""
+    result = podium("run", "What is it?", "--max-cost", "0.5")
+    assert result.exit_code == 2
+    assert "thinker" in result.stderr
+    assert not server.calls
+
+
+def test_labels_are_ruled_about(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A question that no worker may be shown is shown to none."""
+    config.write_text(
+        config.read_text() + '[[policy.rules]]\nlabel = "confidential"\nnever = ["thinker", "speaker"]\n'
+    )
+    assert podium("run", "What is it?", "--labels", "confidential").exit_code in (1, 2)
+    assert not server.calls
+    assert podium("run", "What is it?").exit_code == 0

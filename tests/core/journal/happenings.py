@@ -1,0 +1,60 @@
+"""Events of runs, as a conductor tells them."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+from podium.events import (
+    Event,
+    PlanReady,
+    RoundStarted,
+    RunEnded,
+    RunStarted,
+    RunStopped,
+    StepEnded,
+    StepStarted,
+)
+from podium.messages import Message
+from podium.outcome import Outcome, Problem
+from podium.plan import Plan, Step
+from podium.result import Result
+from podium.usage import Usage
+
+PLAN = Plan((Step(0, "Find it."), Step(1, "Check it."), Step(0, "Say it.", (0, 1))))
+
+
+def started(
+    run_id: str = "", *, question: str = "What is it?", parent: tuple[str, int, int, int] | None = None
+) -> RunStarted:
+    """Return the first event of a run, by default of one with a new id."""
+    query = (Message("user", question),)
+    return RunStarted(run_id=run_id or uuid4().hex, at=0.0, workers=("a", "b"), query=query, parent=parent)
+
+
+def step_ended(run_id: str, step: int, text: str = "Found.") -> StepEnded:
+    """Return the end of a step that went well."""
+    outcome = Outcome(
+        round=1, step=step, worker="a", status="ok", text=text, usage=Usage(3, 4), cost=0.5, attempts=1
+    )
+    return StepEnded(run_id=run_id, at=0.2, round=1, step=step, attempt=1, outcome=outcome, key="k")
+
+
+def ended(run_id: str) -> RunEnded:
+    """Return the end of a run that went well."""
+    return RunEnded(run_id=run_id, at=0.3, result=Result(run_id=run_id, answer="Found.", status="ok"))
+
+
+def stopped(run_id: str) -> RunStopped:
+    """Return the end of a run that was cancelled."""
+    return RunStopped(run_id=run_id, at=0.3, problem=Problem("cancelled", "it was cancelled"))
+
+
+def course(run_id: str) -> Iterator[Event]:
+    """Yield what happens in a run after its start, to its end."""
+    yield RoundStarted(run_id=run_id, at=0.0, round=1)
+    yield PlanReady(run_id=run_id, at=0.1, round=1, plan=PLAN, planner="user")
+    for index, step in enumerate(PLAN.steps):
+        yield StepStarted(
+            run_id=run_id, at=0.1, round=1, step=index, attempt=1, worker="a", subtask=step.subtask
+        )
+        yield step_ended(run_id, index)
+    yield ended(run_id)

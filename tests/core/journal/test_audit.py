@@ -1,0 +1,127 @@
+"""The chain of hashes, what it shows, and runs as lines of JSON."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from core.journal.happenings import course, ended, started, step_ended
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.errors import JournalBroken, RunUnknown
+from podium.journal import Journal, MemoryJournal, Record
+from podium.journal.audit import audit, export, read_lines, verify_lines
+from podium.journal.chain import ROOT, Break, link, verify
+
+pytestmark = pytest.mark.anyio
+
+
+def chained(*texts: str) -> list[Record]:
+    """Return records of texts, well linked."""
+    records: list[Record] = []
+    for number, text in enumerate(texts):
+        head = link(records[-1].hash if records else ROOT, number, 0.1 * number, text)
+        records.append(Record(run_id="r", number=number, at=0.1 * number, text=text, hash=head))
+    return records
+
+
+RECORDS = chained("a", "b", "c", "d")
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=("Cs",)))))
+def test_an_untouched_chain_holds(texts: list[str]) -> None:
+    """Nothing is found where nothing was done."""
+    assert verify(chained(*texts)) is None
+
+
+@pytest.mark.parametrize(
+    ("records", "number"),
+    [
+        ([RECORDS[0], replace(RECORDS[1], text="B"), *RECORDS[2:]], 1),
+        ([RECORDS[0], replace(RECORDS[1], at=9.0), *RECORDS[2:]], 1),
+        ([RECORDS[0], replace(RECORDS[1], hash="0" * 64), *RECORDS[2:]], 1),
+        ([RECORDS[0], *RECORDS[2:]], 1),
+        (RECORDS[1:], 0),
+        ([RECORDS[0], RECORDS[2], RECORDS[1], RECORDS[3]], 1),
+        ([RECORDS[0], RECORDS[0], *RECORDS[1:]], 1),
+        ([RECORDS[0], replace(RECORDS[2], number=1), replace(RECORDS[3], number=2)], 1),
+        ([*RECORDS[:3], replace(RECORDS[3], run_id="s")], 3),
+        ([replace(RECORDS[0], text="a\n"), *RECORDS[1:]], 0),
+    ],
+)
+def test_what_was_done_to_a_chain_shows(records: list[Record], number: int) -> None:
+    """Changed, dropped, added or moved: the first record that is not as it was is named."""
+    found = verify(records)
+    assert found is not None
+    assert found.number == number
+
+
+@pytest.fixture
+async def journal() -> AsyncIterator[Journal]:
+    """Give a journal of two runs, one of them with a run nested in it."""
+    async with MemoryJournal() as journal:
+        for run_id, parent in (("one", None), ("two", None), ("inner", ("one", 1, 0, 1))):
+            log = await journal.begin(started(run_id, parent=parent), minted=True)
+            log.append(step_ended(run_id, 0, 'é\n","event":{}'))
+            for event in course(run_id):
+                log.append(event)
+            await log.aclose()
+        yield journal
+
+
+async def lines_of(journal: Journal, *run_ids: str) -> list[str]:
+    """Return what is exported."""
+    return [line async for line in export(journal, run_ids or None)]
+
+
+async def test_a_journal_holds(journal: Journal) -> None:
+    """An untouched journal has no breaks; a run that is not there is said to be so."""
+    assert await audit(journal) == ()
+    assert await audit(journal, ["inner"]) == ()
+    with pytest.raises(RunUnknown):
+        await audit(journal, ["three"])
+
+
+async def test_exports_runs_whole(journal: Journal) -> None:
+    """The oldest run first, each followed by those nested in it; what is read back is what is kept."""
+    lines = await lines_of(journal)
+    assert all("\n" not in line for line in lines)
+    runs = list(read_lines(lines))
+    assert [records[0].run_id for records in runs] == ["one", "inner", "two"]
+    assert list(runs[0]) == list(await journal.records("one"))
+    assert [found for *_, found in verify_lines(f"{line}\r\n" for line in lines)] == [None, None, None]
+    assert [run_id for run_id, *_ in verify_lines(await lines_of(journal, "two"))] == ["two"]
+    with pytest.raises(RunUnknown):
+        await lines_of(journal, "three")
+
+
+@pytest.mark.parametrize("old", ["Found.", '"number":1', '"round":1', '"at":'])
+async def test_a_changed_export_shows(journal: Journal, old: str) -> None:
+    """Whatever is changed in a line, it is found."""
+    lines = await lines_of(journal, "two")
+    place = next(number for number, line in enumerate(lines) if old in line)
+    lines[place] = lines[place].replace(old, old.replace(".", ";").replace("1", "7").replace("at", "ta"), 1)
+    try:
+        found = [found for *_, found in verify_lines(lines)]
+    except JournalBroken as error:
+        assert f"line {place + 1} " in str(error)  # noqa: PT017
+    else:
+        assert any(isinstance(each, Break) for each in found)
+
+
+@pytest.mark.parametrize(
+    "line", ["x", "{}", "[]", '{"run_id":1,"number":0,"at":0,"hash":"","event":{}}', "\0", "9" * 9999]
+)
+def test_what_is_no_export_is_refused(line: str) -> None:
+    """The line is named."""
+    with pytest.raises(JournalBroken, match="line 2"):
+        list(verify_lines(["", line]))
+
+
+async def test_a_run_cut_off_at_its_end_shows(journal: Any) -> None:
+    """Of a run whose row says that it ended, the end must be there."""
+    del journal._runs["two"].records[-1]
+    found = await audit(journal)
+    assert [(each.run_id, each.reason) for each in found] == [("two", "records are missing at the end")]
+    assert ended("two")

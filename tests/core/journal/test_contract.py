@@ -1,0 +1,35 @@
+"""Every journal keeps the contract of journals."""
+
+from pathlib import Path
+
+import pytest
+from contracts.journal_contract import JournalContract
+
+from podium.journal import Journal, MemoryJournal, SqlJournal
+
+
+class TestMemoryJournal(JournalContract):
+    """In memory."""
+
+    @pytest.fixture
+    def journal(self) -> Journal:
+        """Return an empty one."""
+        return MemoryJournal()
+
+
+class TestSqlite(JournalContract):
+    """In a file."""
+
+    @pytest.fixture
+    def journal(self, tmp_path: Path) -> Journal:
+        """Return one whose file is not there yet."""
+        return SqlJournal(tmp_path / "state" / "journal.db")
+
+
+class TestPostgres(JournalContract):
+    """On a server."""
+
+    @pytest.fixture
+    def journal(self, postgres_url: str) -> Journal:
+        """Return one on an empty database."""
+        return SqlJournal(postgres_url)

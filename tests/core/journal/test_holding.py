@@ -1,0 +1,314 @@
+"""Who holds a run in a database: leases, fences, and processes that die."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import anyio
+import pytest
+from core.journal.happenings import ended, started, step_ended, stopped
+
+from podium.errors import JournalError, RunDead, RunHeld, RunLost
+from podium.journal import Log, SqlJournal
+from podium.journal.batch import Batch
+from podium.journal.chain import verify
+from podium.journal.log import SqlLog
+from podium.journal.store import Store
+
+pytestmark = pytest.mark.anyio
+
+LEASE = 0.3
+"""Seconds."""
+Place = str | Path
+
+CHILD = """
+import sys, anyio
+from pathlib import Path
+from core.journal.happenings import started, step_ended
+from podium.journal import SqlJournal
+
+async def main(place, run_id):
+    async with SqlJournal(place if "://" in place else Path(place)) as journal:
+        if "new" in sys.argv:
+            log = await journal.begin(started(run_id), minted=False)
+        else:
+            log = await journal.claim(run_id, force="force" in sys.argv)
+        log.append(step_ended(run_id, len(log.entries)))
+        await log.flush()
+        print("ready", flush=True)
+        await anyio.sleep(60)
+
+anyio.run(main, *sys.argv[1:3])
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Return an empty database."""
+    if request.param == "sqlite":
+        return tmp_path / "journal.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+class Stalling(SqlJournal):
+    """Commits nothing while it is stalled, as a process that was stopped."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place, lease=LEASE)
+        self.goes = anyio.Event()
+        self.goes.set()
+
+    async def _commit(self, store: Store, batch: Batch) -> Collection[SqlLog]:
+        await self.goes.wait()
+        return await super()._commit(store, batch)
+
+
+class Unacknowledged(SqlJournal):
+    """Commits every batch, hears nothing of it, and tries again."""
+
+    async def _commit(self, store: Store, batch: Batch) -> Collection[SqlLog]:
+        await super()._commit(store, batch)
+        batch.is_again = True
+        return await super()._commit(store, batch)
+
+
+async def claimed(journal: SqlJournal, run_id: str) -> Log:
+    """Claim a run as soon as nobody holds it."""
+    with anyio.fail_after(10):
+        while True:
+            try:
+                return await journal.claim(run_id)
+            except RunHeld:
+                await anyio.sleep(0.02)
+
+
+async def test_a_stalled_holder_writes_nothing_once_its_run_is_taken(place: Place) -> None:
+    """It is told so; other runs of the same batch are written; nothing of the new holder is touched."""
+    lost: list[str] = []
+    stalled = Stalling(place)
+    async with stalled, SqlJournal(place, lease=LEASE) as other:
+        taken, kept = (
+            await stalled.begin(started("taken"), minted=False),
+            await stalled.begin(started("kept"), minted=False),
+        )
+        taken.on_lost = lambda: lost.append("taken")
+        stalled.goes = anyio.Event()
+        taken.append(step_ended("taken", 0, "of the stalled"))
+        kept.append(step_ended("kept", 0))
+        log = await claimed(other, "taken")
+        assert log.recovery == 1
+        log.append(step_ended("taken", 0, "of the new"))
+        await log.flush()
+        stalled.goes.set()
+        with pytest.raises(RunLost, match="taken"):
+            await taken.flush()
+        await kept.flush()
+        assert lost == ["taken"]
+        log.append(ended("taken"))
+        await log.aclose()
+        with pytest.raises(RunLost):
+            await taken.aclose()
+        kept.append(ended("kept"))
+        await kept.aclose()
+        records = await other.records("taken")
+        assert [record.entry().event for record in records] == [
+            started("taken"),
+            step_ended("taken", 0, "of the new"),
+            ended("taken"),
+        ]
+        assert verify(records) is None
+        assert len(await other.records("kept")) == 3
+        assert {row.run_id: row.state for row in await other.runs()} == {"taken": "ok", "kept": "ok"}
+
+
+async def test_a_stalled_holder_does_not_end_a_run_that_was_taken(place: Place) -> None:
+    """Giving up, ending and deleting count only for who holds the run."""
+    stalled = Stalling(place)
+    async with stalled, SqlJournal(place, lease=LEASE) as other:
+        logs = [await stalled.begin(started(f"run{number}"), minted=False) for number in range(3)]
+        stalled.goes = anyio.Event()
+        logs[0].append(ended("run0"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_close_lost, logs[1])
+            await anyio.wait_all_tasks_blocked()
+            new = [await claimed(other, "run0"), await claimed(other, "run1")]
+            await (await claimed(other, "run2")).aclose()
+            await other.delete("run2")
+            logs[2].append(step_ended("run2", 0))
+            stalled.goes.set()
+        for log in (logs[0], logs[2]):
+            with pytest.raises(RunLost):
+                await log.flush()
+            await _close_lost(log)
+        for log in new:
+            with pytest.raises(RunHeld):
+                await stalled.claim(log.run_id)
+            await log.aclose()
+        assert [row.run_id for row in await other.runs()] == ["run1", "run0"]
+        assert len(await other.records("run0")) == 1
+
+
+async def _close_lost(log: Log) -> None:
+    with pytest.raises(RunLost):
+        await log.aclose()
+
+
+async def test_a_holder_that_was_not_replaced_goes_on(place: Place) -> None:
+    """A lease that ran out loses nothing as long as nobody took the run."""
+    stalled = Stalling(place)
+    async with stalled:
+        log = await stalled.begin(started("mine"), minted=False)
+        stalled.goes = anyio.Event()
+        log.append(step_ended("mine", 0))
+        await anyio.sleep(2 * LEASE)
+        stalled.goes.set()
+        log.append(ended("mine"))
+        await log.aclose()
+        assert len(await stalled.records("mine")) == 3
+
+
+async def test_a_lease_is_renewed_while_nothing_happens(place: Place) -> None:
+    """A run whose steps take long is not taken from a process that lives."""
+    async with SqlJournal(place, lease=LEASE) as journal, SqlJournal(place, lease=LEASE) as other:
+        log = await journal.begin(started("mine"), minted=False)
+        for _ in range(4):
+            await anyio.sleep(LEASE / 2)
+            with pytest.raises(RunHeld):
+                await other.claim("mine")
+        log.append(stopped("mine"))
+        await log.flush()
+        again = await other.claim("mine")
+        for _ in range(4):
+            await anyio.sleep(LEASE / 2)
+            with pytest.raises(RunHeld):
+                await journal.claim("mine")
+        await again.aclose()
+        await log.aclose()
+
+
+async def test_of_many_who_claim_a_run_one_does(place: Place) -> None:
+    """Journals on one database never hold one run twice."""
+    async with SqlJournal(place) as journal:
+        await (await journal.begin(started("mine"), minted=False)).aclose()
+    got: list[Log] = []
+    refused: list[int] = []
+
+    async def claim() -> None:
+        other = SqlJournal(place)
+        try:
+            got.append(await other.claim("mine"))
+        except RunHeld:
+            refused.append(1)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(claim)
+    assert (len(got), len(refused)) == (1, 4)
+    await got[0].aclose()
+
+
+async def test_a_lost_acknowledgement_writes_nothing_twice(place: Place) -> None:
+    """What was committed though nobody heard of it is seen to be there."""
+    async with Unacknowledged(place) as journal:
+        log = await journal.begin(started("mine"), minted=False)
+        log.append(step_ended("mine", 0))
+        await log.flush()
+        log.append(ended("mine"))
+        await log.aclose()
+        records = await journal.records("mine")
+        assert verify(records) is None
+        assert [record.entry().event for record in records] == [
+            started("mine"),
+            step_ended("mine", 0),
+            ended("mine"),
+        ]
+
+
+@pytest.fixture
+def child(place: Place) -> Callable[..., None]:
+    """Return what has another process take a run, and kills it while it carries the run out."""
+
+    def die(run_id: str, *how: str) -> None:
+        tests = Path(__file__).parents[2]
+        command = [sys.executable, "-c", CHILD, str(place), run_id, *how]
+        environment = {**os.environ, "PYTHONPATH": str(tests)}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGKILL)
+
+    return die
+
+
+async def test_the_run_of_a_process_that_was_killed_is_taken_at_once(
+    place: Place, child: Callable[..., None]
+) -> None:
+    """Nobody waits for the lease of a process that is known to be gone."""
+    await anyio.to_thread.run_sync(child, "mine", "new")
+    async with SqlJournal(place) as journal:
+        assert [row.state for row in await journal.runs()] == ["stopped"]
+        log = await journal.claim("mine")
+        assert log.recovery == 1
+        assert [entry.event for entry in log.entries] == [started("mine"), step_ended("mine", 0)]
+        log.append(stopped("mine"))
+        await log.aclose()
+        log = await journal.claim("mine")
+        assert log.recovery == 1
+        await log.aclose()
+
+
+async def test_a_run_that_kills_its_process_is_not_taken_up_for_ever(
+    place: Place, child: Callable[..., None]
+) -> None:
+    """After so many recoveries it is dead, and only taken by force."""
+    await anyio.to_thread.run_sync(child, "mine", "new")
+    await anyio.to_thread.run_sync(child, "mine")
+    async with SqlJournal(place, max_recoveries=1) as journal:
+        for _ in range(2):
+            with pytest.raises(RunDead, match="mine was taken up 1 time"):
+                await journal.claim("mine")
+            assert [row.state for row in await journal.runs()] == ["dead"]
+        assert len(await journal.read("mine")) == 3
+        log = await journal.claim("mine", force=True)
+        assert log.recovery == 2
+        log.append(ended("mine"))
+        await log.aclose()
+        assert [(row.state, row.recoveries) for row in await journal.runs()] == [("ok", 2)]
+        log = await journal.claim("mine")
+        await log.aclose()
+
+
+async def test_an_error_of_the_journal_is_none_of_a_run(place: Place) -> None:
+    """Every error of holding is a `JournalError` with a code of its own."""
+    del place
+    kinds = (RunDead, RunHeld, RunLost)
+    assert all(issubclass(kind, JournalError) for kind in kinds)
+    assert len({kind.code for kind in kinds}) == 3
+
+
+class Breaking(SqlJournal):
+    """Has a fault of its own."""
+
+    async def _commit(self, store: Store, batch: Batch) -> Collection[SqlLog]:
+        if batch.counts:
+            raise ZeroDivisionError
+        return await super()._commit(store, batch)
+
+
+async def test_nobody_waits_for_a_writer_that_broke(tmp_path: Path) -> None:
+    """A fault in the journal fails who uses it, at once, and is raised where the journal is closed."""
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012  (raised on leaving)
+        async with Breaking(tmp_path / "journal.db") as journal:
+            log = await journal.begin(started("mine"), minted=True)
+            for _ in range(2):
+                with pytest.raises(JournalError, match="ZeroDivisionError"):
+                    await log.flush()
+                log.append(ended("mine"))
+            with pytest.raises(JournalError, match="ZeroDivisionError"):
+                await journal.begin(started("other"), minted=False)
+            with pytest.raises(JournalError):
+                await log.aclose()

@@ -1,0 +1,269 @@
+"""Where a journal is kept: files, servers, their tables, and what becomes of runs while they fail."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+import sqlalchemy as sa
+from contracts.cache_contract import CacheContract
+from core.journal.happenings import course, ended, started, step_ended
+
+from podium.cache import Cache
+from podium.errors import ConfigError, JournalBroken, JournalError
+from podium.events import StepEnded
+from podium.journal import SqlCache, SqlJournal
+from podium.journal.tables import STEPS, upgrade
+from podium.messages import Completion
+from podium.secrets import register
+from podium_evals.postgres import PostgresServer
+
+pytestmark = pytest.mark.anyio
+
+Place = str | Path
+MARK = "[secret]"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Return an empty database."""
+    if request.param == "sqlite":
+        return tmp_path / "journal.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+async def record_one(journal: SqlJournal, run_id: str = "mine") -> None:
+    """Record a whole run."""
+    log = await journal.begin(started(run_id), minted=False)
+    for event in course(run_id):
+        log.append(event)
+    await log.aclose()
+
+
+async def test_the_default_is_a_file_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the state directory, and nobody else reads it or what SQLite puts beside it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    old = os.umask(0)
+    try:
+        async with SqlJournal() as journal:
+            await record_one(journal)
+            folder = tmp_path / "state" / "podium"
+            files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert files == {"journal.db": 0o600, "journal.db-wal": 0o600, "journal.db-shm": 0o600}
+
+
+@pytest.mark.parametrize("synchronous", ["full", "normal"])
+async def test_commits_reach_the_disk_as_it_was_said(tmp_path: Path, synchronous: str) -> None:
+    """Of what SQLite is told to do at a commit, nothing is left to its defaults."""
+    path = tmp_path / "journal.db"
+    async with SqlJournal(path, synchronous=synchronous) as journal:  # type: ignore[arg-type]
+        here = await journal._enter()
+        async with here.database.connect() as connection:
+            said = [(await connection.exec_driver_sql(f"PRAGMA {name}")).scalar() for name in _PRAGMAS]
+        await journal._leave()
+    assert said == ["wal", 2 if synchronous == "full" else 1]
+
+
+_PRAGMAS = ("journal_mode", "synchronous")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ("journal.db", "no URL"),
+        ("", "no URL"),
+        ("sqlite://", "is a file"),
+        ("sqlite:///:memory:", "is a file"),
+        ("mysql://user:hunter2hunter2@host/name", "'mysql'"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(wrong: str, reason: str) -> None:
+    """With what to write in its stead, and without a password that stood in it."""
+    with pytest.raises(ConfigError, match=reason) as caught:
+        SqlJournal(wrong)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [{"lease": 0}, {"patience": -1.0}, {"max_recoveries": -1}])
+def test_times_that_are_none_are_refused(wrong: dict[str, float], tmp_path: Path) -> None:
+    """A lease and patience take time."""
+    with pytest.raises(ConfigError, match="lease"):
+        SqlJournal(tmp_path / "journal.db", **wrong)  # type: ignore[arg-type]
+
+
+async def test_a_password_is_never_shown() -> None:
+    """Neither by the journal nor by an error of its database."""
+    journal = SqlJournal("postgresql://user:correct-horse-9@127.0.0.1:9/name", patience=0.2)
+    assert "correct-horse-9" not in repr(journal)
+    with pytest.raises(JournalError, match="fails") as caught:
+        await journal.runs()
+    assert "correct-horse-9" not in str(caught.value)
+    assert "127.0.0.1" in str(caught.value)
+
+
+async def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path) -> None:
+    """Something else of that name is left as it is, and said to be so at once."""
+    path = tmp_path / "journal.db"
+    path.write_bytes(b"something else " * 1000)
+    with pytest.raises(JournalError, match="not a database"):
+        await SqlJournal(path).runs()
+    assert path.read_bytes() == b"something else " * 1000
+
+
+async def test_many_make_the_tables_at_once(place: Place) -> None:
+    """Processes that start together on an empty database all find their tables."""
+
+    def begin(number: int) -> None:
+        asyncio.run(record_one(SqlJournal(place), f"run{number}"))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(4):
+            tasks.start_soon(anyio.to_thread.run_sync, begin, number)
+    assert len(await SqlJournal(place).runs()) == 4
+
+
+async def test_tables_of_a_newer_version_are_refused(place: Place) -> None:
+    """Nothing is written where it could be misread."""
+    await record_one(SqlJournal(place))
+    await _do(place, lambda connection: connection.exec_driver_sql("UPDATE podium_schema SET version = 9"))
+    with pytest.raises(JournalBroken, match="of version 9, and this Podium knows 1"):
+        await SqlJournal(place).runs()
+
+
+async def test_tables_of_an_older_version_are_brought_on(place: Place) -> None:
+    """Step by step, each once, with what they hold; all of it or nothing."""
+
+    def one(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("ALTER TABLE podium_runs ADD COLUMN extra TEXT")
+
+    def two(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("UPDATE podium_runs SET extra = 'there'")
+
+    def wrong(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("UPDATE podium_runs SET extra = 'half'")
+        raise RuntimeError
+
+    await record_one(SqlJournal(place))
+    await _do(place, lambda connection: upgrade(connection, (*STEPS, one, two)))
+    await _do(place, lambda connection: upgrade(connection, (*STEPS, one, two)))
+    with pytest.raises(RuntimeError):
+        await _do(place, lambda connection: upgrade(connection, (*STEPS, one, two, wrong)))
+    seen: list[object] = []
+    await _do(place, lambda c: seen.extend(c.exec_driver_sql("SELECT version FROM podium_schema").scalars()))
+    await _do(place, lambda c: seen.extend(c.exec_driver_sql("SELECT extra FROM podium_runs").scalars()))
+    assert seen == [3, "there"]
+
+
+async def _do(place: Place, work: object) -> None:
+    """Do something to a database behind the journal's back."""
+    journal = SqlJournal(place)
+    engine = journal._dialect.engine(10.0)
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(work)  # type: ignore[arg-type]
+    finally:
+        await engine.dispose()
+
+
+@pytest.fixture
+def lone_server() -> Iterator[PostgresServer]:
+    """Start a server of one's own, which has little to recover after a crash."""
+    with PostgresServer() as server:
+        yield server
+
+
+async def test_runs_wait_for_a_server_that_is_started_again(lone_server: PostgresServer) -> None:
+    """Nothing that was acknowledged is lost, nothing is written twice, and the rest goes on."""
+    url = lone_server.url(driver="postgresql")
+
+    async def carry_out(journal: SqlJournal, run_id: str) -> None:
+        log = await journal.begin(started(run_id), minted=True)
+        for event in course(run_id):
+            log.append(event)
+            await log.flush()
+            await anyio.sleep(0.02)
+        await log.aclose()
+
+    async with SqlJournal(url) as journal:
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(carry_out, journal, f"run{number}")
+            for _ in range(2):
+                await anyio.sleep(0.1)
+                await anyio.to_thread.run_sync(lambda: lone_server.stop(immediate=True))
+                await anyio.sleep(0.1)
+                await anyio.to_thread.run_sync(lone_server.start)
+        for number in range(20):
+            told = [entry.event for entry in await journal.read(f"run{number}")]
+            assert told == [started(f"run{number}"), *course(f"run{number}")]
+
+
+async def test_runs_fail_after_a_while_and_can_be_taken_up(tmp_path: Path) -> None:
+    """A database that stays locked fails who waits for it, within its patience; then all goes on."""
+    path = tmp_path / "journal.db"
+    lost: list[int] = []
+    journal = SqlJournal(path, patience=0.5)
+    journal._dialect._BUSY_SECONDS = 0.1  # type: ignore[attr-defined]
+    async with journal:
+        log = await journal.begin(started("mine"), minted=False)
+        log.on_lost = lambda: lost.append(1)
+        locking = sqlite3.connect(path)
+        locking.execute("BEGIN IMMEDIATE")
+        log.append(step_ended("mine", 0))
+        with pytest.raises(JournalError, match="locked"):
+            await log.flush()
+        assert lost == [1]
+        log.append(ended("mine"))
+        with pytest.raises(JournalError, match="locked"):
+            await log.aclose()
+        locking.rollback()
+        locking.close()
+        await record_one(journal, "other")
+        taken = await journal.claim("mine")
+        assert [entry.event for entry in taken.entries] == [started("mine")]
+        taken.append(ended("mine"))
+        await taken.aclose()
+
+
+async def test_secrets_are_taken_out_before_anything_is_written(place: Place) -> None:
+    """A key that turns up in an output is in no record, and the record is read all the same."""
+    register('canary"key\\one')
+    async with SqlJournal(place) as journal:
+        log = await journal.begin(started("mine", question='my canary"key\\one!'), minted=False)
+        log.append(step_ended("mine", 0, 'it is canary"key\\one, and sk-abcdefghijklmnop1234'))
+        await log.aclose()
+        start, entry = await journal.read("mine")
+        row = (await journal.runs())[0]
+    assert isinstance(entry.event, StepEnded)
+    assert entry.event.outcome.text.startswith(f"it is {MARK}, and ")
+    assert "canary" not in f"{start}{entry}{row}"
+    assert "abcdefghijklmnop1234" not in f"{entry}"
+    assert row.question == f"my {MARK}!"
+
+
+class TestSqlCache(CacheContract):
+    """Answers in a database."""
+
+    @pytest.fixture
+    async def cache(self, place: Place) -> AsyncIterator[Cache]:
+        """Give one beside a journal."""
+        await record_one(SqlJournal(place))
+        async with SqlCache(place) as cache:
+            yield cache
+
+
+async def test_a_cache_is_shared_and_forgets(place: Place) -> None:
+    """What one process put another gets; a cache works without being entered, and is pruned by age."""
+    await SqlCache(place).put("a", Completion("A."))
+    assert await SqlCache(place).get("a") == Completion("A.")
+    assert await SqlCache(place).prune(3600.0) == 0
+    assert await SqlCache(place).prune(-1.0) == 1
+    assert await SqlCache(place).get("a") is None

@@ -1,0 +1,184 @@
+"""Events as records: what is written is read back, and nothing else is."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+from core.journal.happenings import course, started
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from podium.errors import JournalBroken
+from podium.events import Event, RunEnded, StepEnded, StepStarted
+from podium.journal.record import PIECES, TYPES, decode, encode
+from podium.outcome import Outcome, Round
+from podium.plan import Plan, Step
+from podium.result import Result
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Draw a plan that holds."""
+    subtask = TEXT.filter(str.strip)
+    steps = [
+        Step(draw(st.integers(0, 9)), draw(subtask), tuple(draw(st.sets(st.integers(0, i - 1))) if i else ()))
+        for i in range(draw(st.integers(0, 4)))
+    ]
+    return Plan(tuple(steps), why=draw(TEXT))
+
+
+PLAIN: dict[Any, st.SearchStrategy[Any]] = {
+    str: TEXT,
+    int: st.integers(-(2**70), 2**70),
+    float: st.floats(allow_nan=False),
+    bool: st.booleans(),
+    type(None): st.none(),
+    Plan: plans(),
+    Mapping[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
+}
+
+
+def values(hint: Any) -> st.SearchStrategy[Any]:
+    """Return all values a field of this type can have; a result's rounds, which are not kept, stay empty."""
+    if hint in PLAIN:
+        return PLAIN[hint]
+    if is_dataclass(hint):
+        hints = get_type_hints(hint)
+        names = [field.name for field in fields(hint) if field.name != "rounds"]
+        return st.builds(hint, **{name: values(hints[name]) for name in names})
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return st.sampled_from(args)
+    if origin is frozenset:
+        return st.frozensets(values(args[0]), max_size=3)
+    if origin is tuple:
+        many = args[-1] is Ellipsis
+        return st.lists(values(args[0]), max_size=2).map(tuple) if many else st.tuples(*map(values, args))
+    return st.one_of([values(arg) for arg in args])
+
+
+EVENTS = st.one_of([values(kind) for kind in TYPES.values()])
+
+
+@given(EVENTS)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
+def test_what_is_written_is_read_back(event: Event) -> None:
+    """Any event comes back equal, its type too, and its text holds nothing a database refuses."""
+    text = encode(event)
+    back = decode(text)
+    assert back == event
+    assert type(back) is type(event)
+    assert "\0" not in text
+    assert text.encode()
+
+
+@given(EVENTS, st.data())
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=100)
+def test_a_cut_record_is_refused(event: Event, data: st.DataObject) -> None:
+    """A record that ends too early is broken, never another event."""
+    text = encode(event)
+    with pytest.raises(JournalBroken):
+        decode(text[: data.draw(st.integers(0, len(text) - 1))])
+
+
+@given(st.text() | JSON.map(json.dumps))
+@settings(deadline=None)
+def test_what_is_no_record_is_refused(text: str) -> None:
+    """Whatever else there is in a journal, it is said to be broken."""
+    with pytest.raises(JournalBroken):
+        decode(text)
+
+
+def test_every_event_but_pieces_of_text_has_a_record() -> None:
+    """The table is closed, and whole."""
+    assert set(TYPES.values()) == set(get_args(Event)) - set(PIECES)
+
+
+def _changed(change: dict[str, Any], *path: str) -> str:
+    record = json.loads(encode(next(e for e in course("r") if isinstance(e, StepEnded))))
+    place = record
+    for name in path:
+        place = place[name]
+    place.update(change)
+    return json.dumps(record)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (_changed({"schema": 2}), "schema 2"),
+        (_changed({"schema": "1"}), "schema '1'"),
+        (_changed({"schema": True}), "schema True"),
+        (_changed({"type": "podium.events.RunEnded"}), "is none"),
+        (_changed({"type": ["step_ended"]}), "is none"),
+        (_changed({"type": "run_stopped"}), "run_stopped"),
+        (_changed({"extra": 1}), "extra"),
+        (_changed({"extra": 1}, "event"), "event.extra"),
+        (_changed({"__class__": "os.system"}, "event", "outcome"), "outcome.__class__"),
+        (_changed({"lc": 1}, "event", "outcome", "usage"), "usage.lc"),
+        (_changed({"round": "1"}, "event"), "event.round"),
+        (_changed({"round": True}, "event"), "event.round"),
+        (_changed({"round": None}, "event"), "event.round"),
+        (_changed({"status": "done"}, "event", "outcome"), "status"),
+        (_changed({"text": 5}, "event", "outcome"), "text"),
+    ],
+)
+def test_what_was_changed_is_refused(text: str, reason: str) -> None:
+    """Another schema, unknown types and keys, and values of another type are refused, and named."""
+    with pytest.raises(JournalBroken, match=reason):
+        decode(text)
+
+
+def test_a_plan_that_breaks_a_rule_is_refused() -> None:
+    """What a record builds is checked as what a model builds."""
+    ready = encode(list(course("r"))[1]).replace('"access":[0,1]', '"access":[2]')
+    with pytest.raises(JournalBroken, match="lists itself"):
+        decode(ready)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"type": "run_ended", "schema": 9}', '{"lc": 1, "id": ["os"]}', '","event":{', "\0\n\\u0000", '"}}'],
+)
+def test_outputs_that_look_like_records_stay_text(text: str) -> None:
+    """Reserved words in an output are escaped and never read."""
+    outcome = Outcome(round=1, step=0, worker="w", status="ok", text=text)
+    event = StepEnded(run_id="r", at=0.0, round=1, step=0, attempt=1, outcome=outcome)
+    assert decode(encode(event)) == event
+
+
+def test_a_result_is_kept_without_its_rounds() -> None:
+    """What the events before it tell is not kept twice."""
+    result = Result(run_id="r", answer="A.", status="ok", rounds=(Round(number=1, plan=None),), seconds=1.5)
+    back = decode(encode(RunEnded(run_id="r", at=1.5, result=result)))
+    assert isinstance(back, RunEnded)
+    assert (back.result.rounds, back.result.answer, back.result.seconds) == ((), "A.", 1.5)
+
+
+def test_lone_surrogates_are_replaced() -> None:
+    """What no database takes does not lose the rest, wherever it stands."""
+    asked = started(question="a\ud800b")
+    assert '"a\N{REPLACEMENT CHARACTER}b"' in encode(asked)
+    event = StepStarted(run_id="r", at=0.0, round=1, step=0, attempt=1, worker="\udfff", subtask="s")
+    assert decode(encode(event)) == StepStarted(
+        run_id="r", at=0.0, round=1, step=0, attempt=1, worker="\N{REPLACEMENT CHARACTER}", subtask="s"
+    )
+
+
+def test_a_number_that_is_none_is_read_back() -> None:
+    """A cost that came to NaN or infinity breaks no journal."""
+    for cost in (float("nan"), float("inf")):
+        outcome = Outcome(round=1, step=0, worker="w", status="ok", cost=cost)
+        event = StepEnded(run_id="r", at=0.0, round=1, step=0, attempt=1, outcome=outcome)
+        back = decode(encode(event))
+        assert isinstance(back, StepEnded)
+        assert repr(back.outcome.cost) == repr(cost)

@@ -1,0 +1,354 @@
+"""A plan is looked at before it is carried out: by a function, or later by somebody else."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core.actors import boss, plan_of, rows, tags
+
+from podium.conductor import Conductor
+from podium.edits import Change, edit_plan
+from podium.errors import ConfigError, PlanForbidden
+from podium.events import ApprovalGiven, Event, PlanReady
+from podium.journal import Journal, MemoryJournal, SqlJournal
+from podium.limits import Limits
+from podium.plan import Plan
+from podium.policy import ApprovalRequest, Policy, Rule
+from podium.workers.scripted import ScriptedWorker
+
+pytestmark = pytest.mark.anyio
+
+PLAN = plan_of((0, "find", ()), (1, "tell", (0,)))
+ROWS = rows((0, "find", ()), (1, "tell", (0,)))
+
+
+def pool() -> list[ScriptedWorker]:
+    """Return three workers that answer with their names."""
+    return [ScriptedWorker(name, name) for name in ("search", "writer", "mailer")]
+
+
+def conductor(approve: Any, workers: list[ScriptedWorker] | None = None, **options: Any) -> Conductor:
+    """Return a conductor whose plans somebody must approve."""
+    policy = Policy(approve=approve) & options.pop("policy", Policy())
+    return Conductor(boss(ROWS), workers or pool(), policy=policy, **options)
+
+
+async def test_an_approved_plan_is_carried_out() -> None:
+    """The function is told all there is to know of the plan."""
+    asked: list[ApprovalRequest] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return True
+
+    result = await conductor(approve).run("Why?")
+    assert (result.status, result.answer) == ("ok", "writer")
+    (request,) = asked
+    assert (request.run_id, request.round, request.plan) == (result.run_id, 1, PLAN)
+    assert request.workers == ("search", "writer", "mailer")
+    assert request.query[-1].text == "Why?"
+    assert request.forecast.calls.likely == 2
+
+
+async def _no(request: ApprovalRequest) -> str:
+    return f"no round {request.round} today"
+
+
+@pytest.mark.parametrize(
+    ("approve", "told"),
+    [
+        (_no, "the plan of round 1 was refused: no round 1 today"),
+        (lambda _: False, "the plan of round 1 was refused"),
+        (lambda _: "", "the plan of round 1 was refused"),
+    ],
+    ids=["async", "False", "empty"],
+)
+async def test_a_refused_plan_ends_the_run(approve: Callable[[ApprovalRequest], Any], told: str) -> None:
+    """Nothing of it is started, and no other plan is asked for."""
+    workers = pool()
+    result = await conductor(approve, workers, limits=Limits(rounds=3)).run("Why?")
+    assert result.status == "failed"
+    assert result.problem is not None
+    assert (result.problem.code, result.problem.message) == ("refused", told)
+    assert not any(worker.requests for worker in workers)
+    assert len(result.proposals) == 1
+    assert result.plans == (PLAN,)
+    assert "refused" in result.explain()
+
+
+async def test_a_plan_may_be_changed_while_it_is_approved() -> None:
+    """What is carried out is the changed plan, for the same question."""
+    workers = pool()
+    change = Change(step=1, worker=2, subtask="mail it")
+    result = await conductor(lambda asked: edit_plan(asked.plan, change), workers).run("Why?")
+    assert result.answer == "mailer"
+    assert result.plans == (edit_plan(PLAN, change),)
+    assert not workers[1].requests
+    assert "Why?" in workers[2].requests[0].messages[-1].text
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        (plan_of((7, "x", ())), "unknown_worker"),
+        (plan_of(*((0, str(i), ()) for i in range(6))), "too_many_steps"),
+        (Plan(()), "nothing_to_keep"),
+        (plan_of((2, "mail it", ())), "policy"),
+    ],
+)
+async def test_a_changed_plan_must_fit_as_any_other(changed: Plan, code: str) -> None:
+    """Pool, limits and policy hold for whoever approves."""
+    workers = pool()
+    result = await conductor(lambda _: changed, workers, policy=Policy(denied="mailer")).run("Why?")
+    assert result.status == "failed"
+    assert result.problem is not None
+    assert result.problem.code == code
+    assert not any(worker.requests for worker in workers)
+
+
+def _fails(request: ApprovalRequest) -> bool:
+    raise RuntimeError(f"nobody is there for {request.round}")
+
+
+@pytest.mark.parametrize(
+    ("approve", "told"),
+    [(_fails, "approve raised RuntimeError: nobody is there"), (lambda _: None, "approve returned None")],
+)
+async def test_a_function_that_says_nothing_approves_nothing(approve: Any, told: str) -> None:
+    """What is not clearly a yes is none."""
+    workers = pool()
+    result = await conductor(approve, workers).run("Why?")
+    assert result.status == "failed"
+    assert result.problem is not None
+    assert told in result.problem.message
+    assert not any(worker.requests for worker in workers)
+
+
+async def test_all_who_must_approve_are_asked_in_turn() -> None:
+    """Each is shown the plan as those before left it."""
+    seen: list[str] = []
+
+    def first(asked: ApprovalRequest) -> Plan:
+        seen.append(asked.plan.steps[0].subtask)
+        return edit_plan(asked.plan, Change(step=0, subtask="find more"))
+
+    def second(asked: ApprovalRequest) -> bool:
+        seen.append(asked.plan.steps[0].subtask)
+        return len(seen) < 4
+
+    both = conductor(first, policy=Policy(approve=second))
+    assert (await both.run("Why?")).plans[0].steps[0].subtask == "find more"
+    assert (await both.run("Why?")).status == "failed"
+    assert seen == ["find", "find more"] * 2
+
+
+async def test_nothing_starts_while_nobody_has_looked() -> None:
+    """Not even a step that was whole before its plan was; what was asked and said is told."""
+    workers = pool()
+
+    def approve(_: ApprovalRequest) -> bool:
+        assert not any(worker.requests for worker in workers)
+        return True
+
+    planner = boss(ROWS, piece=5)
+    events = [e async for e in Conductor(planner, workers, policy=Policy(approve=approve)).stream("Why?")]
+    told = [tag for tag in tags(events) if not tag.startswith(("planner", "round"))]
+    assert told[:4] == ["run_started", "plan_ready", "approval_asked", "approval_given"]
+    assert told[4] == "step_started 0"
+
+
+async def test_a_changed_plan_is_told_again() -> None:
+    """Whoever reads along knows what is carried out."""
+    changed = plan_of((1, "tell at once", ()))
+    events: list[Event] = [e async for e in conductor(lambda _: changed).stream("Why?")]
+    ready = [event for event in events if isinstance(event, PlanReady)]
+    assert [event.plan for event in ready] == [PLAN, changed]
+    (given,) = [event for event in events if isinstance(event, ApprovalGiven)]
+    assert (given.approved, given.plan) == (True, changed)
+
+
+async def test_an_earlier_answer_stands_when_a_later_plan_is_refused() -> None:
+    """It is paid for."""
+    planner = boss(ROWS, rows((0, "again", ())))
+    policy = Policy(approve=lambda asked: asked.round == 1)
+    result = await Conductor(planner, pool(), policy=policy, limits=Limits(rounds=2)).run("Why?")
+    assert (result.status, result.answer) == ("partial", "writer")
+    assert result.problem is not None
+    assert result.problem.code == "refused"
+
+
+async def test_a_plan_that_was_given_is_looked_at_too() -> None:
+    """Whoever gave it need not be who approves."""
+    workers = pool()
+    result = await conductor(lambda _: False, workers).run(PLAN)
+    assert result.status == "failed"
+    assert not any(worker.requests for worker in workers)
+
+
+async def test_each_run_asks_whom_its_own_policy_names() -> None:
+    """Who approves the outer plan is not asked for those of nested runs."""
+    asked: list[tuple[str, ...]] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        asked.append(request.workers)
+        return True
+
+    inner_pool = [ScriptedWorker("inner", "done")]
+    inner = Conductor(boss(rows((0, "x", ()))), inner_pool, policy=Policy(approve=approve))
+    outer = Conductor(boss(rows((0, "go", ()))), [inner], policy=Policy(approve=approve))
+    assert (await outer.run("Why?")).answer == "done"
+    assert asked == [("conductor",), ("inner",)]
+
+
+async def test_a_run_nested_in_another_cannot_wait() -> None:
+    """Nobody could approve it: it is refused, and says why."""
+    worker = ScriptedWorker("inner", "done")
+    policy, journal = Policy(approve="later"), MemoryJournal()
+    inner = Conductor(boss(rows((0, "x", ()))), [worker], policy=policy, journal=journal)
+    result = await Conductor(boss(rows((0, "go", ()))), [inner]).run("Why?")
+    assert result.status == "failed"
+    assert result.problem is not None
+    assert "a run nested in another cannot" in result.problem.message
+    assert not worker.requests
+
+
+@dataclass
+class Desk:
+    """Conductors over one journal, each as in a process of its own."""
+
+    journal: Journal
+    policy: Policy = Policy(approve="later")
+    workers: list[list[ScriptedWorker]] = field(default_factory=list)
+
+    def conductor(self) -> Conductor:
+        """Return a conductor with workers that were never called."""
+        self.workers.append(pool())
+        return Conductor(boss(ROWS), self.workers[-1], policy=self.policy, journal=self.journal)
+
+    def calls(self) -> list[int]:
+        """Return how often each worker was called, by whichever conductor."""
+        return [sum(len(team[number].requests) for team in self.workers) for number in range(3)]
+
+
+@pytest.fixture(params=["memory", "sql"])
+async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+    """Yield a desk at which plans wait for approval."""
+    journal = MemoryJournal() if request.param == "memory" else SqlJournal(tmp_path / "runs.db")
+    async with journal:
+        yield Desk(journal)
+
+
+async def test_a_run_waits_in_its_journal_and_goes_on_when_approved(desk: Desk) -> None:
+    """In another process, with the very plan that was shown; the planner is not asked again."""
+    waiting = await desk.conductor().run("Why?", run_id="r1")
+    assert waiting.status == "waiting"
+    assert waiting.problem is not None
+    assert waiting.problem.code == "waiting"
+    assert waiting.plans == (PLAN,)
+    assert desk.calls() == [0, 0, 0]
+    again = await desk.conductor().run("Why?", run_id="r1")
+    assert again.status == "waiting"
+    await desk.conductor().decide("r1", approved=True, by="an auditor")
+    result = await desk.conductor().resume("r1")
+    assert (result.status, result.answer, result.plans) == ("ok", "writer", (PLAN,))
+    assert desk.calls() == [1, 1, 0]
+    assert len(result.proposals) == 1
+
+
+async def test_a_run_whose_plan_is_refused_out_of_band_ends(desk: Desk) -> None:
+    """Nothing of it was ever started, and who refused it is told."""
+    await desk.conductor().run("Why?", run_id="r1")
+    await desk.conductor().decide("r1", approved=False, by="an auditor", why="too dear")
+    result = await desk.conductor().resume("r1")
+    assert result.status == "failed"
+    assert result.problem is not None
+    assert result.problem.code == "refused"
+    assert result.problem.message == "the plan of round 1 was refused by an auditor: too dear"
+    assert desk.calls() == [0, 0, 0]
+
+
+async def test_a_plan_is_changed_out_of_band(desk: Desk) -> None:
+    """What is carried out is the changed plan."""
+    await desk.conductor().run("Why?", run_id="r1")
+    changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
+    await desk.conductor().decide("r1", approved=True, plan=changed)
+    result = await desk.conductor().resume("r1")
+    assert (result.status, result.answer, result.plans) == ("ok", "mailer", (changed,))
+    assert desk.calls() == [1, 0, 1]
+
+
+async def test_a_plan_that_was_changed_out_of_band_must_be_allowed(desk: Desk) -> None:
+    """The policy is looked at again where the run goes on."""
+    desk.policy &= Policy(denied="mailer")
+    await desk.conductor().run("Why?", run_id="r1")
+    changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
+    await desk.conductor().decide("r1", approved=True, plan=changed)
+    result = await desk.conductor().resume("r1")
+    assert result.status == "failed"
+    assert result.problem is not None
+    assert result.problem.code == "policy"
+    assert desk.calls() == [0, 0, 0]
+
+
+async def test_resuming_what_nobody_has_decided_waits_on(desk: Desk) -> None:
+    """Nothing is started by asking."""
+    await desk.conductor().run("Why?", run_id="r1")
+    assert (await desk.conductor().resume("r1")).status == "waiting"
+    assert desk.calls() == [0, 0, 0]
+
+
+async def test_the_labels_of_a_run_are_there_when_it_goes_on(desk: Desk) -> None:
+    """A plan that was changed meanwhile is checked for the query it is about."""
+    desk.policy &= Policy(rules=[Rule("confidential", never="mailer")])
+    await desk.conductor().run("Why?", run_id="r1", labels={"confidential"})
+    changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
+    await desk.conductor().decide("r1", approved=True, plan=changed)
+    result = await desk.conductor().resume("r1")
+    assert result.status == "failed"
+    assert desk.calls() == [0, 0, 0]
+
+
+async def test_a_plan_that_is_changed_after_it_was_approved_must_be_approved_again(desk: Desk) -> None:
+    """However often the run is taken up in between."""
+    await desk.conductor().run("Why?", run_id="r1")
+    await desk.conductor().decide("r1", approved=True)
+    changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
+    assert (await desk.conductor().resume("r1", plan=changed)).status == "waiting"
+    assert (await desk.conductor().resume("r1")).status == "waiting"
+    assert desk.calls() == [0, 0, 0]
+    await desk.conductor().decide("r1", approved=True)
+    assert (await desk.conductor().resume("r1")).answer == "mailer"
+
+
+async def test_a_plan_a_run_goes_on_with_is_held_to_the_policy(desk: Desk) -> None:
+    """To the one there is now, whoever changed which of them."""
+    await desk.conductor().run("Why?", run_id="r1")
+    await desk.conductor().decide("r1", approved=True)
+    desk.policy = Policy(steps=1)
+    with pytest.raises(PlanForbidden, match="the policy allows 1"):
+        await desk.conductor().resume("r1")
+    assert desk.calls() == [0, 0, 0]
+    desk.policy = Policy()
+    assert (await desk.conductor().resume("r1")).answer == "writer"
+
+
+async def test_who_must_approve_first_is_asked_before_the_run_waits(desk: Desk) -> None:
+    """A refusal there ends it, and a change cannot wait to be approved once more."""
+    asked = desk.policy
+    desk.policy = asked & Policy(approve=lambda _: "not today")
+    assert (await desk.conductor().run("Why?", run_id="r1")).status == "failed"
+    desk.policy = asked & Policy(approve=lambda request: edit_plan(request.plan, Change(step=0, subtask="x")))
+    changed = await desk.conductor().run("Why?", run_id="r2")
+    assert changed.problem is not None
+    assert "it was changed" in changed.problem.message
+    desk.policy = asked & Policy(approve=lambda _: True)
+    assert (await desk.conductor().run("Why?", run_id="r3")).status == "waiting"
+    assert desk.calls() == [0, 0, 0]
+
+
+def test_plans_cannot_wait_without_a_journal() -> None:
+    """There is nowhere to wait."""
+    with pytest.raises(ConfigError, match="journal"):
+        Conductor(boss(ROWS), pool(), policy=Policy(approve="later"))

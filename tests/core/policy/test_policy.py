@@ -1,0 +1,321 @@
+"""What a policy lets pass, what it repairs, and what it says of the rest."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from core.actors import Row, plan_of
+
+from podium.errors import ConfigError, PlanForbidden
+from podium.plan import Plan
+from podium.policy import Pin, Policy, Rule
+from podium.workers.worker import Card
+
+
+def card(name: str, *labels: str) -> Card:
+    """Return a worker's card."""
+    return Card(name=name, labels=frozenset(labels))
+
+
+CARDS = (
+    card("retriever", "untrusted"),
+    card("writer"),
+    card("mailer", "write-tools"),
+    card("gpt", "us", "strong"),
+    card("mistral", "eu", "strong"),
+)
+NONE: frozenset[str] = frozenset()
+FLOW = plan_of((0, "Find it.", ()), (1, "Sum it up.", (0,)), (2, "Mail the sum.", (1,)))
+"""What the retriever found reaches the mailer by way of the writer."""
+
+
+def check(policy: Policy, *steps: Row, labels: frozenset[str] = NONE) -> Plan:
+    """Check a plan."""
+    return policy.check(plan_of(*steps), CARDS, labels)
+
+
+def refusal(policy: Policy, *steps: Row, labels: frozenset[str] = NONE) -> PlanForbidden:
+    """Return what a policy says of a plan it does not allow."""
+    with pytest.raises(PlanForbidden) as caught:
+        check(policy, *steps, labels=labels)
+    assert caught.value.code == "policy"
+    return caught.value
+
+
+def test_a_policy_that_says_nothing_gives_the_very_plan_back() -> None:
+    """Nothing is computed, and nothing asked."""
+    policy = Policy()
+    assert policy.check(FLOW, CARDS, frozenset({"confidential"})) is FLOW
+    assert policy.silent
+    assert not policy.asks
+    policy.guard(CARDS[2], frozenset({"untrusted"}))
+
+
+def test_a_plan_that_breaks_nothing_is_left_as_it_is() -> None:
+    """Checking is not changing."""
+    policy = Policy(allowed=("writer", "untrusted"), rules=[Rule("untrusted", never="write-tools")], steps=3)
+    plan = plan_of((0, "Find it.", ()), (1, "Sum it up.", (0,)))
+    assert policy.check(plan, CARDS, NONE) is plan
+
+
+def test_a_rule_is_proven_along_every_access_list() -> None:
+    """The message names the way the data would take, the rule, and who may have it instead."""
+    policy = Policy(rules=[Rule("untrusted", never="write-tools")])
+    with pytest.raises(PlanForbidden) as caught:
+        policy.check(FLOW, CARDS, NONE)
+    told = str(caught.value)
+    assert caught.value.step == 2
+    assert "step 0 (retriever: untrusted) → step 1 (writer) → step 2 (mailer: write-tools)" in told
+    assert "what carries 'untrusted' never reaches 'write-tools'" in told
+    assert "give it to 'gpt', 'mistral', 'retriever', 'writer'" in told
+
+
+def test_a_mailer_that_is_shown_no_untrusted_text_may_work_beside_it() -> None:
+    """Labels flow along access lists and nowhere else."""
+    check(
+        Policy(rules=[Rule("untrusted", never="write-tools")]),
+        (0, "Find.", ()),
+        (2, "Mail.", ()),
+        (1, "Tell.", (0, 1)),
+    )
+
+
+def test_the_labels_of_the_query_reach_every_step() -> None:
+    """A rule about them is about everybody."""
+    policy = Policy(rules=[Rule("confidential", only="eu")])
+    check(policy, (4, "Write.", ()), labels=frozenset({"confidential"}))
+    told = str(refusal(policy, (3, "Write.", ()), labels=frozenset({"confidential"})))
+    assert "the query, or what its planner has seen (confidential) → step 0 (gpt: strong, us)" in told
+    assert "give it to 'mistral'" in told
+    check(policy, (3, "Write.", ()))
+
+
+def test_a_workers_name_travels_as_a_label_does() -> None:
+    """So a rule can forbid a pair: what one wrote never reaches the other, by no way round."""
+    policy = Policy(rules=[Rule("retriever", never="mailer")])
+    with pytest.raises(PlanForbidden, match=r"step 0 \(retriever: retriever\) → step 1"):
+        policy.check(FLOW, CARDS, NONE)
+    check(policy, (1, "Write.", ()), (2, "Mail.", (0,)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "steps", "told"),
+    [
+        (Policy(denied="write-tools"), [(2, "a", ()), (1, "b", (0,))], "the policy denies 'write-tools'"),
+        (Policy(allowed={"strong"}), [(1, "a", ())], "the policy allows only 'strong'"),
+        (Policy(regions=["eu"]), [(1, "a", ())], "the policy's regions are 'eu'"),
+        (Policy(steps=1), [(0, "a", ()), (1, "b", (0,))], "the plan has 2 steps and the policy allows 1"),
+        (Policy(required=["strong"]), [(1, "a", ())], "give 'gpt', 'mistral' a step that reaches the answer"),
+        (Policy(required=["gpt"]), [(3, "a", ()), (1, "b", ())], "the policy requires 'gpt'"),
+        (
+            Policy(apart=[("us", "eu")]),
+            [(3, "a", ()), (4, "b", (0,))],
+            "the policy keeps 'us' and 'eu' apart",
+        ),
+    ],
+    ids=["denied", "allowed", "regions", "steps", "required", "required, but unseen", "apart"],
+)
+def test_what_a_policy_refuses(policy: Policy, steps: list[Row], told: str) -> None:
+    """Each field has its own words for it."""
+    assert told in str(refusal(policy, *steps))
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    """A planner is asked to repair its plan only once."""
+    policy = Policy(denied=["mailer"], required=["gpt"], steps=2, rules=[Rule("untrusted", never="writer")])
+    error = refusal(policy, *[(s.worker, s.subtask, s.access) for s in FLOW.steps])
+    for part in ("denies 'mailer'", "requires 'gpt'", "has 3 steps", "step 1 (writer: no label)"):
+        assert part in str(error)
+    assert error.step == 1
+
+
+def test_a_step_is_pinned_by_words_or_by_a_function() -> None:
+    """Words count in any order and form; the first pin that means a step counts."""
+    policy = Policy(pins=[Pin("total invoices", "gpt"), Pin(lambda step: not step.access, "mistral")])
+    plan = check(
+        policy, (0, "Find the page.", ()), (1, "Compute the totals of this invoice.", (0,)), (1, "b", (1,))
+    )
+    assert [step.worker for step in plan.steps] == [4, 3, 1]
+    assert plan.why == (
+        "the policy gave step 0 to mistral, to whom such steps are pinned, in place of retriever; "
+        "the policy gave step 1 to gpt, to whom such steps are pinned, in place of writer"
+    )
+
+
+def test_a_pin_does_not_get_a_worker_past_a_rule() -> None:
+    """Nobody else takes a pinned step, either."""
+    policy = Policy(pins=[Pin("mail", "mailer")], rules=[Rule("untrusted", never="write-tools")])
+    assert "step 2 (mailer: write-tools)" in str(
+        refusal(policy, *[(s.worker, s.subtask, s.access) for s in FLOW.steps])
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "labels", "workers"),
+    [
+        (Policy(denied="gpt"), "", [4, 1]),
+        (Policy(regions=["eu", "here"]), "", [5, 1]),
+        (Policy(rules=[Rule("confidential", only=["eu", "here"])]), "confidential", [5, 1]),
+    ],
+    ids=["denied", "regions", "rule"],
+)
+def test_a_step_goes_to_the_only_worker_that_is_alike(
+    policy: Policy, labels: str, workers: list[int]
+) -> None:
+    """Alike is who has the same labels, and besides only such as the policy asks for."""
+    pool = (card("a", "here"), card("b", "here", "tools"), card("gpt", "strong"), card("c"))
+    pool += (card("twin", "strong"), card("eu twin", "strong", "eu"))
+    plan = plan_of((2, "x", ()), (1, "y", (0,)))
+    repaired = policy.check(plan, pool, frozenset(labels.split()))
+    assert [step.worker for step in repaired.steps] == workers
+    assert (
+        repaired.why
+        == f"the policy gave step 0 to {pool[workers[0]].name}, in place of gpt, who may not do it"
+    )
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        [card("a", "strong"), card("b", "strong"), card("c", "strong")],
+        [card("a"), card("b")],
+        [card("a", "strong"), card("b", "strong", "write-tools")],
+        [card("a", "strong", "write-tools"), card("b", "strong")],
+    ],
+    ids=["two are alike", "nothing is said of them", "one can do more", "one can do less"],
+)
+def test_nobody_guesses_who_else_could_do_a_step(pool: list[Card]) -> None:
+    """What can be mended in two ways, or in none that is sure, is the planner's to mend."""
+    with pytest.raises(PlanForbidden, match="denies 'a'"):
+        Policy(denied="a").check(plan_of((0, "x", ())), pool, NONE)
+
+
+def test_a_plan_is_replaced_by_a_function() -> None:
+    """What it gives is checked as any other, and keeps its question."""
+    fixed = plan_of((1, "Always this.", ()))
+    policy = Policy(replace=lambda _: fixed)
+    plan = check(policy, (0, "Find it.", ()))
+    assert plan == fixed
+    assert "another plan in place of the one written" in plan.why
+    assert policy.check(fixed, CARDS, NONE) is fixed
+    with pytest.raises(PlanForbidden):
+        check(policy & Policy(denied="writer", allowed=["retriever", "writer"]), (0, "Find it.", ()))
+
+
+def _raise(plan: Plan) -> Plan:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (_raise, "the policy's replace raised ValueError: no"),
+        (lambda _: None, "the policy's replace gave None"),
+        (lambda _: Plan(()), "give it a plan with steps"),
+        (lambda _: plan_of((9, "x", ())), "gave worker 9; there are 0 to 4"),
+    ],
+)
+def test_a_function_that_gives_no_plan_is_the_callers_mistake(
+    function: Callable[[Plan], Any], told: str
+) -> None:
+    """It is told as such, and not to the planner."""
+    with pytest.raises(ConfigError, match=told):
+        check(Policy(replace=function), (0, "Find it.", ()))
+
+
+def test_both_of_two_policies_must_allow() -> None:
+    """Whatever they are about, and however many they are."""
+    both = Policy(allowed=["retriever", "writer"]) & Policy(allowed=["writer", "gpt"]) & Policy(steps=1)
+    check(both, (1, "x", ()))
+    for worker in (0, 2, 3, 4):
+        refusal(both, (worker, "x", ()))
+    refusal(both, (1, "x", ()), (1, "y", (0,)))
+    assert (both & Policy(steps=4)).most_steps == 1
+    assert Policy() & Policy() == Policy(also=(Policy(),))
+    assert (Policy() & Policy()).silent
+
+
+def test_what_holds_everywhere_is_about_data_and_not_about_this_pool() -> None:
+    """Planner, judge and nested runs are held to whom is denied, regions and rules."""
+    policy = Policy(
+        allowed=["writer"], required=["writer"], steps=2, pins=[Pin("mail", "writer")], denied="mailer"
+    )
+    policy &= Policy(regions=["eu"], apart=[("a", "b")], rules=[Rule("untrusted", never="write-tools")])
+    everywhere = policy.everywhere
+    assert everywhere.admits(card("boss", "eu"), NONE)
+    assert not everywhere.admits(card("boss"), NONE)
+    assert not everywhere.admits(card("mailer", "eu"), NONE)
+    assert not everywhere.admits(card("tool", "eu", "write-tools"), frozenset({"untrusted"}))
+    assert everywhere.most_steps is None
+    everywhere.check(plan_of(*((0, "mail", ()) for _ in range(4))), [card("inner", "eu")], NONE)
+
+
+def test_the_guard_says_what_the_proof_says() -> None:
+    """It is asked again for each call, with what the call really shows."""
+    policy = Policy(rules=[Rule("untrusted", never="write-tools")], denied="gpt")
+    policy.guard(CARDS[2], NONE)
+    with pytest.raises(
+        PlanForbidden, match=r"'mailer' may not be called: by the policy, what carries 'untrusted'"
+    ):
+        policy.guard(CARDS[2], frozenset({"untrusted", "other"}))
+    with pytest.raises(PlanForbidden, match="the policy denies 'gpt'"):
+        policy.guard(CARDS[3], NONE)
+
+
+def test_a_plan_that_keeps_the_answer_is_let_pass() -> None:
+    """It asks nobody for anything."""
+    Policy(required=["gpt"]).check(Plan(()), CARDS, NONE)
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        (Policy(pins=[Pin("mail", "nobody")]), "pins steps to 'nobody'; the pool has retriever, writer"),
+        (Policy(required=["nobody"]), "names 'nobody', which is no worker or label"),
+        (Policy(allowed=["writer", "nobody"]), "names 'nobody'"),
+        (Policy(regions=["mars"]), "leaves nobody of the pool"),
+        (Policy(allowed=[]), "leaves nobody of the pool"),
+        (Policy(regions=()), "leaves nobody of the pool"),
+        (Policy(allowed=["writer"]) & Policy(denied=["writer"]), "leaves nobody of the pool"),
+    ],
+)
+def test_a_policy_for_another_pool_is_refused(policy: Policy, told: str) -> None:
+    """Before anything is planned."""
+    with pytest.raises(ConfigError, match=told):
+        policy.fit(CARDS)
+
+
+def test_whom_a_policy_denies_need_not_be_there() -> None:
+    """One policy can serve several pools."""
+    Policy(denied=["nobody"], apart=[("x", "y")], rules=[Rule("x", never="y")]).fit(CARDS)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Rule("x"), "needs one of never and only"),
+        (lambda: Rule("x", never="a", only="b"), "needs one of never and only"),
+        (lambda: Rule("", never="a"), "label is ''"),
+        (lambda: Rule("x", never=[3]), "give it names or labels"),  # type: ignore[list-item]  # what is refused
+        (lambda: Pin("of the", "a"), "words of the subtasks it means"),
+        (lambda: Policy(denied=3), "Policy.denied is 3"),  # type: ignore[arg-type]  # what is refused
+        (lambda: Policy(steps=0), "a whole number above 0"),
+        (lambda: Policy(apart=[("a",)]), "pairs of names"),  # type: ignore[list-item]  # what is refused
+        (lambda: Policy(rules=["x"]), "a list of Rule"),  # type: ignore[list-item]  # what is refused
+        (lambda: Policy(approve="never"), "give it a function"),  # type: ignore[arg-type]  # what is refused
+    ],
+)
+def test_what_makes_no_policy(make: Callable[[], object], told: str) -> None:
+    """It is refused where it is written."""
+    with pytest.raises(ConfigError, match=told):
+        make()
+
+
+def test_a_pin_whose_function_raises_is_the_callers_mistake() -> None:
+    """It is told as such."""
+
+    def means(step: object) -> bool:
+        raise KeyError(step)
+
+    with pytest.raises(ConfigError, match="the pin of 'gpt' raised KeyError"):
+        check(Policy(pins=[Pin(means, "gpt")]), (1, "x", ()))

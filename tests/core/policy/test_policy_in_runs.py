@@ -1,0 +1,305 @@
+"""Policies hold in whole runs: when planning, when a prompt is built, in every round and nested run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import anyio
+import pytest
+from core.actors import boss, plan_of, rows, told
+from core.virtual_clock import OPTIONS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podium.conductor import Conductor
+from podium.errors import ConfigError, PlanForbidden, WorkerUnavailable
+from podium.limits import Limits
+from podium.messages import read_query
+from podium.plan import Plan, Step
+from podium.planners.fixed import FixedPlanner
+from podium.policy import Pin, Policy, Rule
+from podium.retry import Retry
+from podium.spelling import KEEP
+from podium.workers.scripted import Reply, ScriptedWorker
+from podium.workers.worker import FREE, Card, Request
+
+pytestmark = pytest.mark.anyio
+
+NO_MAIL = Rule("untrusted", never="write-tools")
+
+
+def worker(
+    name: str, labels: str = "", reply: Reply | Callable[[Request], Reply] | None = None
+) -> ScriptedWorker:
+    """Return a worker that answers with its name, unless told otherwise."""
+    card = Card(name=name, price=FREE, labels=frozenset(labels.split()))
+    return ScriptedWorker(card, reply if reply is not None else name)
+
+
+def team() -> list[ScriptedWorker]:
+    """Return workers, one of them untrusted and one that can write."""
+    return [worker("retriever", "untrusted"), worker("writer"), worker("mailer", "write-tools")]
+
+
+def calls(workers: Sequence[ScriptedWorker]) -> list[int]:
+    """Return how often each was called."""
+    return [len(one.requests) for one in workers]
+
+
+BAD = rows((0, "find", ()), (1, "sum up", (0,)), (2, "mail", (1,)))
+GOOD = rows((0, "find", ()), (1, "sum up", (0,)))
+
+
+async def test_a_forbidden_plan_is_repaired_by_its_planner() -> None:
+    """It is told which rule, which step and what else there is, before anything was started."""
+    workers, planner = team(), boss(BAD, GOOD, piece=7)
+    result = await Conductor(planner, workers, policy=Policy(rules=[NO_MAIL])).run("Why?")
+    assert (result.status, result.answer) == ("ok", "writer")
+    first, second = result.proposals
+    assert first.problem is not None
+    assert first.problem.code == "policy"
+    assert second.problem is None
+    assert "step 0 (retriever: untrusted) → step 1 (writer) → step 2 (mailer: write-tools)" in told(planner)
+    assert calls(workers) == [1, 1, 0]
+
+
+async def test_a_plan_that_stays_forbidden_is_replaced_by_the_fallbacks() -> None:
+    """Nothing of it is ever started."""
+    workers = team()
+    fallback = FixedPlanner(plan_of((1, "just write", ())))
+    conductor = Conductor(boss(BAD), workers, fallback=fallback, policy=Policy(rules=[NO_MAIL]))
+    result = await conductor.run("Why?")
+    assert result.answer == "writer"
+    assert [p.problem.code if p.problem else "" for p in result.proposals] == ["policy", "policy", ""]
+    assert calls(workers) == [0, 1, 0]
+
+
+async def test_a_repair_is_told_in_the_account_of_the_run() -> None:
+    """Nobody has to guess why another worker did it."""
+    policy = Policy(pins=[Pin("mail", "mailer")])
+    result = await Conductor(boss(rows((1, "mail it", ()))), team(), policy=policy).run("Why?")
+    assert result.answer == "mailer"
+    assert (
+        "the policy gave step 0 to mailer, to whom such steps are pinned, in place of writer"
+        in result.explain()
+    )
+
+
+async def test_nobody_plans_with_workers_who_may_not_work() -> None:
+    """They are not shown to the planner; the numbers of the others are those it is shown."""
+    workers, planner = team(), boss(rows((0, "write", ())))
+    result = await Conductor(planner, workers, policy=Policy(denied="untrusted")).run("Why?")
+    assert result.answer == "writer"
+    assert "retriever" not in told(planner)
+    assert calls(workers) == [0, 1, 0]
+
+
+async def test_a_planner_is_told_how_many_steps_a_plan_may_have() -> None:
+    """So that it need not find out by being refused."""
+    planner = boss(rows((1, "write", ())))
+    await Conductor(planner, team(), policy=Policy(steps=2)).run("Why?")
+    assert "at least one and at most 2" in told(planner)
+
+
+async def test_a_given_plan_is_checked_before_anything_runs() -> None:
+    """It is refused as what it is; who gave it can mend it."""
+    workers = team()
+    conductor = Conductor(boss(GOOD), workers, policy=Policy(rules=[NO_MAIL]))
+    with pytest.raises(PlanForbidden) as caught:
+        await conductor.run(plan_of((0, "find", ()), (2, "mail", (0,))))
+    assert caught.value.step == 1
+    assert calls(workers) == [0, 0, 0]
+
+
+async def test_a_run_can_be_held_to_more_than_its_conductor() -> None:
+    """Both policies must allow; the next run is free of it again."""
+    workers = team()
+    conductor = Conductor(boss(rows((2, "mail", ())), rows((1, "write", ()))), workers)
+    plan = plan_of((2, "mail", ()))
+    with pytest.raises(PlanForbidden):
+        await conductor.run(plan, policy=Policy(denied="write-tools"))
+    assert (await conductor.run(plan)).answer == "mailer"
+    strict = Conductor(boss(GOOD), workers, policy=Policy(denied="untrusted"))
+    with pytest.raises(PlanForbidden):
+        await strict.run(plan_of((0, "find", ())), policy=Policy(steps=3))
+
+
+async def test_the_labels_of_a_query_decide_who_may_work_on_it() -> None:
+    """The same conductor takes any worker for a query that carries none."""
+    workers = [worker("us"), worker("here", "eu")]
+    policy = Policy(rules=[Rule("confidential", only="eu")])
+    plan = plan_of((0, "write", ()))
+    conductor = Conductor(FixedPlanner(plan), workers, policy=policy)
+    assert (await conductor.run(plan)).answer == "us"
+    with pytest.raises(PlanForbidden, match="the query"):
+        await conductor.run(plan, labels={"confidential"})
+
+
+async def test_a_planner_that_may_not_see_the_query_is_not_asked() -> None:
+    """One without a model plans in its place."""
+    planner, workers = boss(GOOD), [worker("us"), worker("here", "eu")]
+    conductor = Conductor(planner, workers, policy=Policy(rules=[Rule("confidential", only="eu")]))
+    result = await conductor.run("Why?", labels={"confidential"})
+    assert result.status == "ok"
+    assert isinstance(planner.worker, ScriptedWorker)
+    assert not planner.worker.requests
+    assert calls(workers)[0] == 0
+    assert calls(workers)[1] > 0
+
+
+async def test_what_a_planner_read_is_in_all_it_writes_after() -> None:
+    """After a look at an untrusted answer even a step that sees no other is untrusted."""
+    workers = team()
+    mail = rows((2, "mail what I read", ()))
+    limits = Limits(rounds=2)
+    planner = boss(rows((0, "find", ())), mail, mail, KEEP)
+    result = await Conductor(planner, workers, limits=limits, policy=Policy(rules=[NO_MAIL])).run("Why?")
+    assert calls(workers) == [1, 0, 0]
+    assert result.answer == "retriever"
+    workers = team()
+    planner = boss(rows((1, "think", ())), mail)
+    await Conductor(planner, workers, limits=limits, policy=Policy(rules=[NO_MAIL])).run("Why?")
+    assert calls(workers) == [0, 1, 1]
+
+
+async def test_a_stand_in_that_may_not_see_the_step_is_never_asked() -> None:
+    """The plan was proven for its own worker; who stands in is looked at when it is asked."""
+    down = WorkerUnavailable("down")
+    workers = [worker("retriever", "untrusted"), worker("writer", "", down), worker("mailer", "write-tools")]
+    workers.append(worker("other"))
+    retry = Retry(attempts=3, base=0.001, stand_ins={"writer": ("mailer", "other")})
+    conductor = Conductor(boss(GOOD), workers, policy=Policy(rules=[NO_MAIL]), retry=retry)
+    result = await conductor.run("Why?")
+    assert result.answer == "other"
+    assert calls(workers)[2] == 0
+
+
+async def test_what_a_stand_in_wrote_carries_its_own_labels() -> None:
+    """A plan that was proven for a trusted worker stops where an untrusted one stood in."""
+    down = WorkerUnavailable("down")
+    workers = [worker("finder", "", down), worker("retriever", "untrusted"), worker("mailer", "write-tools")]
+    retry = Retry(attempts=2, base=0.001, stand_ins={"finder": ("retriever",)})
+    planner = boss(rows((0, "find", ()), (2, "mail", (0,))))
+    result = await Conductor(planner, workers, policy=Policy(rules=[NO_MAIL]), retry=retry).run("Why?")
+    assert calls(workers)[1:] == [1, 0]
+    assert (result.status, result.answer) == ("partial", "retriever")
+    assert result.outcomes[1].problem is not None
+    assert result.outcomes[1].problem.code == "policy"
+
+
+async def test_a_judge_is_held_to_the_rules_too() -> None:
+    """It is not asked, and the answer stands unjudged."""
+    judge = worker("judge", "write-tools", "YES")
+    conductor = Conductor(boss(GOOD), team(), accept=judge, policy=Policy(rules=[NO_MAIL]))
+    result = await conductor.run("Why?")
+    assert not judge.requests
+    assert (result.status, result.answer) == ("partial", "writer")
+    assert result.problem is not None
+    assert result.problem.code == "not_judged"
+
+
+async def test_labels_go_into_nested_runs_with_what_the_conductor_is_shown() -> None:
+    """The inner conductor's own rules hold for what the outer run hands it."""
+    inner_team = [worker("inner mailer", "write-tools"), worker("inner writer")]
+    inner = Conductor(
+        boss(rows((0, "mail", ())), rows((1, "write", ()))), inner_team, policy=Policy(rules=[NO_MAIL])
+    )
+    workers = [worker("retriever", "untrusted"), inner]
+    planner = FixedPlanner(plan_of((0, "find", ()), (1, "use it", (0,))))
+    result = await Conductor(planner, workers).run("Why?")
+    assert result.answer == "inner writer"
+    assert calls(inner_team) == [0, 1]
+
+
+async def test_a_nested_conductor_carries_its_workers_labels() -> None:
+    """It is refused as a whole what one of them may not see."""
+    inner = Conductor(boss(rows((0, "mail", ()))), [worker("inner mailer", "write-tools")])
+    planner = boss(rows((0, "find", ()), (1, "use it", (0,))), rows((0, "find", ())))
+    workers = [worker("retriever", "untrusted"), inner]
+    result = await Conductor(planner, workers, policy=Policy(rules=[NO_MAIL])).run("Why?")
+    assert result.answer == "retriever"
+    assert "(conductor: write-tools)" in told(planner)
+
+
+async def test_in_a_nested_run_only_those_work_whom_the_outer_policy_admits() -> None:
+    """Of a conductor that is `eu` for one of its workers only that one works."""
+    inner_team = [worker("far", "us"), worker("near", "eu")]
+    inner = Conductor(boss(rows((0, "x", ()))), inner_team)  # its planner has no label, and is not asked
+    outer = Conductor(FixedPlanner(plan_of((0, "go", ()))), [inner], policy=Policy(regions=["eu"]))
+    result = await outer.run("Why?")
+    assert result.answer == "near"
+    assert calls(inner_team) == [0, 1]
+
+
+NAMES = ("w0", "w1", "w2", "w3")
+LABELS = ("red", "green")
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> tuple[list[str], Plan, list[Rule], str]:
+    """Draw the labels of four workers, a plan, rules, and a label of the query."""
+    steps: list[Step] = []
+    for index in range(draw(st.integers(1, 6))):
+        seen = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set()
+        steps.append(Step(draw(st.integers(0, 3)), f"step {index}", tuple(seen)))
+    word = st.sampled_from(LABELS + NAMES)
+    never = st.builds(lambda label, whom: Rule(label, never=whom), word, word)
+    only = st.builds(lambda label, whom: Rule(label, only=whom), word, word)
+    labels = draw(st.lists(st.sampled_from(["", "red", "green", "red green"]), min_size=4, max_size=4))
+    found = draw(st.lists(never | only, min_size=1, max_size=2))
+    return labels, Plan(tuple(steps)), found, draw(st.sampled_from(["", "red"]))
+
+
+@settings(deadline=None, max_examples=150)
+@given(scenes(), st.sampled_from(["", "w0 is down"]), st.sampled_from(["given", "planned"]))
+def test_no_run_shows_a_worker_what_a_rule_keeps_from_it(
+    scene: tuple[list[str], Plan, list[Rule], str], down: str, origin: str
+) -> None:
+    """Whatever is planned and whoever stands in: looked up in what each call was really sent.
+
+    Every worker writes what it saw into its answer, with its own name and labels, so that
+    an answer tells of all it was made of.
+    """
+    labels, plan, rules, asked = scene
+    cards = [
+        Card(name=name, price=FREE, labels=frozenset(own.split()))
+        for name, own in zip(NAMES, labels, strict=True)
+    ]
+
+    def act(card: Card) -> Callable[[Request], Reply]:
+        def reply(request: Request) -> Reply:
+            seen = request.messages[-1].text
+            marks = {f"<{mark}>" for mark in (card.name, *card.labels)}
+            marks |= {f"<{mark}>" for mark in LABELS + NAMES if f"<{mark}>" in seen}
+            return " ".join(sorted(marks))
+
+        return reply
+
+    workers = [ScriptedWorker(card, act(card)) for card in cards]
+    if down:
+        workers[0] = ScriptedWorker(cards[0], WorkerUnavailable("down"))
+    query = f"What? <{asked}>" if asked else "What?"
+    policy = Policy(rules=rules)
+    conductor = Conductor(
+        FixedPlanner(plan),
+        workers,
+        limits=Limits(plan_steps=6),
+        policy=policy,
+        retry=Retry(attempts=2, base=0.0001, cool_after=None, stand_ins={"w0": ("w1", "w2")}),
+    )
+    messages = read_query(query)
+    job = replace(plan, query=messages) if origin == "given" else messages
+    try:
+        anyio.run(partial(conductor.run, job, labels={asked} - {""}), backend_options=OPTIONS)
+    except PlanForbidden:
+        assert origin == "given"
+    for one in workers:
+        for request in one.requests:
+            shown = {mark for mark in LABELS + NAMES if f"<{mark}>" in request.messages[-1].text}
+            assert all(rule.allows(one.card, shown) for rule in rules)
+
+
+def test_a_policy_for_another_pool_is_refused_at_once() -> None:
+    """Nobody finds out in the middle of a run."""
+    with pytest.raises(ConfigError, match="pins steps to 'nobody'"):
+        Conductor(boss(GOOD), team(), policy=Policy(pins=[Pin("mail", "nobody")]))

@@ -1,0 +1,320 @@
+"""An answer that was had before is used again, whatever the order it was had in."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+from contracts.cache_contract import CacheContract
+from core.actors import Actor, boss, plan_of
+from core.virtual_clock import BACKEND, OPTIONS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from servers.chat_server import ChatServer, says
+
+from podium.cache import Cache, MemoryCache, answer_key
+from podium.conductor import Conductor
+from podium.errors import ConfigError, WorkerUnavailable
+from podium.events import RunEnded, StepStarted
+from podium.ledger import Ledger
+from podium.limits import Limits
+from podium.messages import Completion, Message, Sampling
+from podium.outcome import Outcome
+from podium.plan import Plan, Step
+from podium.policy import Policy
+from podium.retry import Hedge, Retry
+from podium.setting import Setting
+from podium.trying import Trying
+from podium.usage import Usage
+from podium.workers.chat import ChatWorker
+from podium.workers.endpoint import Endpoint
+from podium.workers.function import FunctionWorker
+from podium.workers.pool import Pool
+from podium.workers.worker import Brief, Card, Price, Request, Worker
+
+pytestmark = pytest.mark.anyio
+
+PLAN = plan_of((0, "do it", ()))
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Let waiting take no time."""
+    return BACKEND
+
+
+class TestMemoryCache(CacheContract):
+    """The cache in memory."""
+
+    @pytest.fixture
+    async def cache(self) -> AsyncIterator[Cache]:
+        """Give one of the usual size."""
+        async with MemoryCache() as cache:
+            yield cache
+
+
+async def test_the_answer_used_longest_ago_goes_first() -> None:
+    """A cache holds no more than its size, and reading counts as use."""
+    cache = MemoryCache(2)
+    for key in "ab":
+        await cache.put(key, Completion(key))
+    await cache.get("a")
+    await cache.put("c", Completion("c"))
+    assert [await cache.get(key) for key in "abc"] == [Completion("a"), None, Completion("c")]
+    assert len(cache) == 2
+    with pytest.raises(ConfigError, match="size is 0"):
+        MemoryCache(0)
+
+
+def test_a_key_stands_for_all_that_was_asked() -> None:
+    """Whoever is asked, with what and how: each makes another key, and the same makes the same."""
+    messages = (Message("user", "Why?"),)
+    keys = {
+        answer_key("a", messages, Sampling()),
+        answer_key("b", messages, Sampling()),
+        answer_key("a", (Message("user", "How?"),), Sampling()),
+        answer_key("a", (Message("system", "Why?"),), Sampling()),
+        answer_key("a", messages, Sampling(temperature=0.5)),
+        answer_key("a", messages, Sampling(stop=("x",))),
+    }
+    assert len(keys) == 6
+    assert answer_key("a", (Message("user", "Why?"),), Sampling()) in keys
+
+
+def counting(name: str = "a", *, latency: float = 0.0, version: str = "1", **card: Any) -> Actor:
+    """Return a worker that never says the same twice."""
+    said = iter(range(1000))
+
+    async def act(request: Request) -> Any:
+        await anyio.sleep(latency)
+        yield Completion(f"{name} says {next(said)}", usage=Usage(10, 5))
+
+    return Actor(Card(name=name, version=version, price=Price(input=1.0, output=1.0), **card), act)
+
+
+async def run(
+    workers: list[Worker], cache: Cache | None, plan: Plan = PLAN, **options: Any
+) -> tuple[Outcome, ...]:
+    """Run a plan and return its outcomes."""
+    return (await Conductor(boss(""), workers, cache=cache, **options).run(plan)).outcomes
+
+
+async def test_a_hit_costs_nothing() -> None:
+    """Nobody is called, nothing is reserved or billed, and the outcome says so."""
+    worker, cache = counting(), MemoryCache()
+    (first,) = await run([worker], cache)
+    conductor = Conductor(boss(""), [worker], cache=cache, limits=Limits(cost=1e-12))
+    events = [event async for event in conductor.stream(PLAN)]
+    assert isinstance(events[-1], RunEnded)
+    (again,) = events[-1].result.outcomes
+    assert len(worker.requests) == 1
+    assert not any(isinstance(event, StepStarted) for event in events)
+    assert (again.status, again.text, again.reused) == ("ok", first.text, True)
+    assert (again.usage, again.cost, again.attempts, again.calls) == (Usage(), 0.0, 0, ())
+    assert (again.started, again.seconds, again.maybe_paid) == (again.ended, 0.0, False)
+    assert (first.reused, first.usage) == (False, Usage(10, 5))
+
+
+async def test_no_cache_asks_every_time() -> None:
+    """It is off unless it is asked for."""
+    worker = counting()
+    assert (await run([worker], None))[0].text != (await run([worker], None))[0].text
+
+
+@pytest.mark.parametrize(
+    ("worker", "plan"),
+    [
+        (counting(version="2"), PLAN),
+        (counting("b"), PLAN),
+        (counting(), plan_of((0, "do something else", ()))),
+    ],
+    ids=["version", "name", "subtask"],
+)
+async def test_another_question_is_asked(worker: Actor, plan: Plan) -> None:
+    """Another worker, another version of it, or another subtask is no hit."""
+    cache = MemoryCache()
+    await run([counting()], cache)
+    (outcome,) = await run([worker], cache, plan)
+    assert not outcome.reused
+
+
+async def test_code_without_a_version_is_asked_every_time() -> None:
+    """A function may read the time; one whose card has a version is taken at its word."""
+    said: list[int] = []
+
+    async def count(brief: Brief) -> str:
+        said.append(1)
+        return str(len(said))
+
+    cache = MemoryCache()
+    assert [(await run([FunctionWorker(count)], cache))[0].text for _ in "12"] == ["1", "2"]
+    versioned = FunctionWorker(count, card=Card(name="count", version="1"))
+    assert [(await run([versioned], cache))[0].text for _ in "12"] == ["3", "3"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Completion("cut", finish_reason="length"), Completion("part", missing="the rest")],
+    ids=["cut", "partial"],
+)
+async def test_an_answer_that_lacks_something_is_not_kept(answer: Completion) -> None:
+    """The next run may get all of it."""
+
+    async def act(request: Request) -> Any:
+        yield answer
+
+    worker, cache = Actor(Card(name="a", version="1"), act), MemoryCache()
+    await run([worker], cache)
+    await run([worker], cache)
+    assert len(worker.requests) == 2
+    assert len(cache) == 0
+
+
+async def test_what_failed_is_not_kept_and_what_followed_is() -> None:
+    """An answer of a later call, or of a stand-in, is found under who gave it."""
+    acts = [WorkerUnavailable("down"), Completion("fine")]
+
+    async def act(request: Request) -> Any:
+        reply = acts.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        yield reply
+
+    cache = MemoryCache()
+    worker = Actor(Card(name="a", version="1"), act)
+    (outcome,) = await run([worker], cache)
+    assert (outcome.text, outcome.attempts) == ("fine", 2)
+    (again,) = await run([worker], cache)
+    assert (again.text, again.reused) == ("fine", True)
+
+
+async def test_a_hedged_answer_is_kept_for_who_gave_it() -> None:
+    """The stand-in's answer is not taken for the slow worker's."""
+    cache, slow, quick = MemoryCache(), counting("a", latency=60.0), counting("b")
+    retry = Retry(stand_ins={"a": ["b"]}, hedge=Hedge(seconds=5.0))
+    (first,) = await run([slow, quick], cache, retry=retry)
+    assert first.worker == "b"
+    (own,) = await run([slow, quick], cache, plan_of((1, "do it", ())))
+    assert (own.text, own.reused) == (first.text, True)
+    (again,) = await run([slow], cache)
+    assert not again.reused
+
+
+async def test_the_policy_comes_before_the_cache() -> None:
+    """What a worker may not be shown is not answered from what it once was shown."""
+    worker, cache = counting(), MemoryCache()
+    await run([worker], cache)
+    limits = Limits()
+    setting = Setting(
+        run_id="r",
+        query=(),
+        pool=Pool([worker]),
+        limits=limits,
+        ledger=Ledger(limits, 1e9),
+        emit=None,
+        policy=Policy(denied=frozenset({"a"})),
+        cache=cache,
+        clock=anyio.current_time,
+        began=0.0,
+    )
+    outcome = await Trying(setting, 1, 0, PLAN.steps[0], (), lambda trying, text, number: None).run(1e9)
+    assert outcome.problem is not None
+    assert (outcome.status, outcome.problem.code, outcome.reused) == ("failed", "policy", False)
+
+
+class _Broken(Cache):
+    async def get(self, key: str) -> Completion | None:
+        raise OSError("disk on fire")
+
+    async def put(self, key: str, answer: Completion) -> None:
+        raise OSError("disk on fire")
+
+
+async def test_a_cache_that_fails_costs_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """The worker is asked, its answer stands, and the log says why."""
+    (outcome,) = await run([counting()], _Broken())
+    assert (outcome.status, outcome.text) == ("ok", "a says 0")
+    assert [record.name for record in caplog.records] == ["podium.cache"] * 2
+
+
+async def test_two_steps_that_ask_the_same_at_once_ask_once() -> None:
+    """The second waits for the first; where that fails it asks for itself."""
+    worker = counting(latency=3.0)
+    plan = plan_of((0, "do it", ()), (0, "do it", ()), (0, "join", (0, 1)))
+    outcomes = await run([worker], MemoryCache(), plan)
+    assert [outcome.text for outcome in outcomes] == ["a says 0", "a says 0", "a says 1"]
+    assert [outcome.reused for outcome in outcomes] == [False, True, False]
+
+
+async def test_a_model_is_the_same_at_the_same_server_only() -> None:
+    """Another model, server or sampling of one name is another worker."""
+    endpoint = Endpoint("http://127.0.0.1:1/v1")
+    card = Card(name="a")
+    workers = [
+        ChatWorker("m", endpoint=endpoint, card=card),
+        ChatWorker("m2", endpoint=endpoint, card=card),
+        ChatWorker("m", endpoint=Endpoint("http://127.0.0.1:2/v1"), card=card),
+        ChatWorker("m", endpoint=endpoint, card=card, sampling=Sampling(temperature=1.0)),
+        ChatWorker("m", endpoint=endpoint, card=Card(name="a", version="2")),
+    ]
+    assert len({worker.identity for worker in workers}) == 5
+    again = ChatWorker("m", endpoint=Endpoint("http://127.0.0.1:1/v1/", api_key="another-key"), card=card)
+    assert again.identity == workers[0].identity
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Draw a plan over three workers, some steps of which may ask the same."""
+    count = draw(st.integers(2, 7))
+    steps = [
+        Step(
+            draw(st.integers(0, 2)),
+            draw(st.sampled_from(("find", "check", "tell"))),
+            tuple(sorted(draw(st.sets(st.integers(0, index - 1), max_size=3)))) if index else (),
+        )
+        for index in range(count)
+    ]
+    return Plan((*steps, Step(0, "join", tuple(range(count)))))
+
+
+@given(plan=plans(), data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_another_order_of_completion_is_all_hits(plan: Plan, data: st.DataObject) -> None:
+    """A plan that was carried out is carried out again for nothing, however long each step takes."""
+    latencies = st.lists(st.integers(0, 9), min_size=len(plan.steps), max_size=len(plan.steps))
+    cache = MemoryCache()
+    limits = Limits(plan_steps=8)
+
+    def workers() -> list[Worker]:
+        waits = iter(data.draw(latencies))
+        said = iter(range(1000))
+
+        async def act(request: Request) -> Any:
+            await anyio.sleep(next(waits))
+            yield Completion(f"answer {next(said)}")
+
+        return [Actor(Card(name=name, version="1"), act) for name in "abc"]
+
+    first = anyio.run(_carry_out, workers(), cache, plan, limits, backend_options=OPTIONS)
+    assert all(outcome.status == "ok" for outcome in first)
+    again = anyio.run(_carry_out, workers(), cache, plan, limits, backend_options=OPTIONS)
+    assert all(outcome.reused for outcome in again)
+    assert [outcome.text for outcome in again] == [outcome.text for outcome in first]
+
+
+async def _carry_out(workers: list[Worker], cache: Cache, plan: Plan, limits: Limits) -> tuple[Outcome, ...]:
+    return await run(workers, cache, plan, limits=limits)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=False)
+async def test_a_server_is_asked_once(anyio_backend: str) -> None:
+    """Over a real connection too, and whether or not the answer is streamed."""
+    async with ChatServer(lambda call: says(call, "hello")) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url))
+        conductor = Conductor(boss(""), [worker], cache=MemoryCache())
+        async with conductor:
+            first = await conductor.run(PLAN)
+            *_, last = [event async for event in conductor.stream(PLAN)]
+        assert isinstance(last, RunEnded)
+        assert len(server.calls) == 1
+    assert first.answer == last.result.answer == "hello"

@@ -1,0 +1,115 @@
+"""Stopping a run, or a step of it, reaches the socket, and nothing is sent afterwards."""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+from core.actors import plan_of
+from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
+
+from podium.conductor import Conductor
+from podium.limits import Limits
+from podium.plan import Plan, Step
+from podium.planners import FixedPlanner
+from podium.workers.chat import ChatWorker
+from podium.workers.endpoint import Endpoint
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import Worker
+
+pytestmark = pytest.mark.anyio
+
+BRANCHES = plan_of((0, "left", ()), (0, "right", ()), (0, "join", (0, 1)))
+SOON = 0.2
+"""Seconds within which a socket is to be closed."""
+
+
+def _hangs(call: Call) -> Reply:
+    return events(chunk({"content": "half"}), STALL) if call.body.get("stream") else Reply((STALL,))
+
+
+async def _until(met: Callable[[], bool], seconds: float = 5.0) -> None:
+    with anyio.fail_after(seconds):
+        while not met():  # noqa: ASYNC110  (what is waited for is another thread of events)
+            await anyio.sleep(0.001)
+
+
+async def _until_closed(server: ChatServer) -> None:
+    """Wait until every call was hung up on, and see that no other follows."""
+    await _until(lambda: all(call.hung_up.is_set() or call.answered.is_set() for call in server.calls), SOON)
+    calls = len(server.calls)
+    await anyio.sleep(SOON)
+    assert len(server.calls) == calls
+
+
+def _conductor(server: ChatServer, plan: Plan, *others: Worker, **options: object) -> Conductor:
+    worker = ChatWorker("a", endpoint=Endpoint(server.url))
+    return Conductor(FixedPlanner(plan), [worker, *others], **options)  # type: ignore[arg-type]  # named right
+
+
+async def _run(conductor: Conductor) -> None:
+    await conductor.run("Why?")
+
+
+async def _stream(conductor: Conductor) -> None:
+    async for _ in conductor.stream("Why?"):
+        pass
+
+
+@pytest.mark.parametrize("way", [_run, _stream])
+async def test_a_cancel_closes_every_socket_and_starts_nothing(
+    way: Callable[[Conductor], Awaitable[None]],
+) -> None:
+    """Two calls hang in parallel; neither is retried, and what waits for them is never asked."""
+    async with ChatServer(_hangs) as server, _conductor(server, BRANCHES) as conductor:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(way, conductor)
+            await _until(lambda: len(server.calls) == 2)
+            tasks.cancel_scope.cancel()
+        await _until_closed(server)
+        assert len(server.calls) == 2
+
+
+async def test_the_deadline_closes_every_socket_too() -> None:
+    """A run out of time leaves nobody at work, and says so."""
+    async with ChatServer(_hangs) as server:
+        async with _conductor(server, BRANCHES, limits=Limits(seconds=0.3)) as conductor:
+            result = await conductor.run("Why?")
+            await _until_closed(server)
+        assert (result.status, len(server.calls)) == ("failed", 2)
+        assert [outcome.maybe_paid for outcome in result.outcomes] == [True, True, False]
+
+
+async def test_the_slower_of_two_is_hung_up_on() -> None:
+    """Once one good answer is enough, the other's socket is closed while the run goes on."""
+    plan = Plan((Step(0, "slow"), Step(1, "quick"), Step(1, "answer", (0, 1), 1)))
+    quick = ScriptedWorker("quick", "Q", latency=0.1)
+    async with ChatServer(_hangs) as server, _conductor(server, plan, quick) as conductor:
+        result = await conductor.run("Why?")
+        await _until_closed(server)
+        assert (result.answer, len(server.calls)) == ("Q", 1)
+        assert result.outcomes[0].maybe_paid
+
+
+async def test_a_failure_that_ends_the_run_hangs_up_on_the_others() -> None:
+    """Under `fail` nothing is waited for that no answer can come of."""
+    plan = plan_of((0, "slow", ()), (1, "fails", ()), (0, "join", (0, 1)))
+    bad = ScriptedWorker("bad", RuntimeError("down"), latency=0.1)
+    async with ChatServer(_hangs) as server, _conductor(server, plan, bad, on_failure="fail") as conductor:
+        result = await conductor.run("Why?")
+        await _until_closed(server)
+        assert (result.status, len(server.calls)) == ("failed", 1)
+
+
+async def test_a_cancel_between_two_calls_makes_no_second() -> None:
+    """A run that is stopped while it waits to try again tries no more."""
+    async with (
+        ChatServer(lambda call: says(call, "", finish_reason=None)) as server,
+        _conductor(server, plan_of((0, "go", ()))) as conductor,
+    ):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_run, conductor)
+            await _until(lambda: any(call.answered.is_set() for call in server.calls))
+            tasks.cancel_scope.cancel()
+        calls = len(server.calls)
+        await anyio.sleep(1.0)
+        assert len(server.calls) == calls

@@ -1,0 +1,194 @@
+"""Changes of a plan: each gives a whole plan, or says why it cannot be made."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from core.actors import plan_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.edits import Change, Edit, Insert, Move, Remove, edit_plan, read_edits
+from podium.errors import PlanInvalid
+from podium.messages import Message
+from podium.plan import Plan, Step
+
+PLAN = Plan(
+    plan_of((0, "find a", ()), (1, "find b", ()), (2, "check", (1,)), (0, "answer", (0, 2))).steps,
+    query=(Message("user", "Why?"),),
+)
+NAMES = ("search", "reader", "critic")
+
+
+@pytest.mark.parametrize(
+    ("edit", "plan"),
+    [
+        (
+            Change(step=2, worker=1, subtask="check well", access=(0, 1)),
+            plan_of((0, "find a", ()), (1, "find b", ()), (1, "check well", (0, 1)), (0, "answer", (0, 2))),
+        ),
+        (
+            Change(step=3, access=()),
+            plan_of((0, "find a", ()), (1, "find b", ()), (2, "check", (1,)), (0, "answer", ())),
+        ),
+        (
+            Insert(at=1, step=Step(1, "find c", (0,))),
+            plan_of(
+                (0, "find a", ()),
+                (1, "find c", (0,)),
+                (1, "find b", ()),
+                (2, "check", (2,)),
+                (0, "answer", (0, 3)),
+            ),
+        ),
+        (
+            Insert(at=4, step=Step(1, "polish", (3,))),
+            plan_of(*((s.worker, s.subtask, s.access) for s in PLAN.steps), (1, "polish", (3,))),
+        ),
+        (Remove(step=3), plan_of((0, "find a", ()), (1, "find b", ()), (2, "check", (1,)))),
+        (
+            Move(step=0, to=2),
+            plan_of((1, "find b", ()), (2, "check", (0,)), (0, "find a", ()), (0, "answer", (1, 2))),
+        ),
+        (
+            Move(step=2, to=2),
+            PLAN,
+        ),
+    ],
+    ids=["change", "see nothing", "insert", "append", "remove", "move", "move nowhere"],
+)
+def test_what_an_edit_makes_of_a_plan(edit: Edit, plan: Plan) -> None:
+    """Steps that move are followed in access lists, and the question stays."""
+    made = edit_plan(PLAN, edit)
+    assert made == plan
+    assert made.query == PLAN.query
+
+
+def test_an_edit_leaves_how_many_steps_are_enough() -> None:
+    """Unless it says so itself."""
+    race = Plan((Step(0, "a"), Step(1, "b"), Step(2, "tell", (0, 1), 1)))
+    assert edit_plan(race, Change(step=2, subtask="say")).steps[2] == Step(2, "say", (0, 1), 1)
+    assert edit_plan(race, Change(step=2, enough=2)).steps[2] == Step(2, "tell", (0, 1))
+    assert edit_plan(race, Insert(at=0, step=Step(0, "x"))).steps[3] == Step(2, "tell", (1, 2), 1)
+    assert edit_plan(race, Move(step=1, to=0)).steps[2].enough == 1
+
+
+@pytest.mark.parametrize(
+    ("edit", "code", "told"),
+    [
+        (Remove(step=0), "bad_access", "step 0 cannot be removed while step 3 lists it"),
+        (Remove(step=4), "bad_shape", "there is no place 4"),
+        (Move(step=2, to=0), "forward_access", "which is not before it"),
+        (Move(step=1, to=3), "forward_access", ""),
+        (Move(step=0, to=-1), "bad_shape", "there is no place -1"),
+        (Insert(at=0, step=Step(0, "x", (0,))), "forward_access", "lists itself"),
+        (Insert(at=5, step=Step(0, "x")), "bad_shape", "there is no place 5"),
+        (Change(step=0, subtask=" "), "empty_subtask", ""),
+        (Change(step=0, access=(3,)), "forward_access", ""),
+        (Change(step=0, worker=-2), "bad_worker", ""),
+    ],
+)
+def test_an_edit_that_leaves_no_plan_is_refused(edit: Edit, code: str, told: str) -> None:
+    """The error is the one any plan of that kind gets."""
+    with pytest.raises(PlanInvalid) as caught:
+        edit_plan(PLAN, edit)
+    assert caught.value.code == code
+    assert told in str(caught.value)
+
+
+@st.composite
+def plans_and_edits(draw: st.DrawFn) -> tuple[Plan, list[Edit]]:
+    """Draw a plan whose subtasks are all different, and edits that may or may not fit it."""
+    steps = []
+    for index in range(draw(st.integers(1, 6))):
+        seen = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set()
+        steps.append(Step(0, f"s{index}", tuple(seen)))
+    at = st.integers(0, 6)
+    edits: st.SearchStrategy[Edit] = st.one_of(
+        st.builds(Remove, step=at),
+        st.builds(Move, step=at, to=at),
+        st.builds(Insert, at=at, step=st.just(Step(1, "new"))),
+    )
+    return Plan(tuple(steps)), draw(st.lists(edits, max_size=4))
+
+
+def seen_by(plan: Plan) -> dict[str, set[str]]:
+    """Return whom each step is shown, by subtask."""
+    return {s.subtask: {plan.steps[i].subtask for i in s.access} for s in plan.steps if s.subtask != "new"}
+
+
+@given(plans_and_edits())
+def test_who_sees_whom_stays_when_steps_come_go_and_move(drawn: tuple[Plan, list[Edit]]) -> None:
+    """No edit but a change of an access list changes what a step is shown."""
+    plan, edits = drawn
+    try:
+        made = edit_plan(plan, *edits)
+    except PlanInvalid:
+        return
+    before, after = seen_by(plan), seen_by(made)
+    assert after == {subtask: before[subtask] for subtask in after}
+
+
+def test_edits_are_read_from_plain_data() -> None:
+    """Workers by number or name."""
+    data = [
+        {"op": "change", "step": 0, "worker": "critic", "subtask": "x"},
+        {"op": "insert", "at": 1, "worker": 1, "subtask": "y", "access": [0], "enough": 1},
+        {"op": "remove", "step": 2},
+        {"op": "move", "step": 0, "to": 1},
+    ]
+    assert read_edits(data, NAMES) == (
+        Change(step=0, worker=2, subtask="x"),
+        Insert(at=1, step=Step(1, "y", (0,))),
+        Remove(step=2),
+        Move(step=0, to=1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "told"),
+    [
+        ({}, "bad_shape", "edits are {}: write a list"),
+        (["x"], "bad_shape", "edit 0 is 'x': give it an op of change, insert, remove, move"),
+        ([{"op": "obey"}], "bad_shape", "give it an op of"),
+        ([{"op": ["remove"]}], "bad_shape", "give it an op of"),
+        ([{"op": "remove"}], "bad_shape", "'remove' takes step"),
+        ([{"op": "remove", "step": 0, "lc": 1}], "bad_shape", "edit 0 has step, lc; 'remove' takes step"),
+        ([{"op": "remove", "step": True}], "bad_shape", "step is True: write a number"),
+        ([{"op": "change", "step": 0, "access": "all"}], "bad_shape", "write a list of numbers"),
+        ([{"op": "change", "step": 0, "access": [0.0]}], "bad_shape", "write a list of numbers"),
+        ([{"op": "change", "step": 0, "subtask": None}], "bad_shape", "write text"),
+        ([{"op": "change", "step": 0, "worker": "nobody"}], "unknown_worker", "the pool has search, reader"),
+        ([{"op": "insert", "at": 0, "worker": 0, "subtask": ""}], "empty_subtask", ""),
+    ],
+)
+def test_what_is_no_edit_is_refused(data: Any, code: str, told: str) -> None:
+    """Unknown keys are, too: nothing in the data is taken for more than data."""
+    with pytest.raises(PlanInvalid) as caught:
+        read_edits(data, NAMES)
+    assert caught.value.code == code
+    assert told in str(caught.value)
+
+
+_JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["op", "step", "at", "to", "x"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.lists(
+        _JSON | st.fixed_dictionaries({"op": st.sampled_from(["remove", "move", "change"]), "step": _JSON})
+    )
+)
+def test_whatever_is_read_the_outcome_is_a_plan_or_its_error(data: list[Any]) -> None:
+    """Nothing else is raised."""
+    make: Callable[[], Plan] = lambda: edit_plan(PLAN, *read_edits(data, NAMES))  # noqa: E731 - said once
+    try:
+        made = make()
+    except PlanInvalid:
+        return
+    made.fit(len(NAMES), 100) if made.steps else None

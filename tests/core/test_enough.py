@@ -1,0 +1,205 @@
+"""Groups of steps of which some are enough: the first good one, or a quorum."""
+
+import pytest
+from core.actors import Actor, boss, never, rows
+from core.virtual_clock import BACKEND
+
+from podium.conductor import Conductor
+from podium.errors import PlanInvalid, WorkerRefused
+from podium.limits import Limits
+from podium.outcome import Outcome
+from podium.parse import parse_plan
+from podium.plan import Plan, Step
+from podium.retry import Retry
+from podium.spelling import write_plan
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import Request
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Let waiting take no time."""
+    return BACKEND
+
+
+def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:
+    return [o.status if o.problem is None else f"{o.status} {o.problem.code}" for o in outcomes]
+
+
+def _sent(request: Request) -> str:
+    return "\n".join(message.text for message in request.messages)
+
+
+def _group(enough: int | None, *workers: int) -> Plan:
+    """Return a plan of one step per worker, joined by worker 0 as soon as so many are there."""
+    steps = [Step(worker, f"try {worker}") for worker in workers]
+    return Plan((*steps, Step(0, "join", tuple(range(len(workers))), enough)))
+
+
+def _workers(*latencies: float) -> list[ScriptedWorker]:
+    outputs = [ScriptedWorker(f"w{i}", f"OUT-{i}", latency=s) for i, s in enumerate(latencies, 1)]
+    return [ScriptedWorker("join", "J"), *outputs]
+
+
+async def test_the_first_good_one_is_enough() -> None:
+    """The step starts with the first output there is; the slower ones are stopped and billed."""
+    slow = Actor("slow", never)
+    workers = [*_workers(3.0, 1.0), slow]
+    result = await Conductor(boss(""), workers).run(_group(1, 1, 2, 3))
+    assert _codes(result.outcomes) == ["cancelled enough", "ok", "cancelled enough", "ok"]
+    assert (result.status, result.seconds, slow.stopped) == ("ok", 1.0, 1)
+    assert result.outcomes[2].usage.estimated
+    assert result.outcomes[3].shown == (1,)
+    assert "seeing 1 of 0, 1, 2" in result.explain()
+
+
+async def test_it_is_shown_those_and_told_nothing_of_the_others() -> None:
+    """Neither output nor subtask of the steps that came too late reaches the worker."""
+    workers = _workers(3.0, 1.0, 2.0)
+    await Conductor(boss(""), workers).run(_group(2, 1, 2, 3))
+    text = _sent(workers[0].requests[0])
+    for word, there in {"OUT-1": False, "try 1": False, "OUT-2": True, "OUT-3": True}.items():
+        assert (word in text) == there
+    assert "no output" not in text
+
+
+async def test_a_failure_that_leaves_enough_is_no_lack() -> None:
+    """The answer is whole when the quorum was met."""
+    workers = [*_workers(1.0, 2.0), ScriptedWorker("bad", WorkerRefused("no"))]
+    result = await Conductor(boss(""), workers).run(_group(2, 1, 2, 3))
+    assert _codes(result.outcomes) == ["ok", "ok", "failed worker_refused", "ok"]
+    assert (result.status, result.problem) == ("ok", None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "codes"),
+    [
+        ("skip", ["ok", "failed worker_refused", "failed worker_refused", "skipped dependency"]),
+        ("note", ["ok", "failed worker_refused", "failed worker_refused", "ok"]),
+        ("fail", ["cancelled aborted", "failed worker_refused", "failed worker_refused", "skipped aborted"]),
+    ],
+)
+async def test_too_many_failures_are_the_policys(policy: str, codes: list[str]) -> None:
+    """When so many cannot be reached any more, it is as with any step that lacks an input."""
+    bad = ScriptedWorker("bad", WorkerRefused("no"))
+    workers = [*_workers(5.0), bad]
+    result = await Conductor(boss(""), workers, on_failure=policy).run(_group(2, 1, 2, 2))  # type: ignore[arg-type]  # parametrized
+    assert _codes(result.outcomes) == codes
+    assert result.status == ("failed" if policy == "fail" else "partial")
+
+
+async def test_what_only_serves_a_stopped_step_is_stopped_too() -> None:
+    """A step on the way to one that is not needed any more is not waited for."""
+    slow = Actor("slow", never)
+    workers = [*_workers(1.0), slow]
+    steps = (Step(2, "far"), Step(1, "from far", (0,)), Step(1, "near"), Step(0, "join", (1, 2), 1))
+    result = await Conductor(boss(""), workers).run(Plan(steps))
+    assert _codes(result.outcomes) == ["cancelled enough", "skipped enough", "ok", "ok"]
+    assert (slow.stopped, result.seconds) == (1, 1.0)
+
+
+async def test_a_step_that_others_wait_for_goes_on() -> None:
+    """Being too late for one step is no reason to be stopped where another needs it."""
+    workers = _workers(1.0, 4.0)
+    steps = (Step(1, "quick"), Step(2, "slow"), Step(0, "first", (0, 1), 1), Step(0, "all", (1, 2)))
+    result = await Conductor(boss(""), workers).run(Plan(steps))
+    assert _codes(result.outcomes) == ["ok"] * 4
+    assert [outcome.started for outcome in result.outcomes] == [0.0, 0.0, 1.0, 4.0]
+
+
+async def test_rows_that_started_early_are_stopped_once_the_plan_is_known() -> None:
+    """While the plan is written, a later step may yet want what came too late."""
+    text = rows((0, "a", ()), (1, "b", ())) + '{"worker": 2, "subtask": "c", "access": [0, 1], "enough": 1}\n'
+    slow = Actor("slow", never)
+    workers = [ScriptedWorker("q", "Q", latency=1.0), slow, ScriptedWorker("j", "J", latency=1.0)]
+    result = await Conductor(boss(text, piece=10), workers).run("Q?")
+    assert _codes(result.outcomes) == ["ok", "cancelled enough", "ok"]
+    assert (result.answer, result.seconds) == ("J", 2.0)
+
+
+async def test_of_more_than_enough_the_first_are_shown() -> None:
+    """A step that could not start earlier is shown those that ended first, not all there are."""
+    text = rows((0, "a", ()), (1, "b", ())) + '{"worker": 2, "subtask": "c", "access": [0, 1], "enough": 1}\n'
+    first, *_ = text.splitlines(keepends=True)
+    workers = [ScriptedWorker("q", "OUT-Q", latency=2.0), ScriptedWorker("r", "OUT-R", latency=1.0)]
+    join = ScriptedWorker("j", "J")
+    planner = boss(text, piece=len(first))
+    result = await Conductor(planner, [*workers, join], limits=Limits(concurrency=1), retry=Retry()).run("Q?")
+    assert result.status == "ok"
+    shown = result.outcomes[2].shown
+    assert shown is not None
+    assert len(shown) == 1
+    assert [f"OUT-{name}" in _sent(join.requests[0]) for name in "QR"] == [shown == (0,), shown == (1,)]
+
+
+def test_the_length_of_the_list_is_all_of_it() -> None:
+    """There is one way to say that all are waited for."""
+    assert Step(0, "x", (0, 1), 2) == Step(0, "x", (0, 1))
+    assert Step(0, "x", (0, 1, 1), 2).enough is None
+    assert (Step(0, "x", (0, 1), 1).least, Step(0, "x", (0, 1)).least) == (1, 2)
+
+
+@pytest.mark.parametrize("enough", [0, -1, 3, True, 1.0, "1"])
+def test_a_number_that_cannot_be_met_is_refused(enough: object) -> None:
+    """From 1 to as many as are on the list."""
+    with pytest.raises(PlanInvalid) as caught:
+        Step(0, "x", (0, 1), enough)  # type: ignore[arg-type]  # what is refused
+    assert caught.value.code == "bad_enough"
+
+
+def test_a_step_that_sees_nothing_waits_for_nothing() -> None:
+    """No number of no steps is enough."""
+    with pytest.raises(PlanInvalid, match="it sees no step"):
+        Step(0, "x", (), 1)
+
+
+PLAN = Plan((Step(0, "a"), Step(1, "b"), Step(0, "join", (0, 1), 1)))
+
+
+def test_it_is_kept_in_json_and_by_renumbering() -> None:
+    """Plans that are stored or numbered anew are the same plans."""
+    assert Plan.from_json(PLAN.to_json()) == PLAN
+    assert PLAN.to_json()["steps"][2]["enough"] == 1
+    assert "enough" not in PLAN.to_json()["steps"][0]
+    assert PLAN.renumbered([1, 0]).steps[2].enough == 1
+    assert "after 1 of 2" in PLAN.to_mermaid()
+
+
+def test_lists_cannot_say_it_and_are_written_as_json() -> None:
+    """What is written is read as the same plan, whatever was asked for."""
+    text = write_plan(PLAN, "lists")
+    assert text == write_plan(PLAN, "json")
+    assert parse_plan(text, workers=2) == PLAN
+
+
+@pytest.mark.parametrize(
+    ("written", "enough"),
+    [("1", 1), ('"1"', 1), ("2", None), ("null", None), ('"all"', None), ("None", None)],
+)
+def test_what_people_write_is_read(written: str, enough: int | None) -> None:
+    """A number, or a word for all of them."""
+    head = '{"worker": 0, "subtask": "a", "access": []}\n{"worker": 0, "subtask": "b", "access": []}\n'
+    text = head + f'{{"worker": 0, "subtask": "c", "access": [0, 1], "Enough": {written}}}'
+    assert parse_plan(text, workers=1).steps[2].enough == enough
+
+
+@pytest.mark.parametrize("written", ["0", "3", "true", "[1]", '"some"', "-1"])
+def test_what_makes_no_sense_is_told_with_its_step(written: str) -> None:
+    """A planner can mend it."""
+    head = '{"worker": 0, "subtask": "a", "access": []}\n{"worker": 0, "subtask": "b", "access": []}\n'
+    text = head + f'{{"worker": 0, "subtask": "c", "access": [0, 1], "enough": {written}}}'
+    with pytest.raises(PlanInvalid) as caught:
+        parse_plan(text, workers=1)
+    assert (caught.value.code, caught.value.step) == ("bad_enough", 2)
+    assert caught.value.position == text.index(written, text.index("enough"))
+
+
+def test_two_keys_for_it_are_one_too_many() -> None:
+    """As with any other field."""
+    text = '{"steps": [{"worker": 0, "subtask": "a", "access": []}, {"worker": 0, "subtask": "b", '
+    text += '"access": [0], "enough": 1, "Enough": 1}]}'
+    with pytest.raises(PlanInvalid) as caught:
+        parse_plan(text, workers=1)
+    assert caught.value.code == "duplicate_field"

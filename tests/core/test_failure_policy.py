@@ -1,0 +1,250 @@
+"""What becomes of a run when a step of it fails, or may not be paid for."""
+
+import pytest
+from core.actors import Actor, answering, boss, never, plan_of, rows, told
+from core.virtual_clock import BACKEND
+
+from podium.conductor import Conductor
+from podium.errors import WorkerRefused
+from podium.limits import Limits
+from podium.messages import Completion
+from podium.outcome import Outcome
+from podium.planners.chat import ChatPlanner
+from podium.retry import Retry
+from podium.usage import Usage
+from podium.workers.gather import Gather
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import FREE, Card, Price, Request
+
+pytestmark = pytest.mark.anyio
+
+ONCE = Retry(attempts=1)
+NO = WorkerRefused("SECRET-REASON")
+TWO = plan_of((0, "fails", ()), (1, "stands", ()), (2, "join both", (0, 1)))
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Let waiting take no time."""
+    return BACKEND
+
+
+def _codes(outcomes: tuple[Outcome, ...]) -> list[str]:
+    return [o.status if o.problem is None else f"{o.status} {o.problem.code}" for o in outcomes]
+
+
+def _team() -> tuple[ScriptedWorker, ScriptedWorker, ScriptedWorker]:
+    return ScriptedWorker("bad", NO), ScriptedWorker("a", "A-OUTPUT"), ScriptedWorker("join", "JOINED")
+
+
+def _sent(request: Request) -> str:
+    return "\n".join(message.text for message in request.messages)
+
+
+async def test_a_step_is_run_with_the_gap_stated() -> None:
+    """Under `note` the last step is told, in words of ours alone, that an input has no output."""
+    bad, a, join = _team()
+    result = await Conductor(boss(""), [bad, a, join], on_failure="note").run(TWO)
+    assert _codes(result.outcomes) == ["failed worker_refused", "ok", "ok"]
+    text = _sent(join.requests[0])
+    assert "Step 0 was given this subtask and has no output: it failed." in text
+    assert "A-OUTPUT" in text
+    assert "SECRET-REASON" not in text
+    assert result.outcomes[2].shown == (1,)
+
+
+async def test_an_answer_with_a_gap_is_partial_and_names_the_step() -> None:
+    """What the answer was made without stands in the result and in its account."""
+    result = await Conductor(boss(""), list(_team()), on_failure="note").run(TWO)
+    assert (result.answer, result.status) == ("JOINED", "partial")
+    assert result.problem is not None
+    assert result.problem.code == "worker_refused"
+    assert result.problem.message == "the answer was made without step 0 (bad): SECRET-REASON"
+    assert "Step 2, join, seeing 1 of 0, 1: ok" in result.explain()
+
+
+async def test_a_gap_far_from_the_answer_makes_it_partial_too() -> None:
+    """A step that ran without its input passes the lack on along access lists."""
+    plan = plan_of((0, "fails", ()), (1, "without it", (0,)), (2, "answer", (1,)))
+    bad, a, join = _team()
+    result = await Conductor(boss(""), [bad, a, join], on_failure="note").run(plan)
+    assert _codes(result.outcomes) == ["failed worker_refused", "ok", "ok"]
+    assert result.status == "partial"
+    assert "has no output" in _sent(a.requests[0])
+    assert "has no output" not in _sent(join.requests[0])
+
+
+async def test_what_a_failed_step_had_written_is_not_shown() -> None:
+    """Text that arrived before a step failed is nobody's input."""
+
+    async def breaks(request: Request):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        yield "HALF-AN-OUTPUT"
+        raise NO
+
+    _, a, join = _team()
+    conductor = Conductor(boss(""), [Actor("bad", breaks), a, join], on_failure="note", retry=ONCE)
+    result = await conductor.run(TWO)
+    assert result.outcomes[0].text == "HALF-AN-OUTPUT"
+    assert "HALF-AN-OUTPUT" not in _sent(join.requests[0])
+
+
+async def test_gathering_says_which_part_is_missing() -> None:
+    """A worker that is no model is told of the gap in its brief."""
+    bad, a, _ = _team()
+    result = await Conductor(boss(""), [bad, a, Gather()], on_failure="note").run(TWO)
+    assert result.answer == "**fails**\n\n(no output: it failed)\n\n**stands**\n\nA-OUTPUT"
+
+
+async def test_the_first_failure_ends_the_run() -> None:
+    """Under `fail` the other steps are stopped at once, and what was paid stays in the outcomes."""
+    plan = plan_of((0, "fails", ()), (1, "done", ()), (2, "slow", ()), (1, "join", (0, 1, 2)))
+    bad, slow = ScriptedWorker("bad", NO, latency=2.0), Actor("slow", never)
+    workers = [bad, ScriptedWorker("a", "A", latency=1.0), slow]
+    result = await Conductor(boss(""), workers, on_failure="fail").run(plan)
+    assert (result.status, result.answer, result.seconds) == ("failed", "", 2.0)
+    assert result.problem is not None
+    assert result.problem.message == "step 0 (bad): SECRET-REASON"
+    assert _codes(result.outcomes) == [
+        "failed worker_refused",
+        "ok",
+        "cancelled aborted",
+        "skipped aborted",
+    ]
+    assert slow.stopped == 1
+    assert result.outcomes[1].text == "A"
+
+
+async def test_a_failure_that_nobody_sees_ends_nothing() -> None:
+    """A row that started early and turns out unseen does not fail the run."""
+    text = rows((0, "unseen", ()), (0, "unseen too", (0,)), (1, "answer", ()))
+    planner = boss(text, piece=20, latency=0.0)
+    workers = [ScriptedWorker("bad", NO), ScriptedWorker("a", "A", latency=1.0)]
+    result = await Conductor(planner, workers, on_failure="fail").run("What?")
+    assert (result.status, result.answer) == ("ok", "A")
+
+
+def _replanner(*plans: str) -> tuple[ChatPlanner, ScriptedWorker, ScriptedWorker, ScriptedWorker]:
+    return boss(*plans), *_team()
+
+
+FIRST = rows((0, "risky part", ()), (1, "sure part", ()), (2, "join both", (0, 1)))
+SECOND = rows((1, "sure part", ()), (1, "risky part", ()), (2, "join both", (0, 1)))
+
+
+async def test_a_new_plan_goes_around_what_failed_and_pays_nothing_twice() -> None:
+    """A step repeated word for word is taken over; what failed is done by another."""
+    planner, bad, a, join = _replanner(FIRST, SECOND)
+    conductor = Conductor(planner, [bad, a, join], limits=Limits(rounds=2), on_failure="replan")
+    result = await conductor.run("Q?")
+    assert (result.answer, result.status, len(result.rounds)) == ("JOINED", "ok", 2)
+    assert [r.brief.subtask for r in a.requests if r.brief is not None] == ["sure part", "risky part"]
+    again = result.rounds[1].outcomes[0]
+    assert (again.round, again.step, again.text) == (2, 0, "A-OUTPUT")
+    assert (again.reused, again.usage, again.cost, again.attempts) == (True, Usage(), 0.0, 0)
+    assert "as it was before" in result.explain()
+    assert "because step 0 (bad): SECRET-REASON" in result.explain()
+
+
+async def test_the_planner_is_told_what_failed_and_what_is_paid() -> None:
+    """It sees the failed step and why, and the start of each output there is."""
+    planner, bad, a, join = _replanner(FIRST, SECOND)
+    await Conductor(planner, [bad, a, join], limits=Limits(rounds=2), on_failure="replan").run("Q?")
+    feedback = told(planner, 1).split("some of its steps came to nothing")[1]
+    lost, paid = feedback.split("These have one")
+    assert "risky part" in lost
+    assert "worker_refused: SECRET-REASON" in lost
+    assert "join both" in lost
+    assert "sure part" in paid
+    assert "A-OUTPUT" in paid
+    assert "SECRET-REASON" not in paid
+
+
+async def test_the_same_plan_again_tries_what_failed_again() -> None:
+    """A planner may take a failure for a passing one."""
+    replies = iter([NO, "AT LAST"])
+    worker = ScriptedWorker("shaky", lambda request: next(replies))
+    _, a, join = _team()
+    conductor = Conductor(boss(FIRST), [worker, a, join], limits=Limits(rounds=3), on_failure="replan")
+    result = await conductor.run("Q?")
+    assert (result.answer, result.status) == ("JOINED", "ok")
+    assert (len(worker.requests), len(a.requests), len(join.requests)) == (2, 1, 1)
+
+
+async def test_there_are_no_more_plans_than_rounds() -> None:
+    """What fails in the last round leaves what there is."""
+    planner, bad, a, join = _replanner(FIRST)
+    conductor = Conductor(planner, [bad, a, join], limits=Limits(rounds=2), on_failure="replan")
+    result = await conductor.run("Q?")
+    assert (result.answer, result.status, len(result.rounds)) == ("A-OUTPUT", "partial", 2)
+    assert len(a.requests) == 1
+
+
+async def test_a_further_round_may_repeat_a_step_on_purpose() -> None:
+    """Only a round that goes around a failure takes over what was paid."""
+    planner = boss(rows((0, "try", ())), rows((0, "try", ()), (0, "better it", (0,))))
+    worker = ScriptedWorker("a", "A")
+    conductor = Conductor(planner, [worker], limits=Limits(rounds=2), on_failure="replan")
+    result = await conductor.run("Q?")
+    assert len(worker.requests) == 3
+    assert not any(outcome.reused for outcome in result.outcomes)
+
+
+async def test_no_plan_is_made_around_what_the_limits_refused() -> None:
+    """A planner cannot mend an empty purse."""
+    planner = boss(rows((0, "x", ()), (0, "y", ()), (0, "z", ()), (0, "join", (0, 1, 2))))
+    limits = Limits(rounds=3, calls=4)
+    conductor = Conductor(planner, [ScriptedWorker("a", "A")], limits=limits, on_failure="replan")
+    result = await conductor.run("Q?")
+    assert len(result.rounds) == 1
+    assert result.status == "partial"
+
+
+@pytest.mark.parametrize("policy", ["skip", "note", "replan", "fail"])
+async def test_a_call_is_kept_for_the_last_step(policy: str) -> None:
+    """Steps that may not be paid are left out, and the last joins what there is, under any policy."""
+    a, join = ScriptedWorker("a", "A"), ScriptedWorker("join", "JOINED")
+    plan = plan_of((0, "x", ()), (0, "y", ()), (0, "z", ()), (1, "join", (0, 1, 2)))
+    limits = Limits(calls=3, rounds=2)
+    result = await Conductor(boss(""), [a, join], limits=limits, on_failure=policy).run(plan)  # type: ignore[arg-type]  # parametrized
+    assert (len(a.requests), len(join.requests)) == (2, 1)
+    assert (result.answer, result.status) == ("JOINED", "partial")
+    assert result.problem is not None
+    assert result.problem.code == "limit"
+    assert result.problem.message.startswith("the answer was made without step ")
+    assert "has no output: what the run may spend did not allow for it." in _sent(join.requests[0])
+
+
+async def test_money_is_kept_for_the_last_step() -> None:
+    """A step that would leave too little for the answer is not started."""
+    price = Price(input=0.0, output=1.0)
+    dear = Actor(Card(name="dear", price=price), answering("D", usage=Usage(0, 1_000_000), latency=1.0))
+    last = Actor(Card(name="last", price=price), answering("L", usage=Usage(0, 400_000)))
+    plan = plan_of((0, "x", ()), (0, "y", ()), (1, "join", (0, 1)))
+    limits = Limits(cost=2.5, answer_tokens=1_000_000)
+    result = await Conductor(boss(""), [dear, last], limits=limits).run(plan)
+    assert (len(dear.requests), len(last.requests)) == (1, 1)
+    assert (result.answer, result.status) == ("L", "partial")
+    assert result.cost == 1.4
+
+
+async def test_nothing_is_kept_where_the_last_step_could_be_shown_nothing() -> None:
+    """A budget for one call is spent on the first step, not on an answer about nothing."""
+    worker = ScriptedWorker("a", "A")
+    result = await Conductor(boss(""), [worker], limits=Limits(calls=1)).run(
+        plan_of((0, "x", ()), (0, "y", (0,)))
+    )
+    assert (result.answer, result.status, len(worker.requests)) == ("A", "partial", 1)
+
+
+async def test_an_output_cut_short_beside_a_failure_is_both() -> None:
+    """A whole answer that says itself what it lacks is partial for that."""
+
+    async def cut(request: Request):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        yield Completion("half", finish_reason="length")
+
+    bad, a, _ = _team()
+    conductor = Conductor(boss(""), [bad, a, Actor(Card(name="cut", price=FREE), cut)], on_failure="note")
+    result = await conductor.run(TWO)
+    assert (result.answer, result.status) == ("half", "partial")
+    assert result.problem is not None
+    assert result.problem.code == "cut"

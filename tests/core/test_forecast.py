@@ -1,0 +1,214 @@
+"""What a plan is expected to cost, and how that compares with the bill."""
+
+from dataclasses import replace
+
+import pytest
+from core.actors import plan_of
+
+from podium.forecast import Forecast, Interval, compare, explain_forecast, within
+from podium.forecasting import ENOUGH, forecast
+from podium.limits import Limits
+from podium.messages import read_query
+from podium.outcome import Call, Outcome
+from podium.plan import Plan, Step
+from podium.usage import Usage
+from podium.workers.gather import Gather
+from podium.workers.history import Took
+from podium.workers.pool import Pool
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import FREE, Card, Price, Worker
+
+PRICE = Price(input=1.0, output=10.0)
+DIAMOND = plan_of((0, "find", ()), (1, "look", (0,)), (2, "search", (0,)), (0, "join", (1, 2)))
+
+
+def _pool(*names: str, price: Price | None = PRICE, concurrency: int | None = None) -> Pool:
+    cards = [Card(name=name, price=price, concurrency=concurrency) for name in names]
+    return Pool([ScriptedWorker(card, "x") for card in cards])
+
+
+def _know(pool: Pool, number: int, *took: Took) -> None:
+    for one in took * ENOUGH:
+        pool.history(number).add(one)
+
+
+def _exactly(amount: float) -> Interval:
+    return Interval(amount, amount, amount)
+
+
+def test_what_always_takes_the_same_is_forecast_exactly() -> None:
+    """Calls add up; time does so along the longest chain of steps alone."""
+    pool = _pool("a", "b", "c")
+    for number, seconds in enumerate((1.0, 2.0, 4.0)):
+        _know(pool, number, Took(seconds, ok=True, input_tokens=30, output_tokens=100))
+    made = forecast(DIAMOND, pool, Limits())
+    assert made.calls == _exactly(4)
+    assert made.output_tokens == _exactly(400)
+    assert made.seconds == _exactly(6.0)
+    assert made.guessed == ()
+    assert made.input_tokens.low == made.input_tokens.high > 300
+    assert made.cost is not None
+    assert made.cost.likely == pytest.approx((made.input_tokens.likely + 4000) / 1e6)
+
+
+def test_it_is_the_same_every_time() -> None:
+    """It depends on what is known, and on nothing else."""
+    pool = _pool("a", "b", "c")
+    assert forecast(DIAMOND, pool, Limits()) == forecast(DIAMOND, pool, Limits())
+
+
+def test_steps_wait_for_slots() -> None:
+    """Those of a worker, and those of the round."""
+    side_by_side = plan_of((0, "one", ()), (0, "two", ()), (0, "three", ()), (0, "join", (0, 1, 2)))
+    for pool, limits, seconds in (
+        (_pool("a"), Limits(), 2.0),
+        (_pool("a", concurrency=2), Limits(), 3.0),
+        (_pool("a", concurrency=1), Limits(), 4.0),
+        (_pool("a"), Limits(concurrency=1), 4.0),
+    ):
+        _know(pool, 0, Took(1.0, ok=True))
+        assert forecast(side_by_side, pool, limits).seconds == _exactly(seconds)
+
+
+def test_a_step_for_which_some_are_enough_waits_for_those() -> None:
+    """The slower ones are paid for all the same."""
+    pool = _pool("a", "b")
+    _know(pool, 0, Took(1.0, ok=True, output_tokens=1))
+    _know(pool, 1, Took(9.0, ok=True, output_tokens=1))
+    plan = Plan((Step(0, "quick"), Step(1, "slow"), Step(0, "tell", (0, 1), enough=1)))
+    made = forecast(plan, pool, Limits())
+    assert made.calls == _exactly(3)
+    assert made.seconds == _exactly(2.0)
+
+
+def test_steps_nobody_sees_cost_nothing() -> None:
+    """They are not run."""
+    pool = _pool("a")
+    _know(pool, 0, Took(1.0, ok=True))
+    assert forecast(plan_of((0, "wasted", ()), (0, "tell", ())), pool, Limits()).calls == _exactly(1)
+
+
+def test_calls_that_fail_are_made_again_as_often_as_may_be() -> None:
+    """And a step that came to nothing takes those with it that are shown it."""
+    pool = _pool("a")
+    _know(pool, 0, Took(2.0, ok=False))
+    chain = plan_of((0, "one", ()), (0, "two", (0,)))
+    made = forecast(chain, pool, Limits(), attempts=3)
+    assert (made.calls, made.seconds) == (_exactly(3), _exactly(6.0))
+    _know(pool, 0, Took(2.0, ok=True))
+    mixed = forecast(chain, pool, Limits(), attempts=3)
+    assert mixed.calls.low == 2
+    assert 3 <= mixed.calls.high <= 6
+
+
+def test_of_a_worker_nobody_knows_the_usual_is_assumed() -> None:
+    """And that is said; a few calls count for their share."""
+    pool = _pool("a", "b")
+    made = forecast(plan_of((0, "one", ()), (1, "two", (0,))), pool, Limits())
+    assert made.guessed == ("a", "b")
+    assert made.output_tokens.low < 700
+    assert made.output_tokens.high > 1300
+    assert "(a guess for a, b, of which few calls are known)" in explain_forecast(made)
+    for _ in range(ENOUGH - 1):
+        pool.history(0).add(Took(1.0, ok=True, output_tokens=10))
+    nearly = forecast(plan_of((0, "one", ())), pool, Limits())
+    assert nearly.guessed == ("a",)
+    assert nearly.output_tokens.likely == 10
+    assert nearly.output_tokens.high > 100
+
+
+def test_answers_are_no_longer_than_their_worker_bounds_them() -> None:
+    """Of models; plain code writes no tokens and costs nothing, however long it takes."""
+
+    class Bounded(ScriptedWorker):
+        max_tokens = 50
+
+    made = forecast(plan_of((0, "one", ())), Pool([Bounded(Card(name="a", price=PRICE), "x")]), Limits())
+    assert made.output_tokens.high == 50
+    code = forecast(plan_of((0, "one", ())), Pool([Gather()]), Limits())
+    assert (code.input_tokens, code.output_tokens, code.cost) == (_exactly(0), _exactly(0), _exactly(0))
+    assert code.seconds.high > 0
+
+
+def test_an_unknown_price_makes_the_cost_unknown() -> None:
+    """Unless calls have told what they cost, as those of a conductor do."""
+    pool = _pool("a", price=None)
+    assert forecast(plan_of((0, "one", ())), pool, Limits()).cost is None
+    assert "cost unknown" in explain_forecast(forecast(plan_of((0, "one", ())), pool, Limits()))
+    _know(pool, 0, Took(1.0, ok=True, cost=0.5))
+    assert forecast(plan_of((0, "one", ())), pool, Limits()).cost == _exactly(0.5)
+
+
+def test_prompts_count_the_question_and_what_is_shown() -> None:
+    """The question is shown to every step, unless workers are not shown it."""
+    pool = _pool("a")
+    _know(pool, 0, Took(1.0, ok=True, input_tokens=1, output_tokens=1000))
+    plan = plan_of((0, "one", ()), (0, "two", (0,)))
+    hidden = forecast(plan, pool, Limits(), query=read_query("x" * 4000), show_question=False)
+    shown = forecast(plan, pool, Limits(), query=read_query("x" * 4000))
+    carried = forecast(Plan(plan.steps, read_query("x" * 4000)), pool, Limits())
+    assert hidden.input_tokens.likely > 1000
+    assert 2000 <= shown.input_tokens.likely - hidden.input_tokens.likely <= 2100
+    assert carried == shown
+
+
+def test_no_run_takes_longer_than_it_may() -> None:
+    """Nor a call."""
+    pool = _pool("a")
+    _know(pool, 0, Took(500.0, ok=True))
+    chain = plan_of((0, "one", ()), (0, "two", (0,)))
+    assert forecast(chain, pool, Limits()).seconds == _exactly(240.0)
+    assert forecast(chain, pool, Limits(seconds=100)).seconds == _exactly(100.0)
+
+
+def _outcome(step: int, *, started: float, ended: float, cost: float | None = 0.01) -> Outcome:
+    usage = Usage(100, 50)
+    ok = Outcome(round=1, step=step, worker="a", status="ok", usage=usage, cost=cost, attempts=1)
+    return replace(ok, started=started, ended=ended)
+
+
+EXPECTED = Forecast(
+    calls=Interval(2, 2, 3),
+    input_tokens=Interval(150, 200, 300),
+    output_tokens=Interval(60, 100, 200),
+    cost=Interval(0.01, 0.02, 0.04),
+    seconds=Interval(1.0, 2.0, 3.0),
+)
+
+
+def test_a_bill_inside_the_intervals_is_as_expected() -> None:
+    """What both say is told in one line."""
+    outcomes = [_outcome(0, started=0.5, ended=1.5), _outcome(1, started=1.5, ended=2.75)]
+    assert within(EXPECTED, outcomes)
+    assert compare(EXPECTED, outcomes) == (
+        "Expected: 2 to 3 call(s) (likely 2), 150 to 300 tokens read (likely 200), 60 to 200 written "
+        "(likely 100), $0.0100 to $0.0400 (likely $0.0200), 1.0 to 3.0 s (likely 2.0). "
+        "Came to: 2 call(s), 200 tokens read, 100 written, $0.0200, 2.2 s; as expected."
+    )
+
+
+def test_a_bill_outside_of_them_says_in_what() -> None:
+    """Every call that was made counts, and an unknown cost is compared with nothing."""
+    calls = tuple(Call(attempt=number, worker="a") for number in (1, 2, 3))
+    slow = replace(_outcome(0, started=0.0, ended=4.0), calls=calls, attempts=3)
+    assert not within(EXPECTED, [slow])
+    assert compare(EXPECTED, [slow]).endswith(
+        "more than expected: time; less than expected: tokens read, tokens written."
+    )
+    unknown = _outcome(0, started=0.0, ended=1.0, cost=None)
+    assert "cost unknown; " in compare(replace(EXPECTED, cost=None), [unknown]).replace(", 1.0 s", "")
+    assert "money" not in compare(EXPECTED, [unknown])
+
+
+def test_a_skipped_step_is_no_call() -> None:
+    """Nothing came to nothing."""
+    skipped = Outcome(round=1, step=0, worker="a", status="skipped")
+    assert "Came to: 0 call(s), 0 tokens read, 0 written, $0.0000, 0.0 s" in compare(EXPECTED, [skipped])
+
+
+@pytest.mark.parametrize("worker", [ScriptedWorker(Card(name="a", price=FREE), "x")])
+def test_free_work_is_forecast_as_free(worker: Worker) -> None:
+    """Though a model of one's own still reads and writes."""
+    made = forecast(plan_of((0, "one", ())), Pool([worker]), Limits())
+    assert made.cost == _exactly(0.0)
+    assert made.output_tokens.likely > 0

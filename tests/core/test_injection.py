@@ -1,0 +1,223 @@
+"""Worker output, queries and quotations are data: seventy hostile texts change nothing of a run.
+
+Each run is compared, message by message, with the same run over a harmless text.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from core.actors import boss, plan_of, rows, told
+from core.injected import TEXTS
+from servers.chat_server import Call, ChatServer, Reply, says
+
+from podium.conductor import Conductor
+from podium.errors import PlanError
+from podium.limits import Limits
+from podium.messages import Message, storable
+from podium.parse import parse_plan
+from podium.planners.chat import ChatPlanner
+from podium.planners.rule import RulePlanner
+from podium.result import Result
+from podium.spelling import KEEP, Spelling, write_plan
+from podium.workers.chat import ChatWorker
+from podium.workers.endpoint import Endpoint
+from podium.workers.scripted import ScriptedWorker
+
+pytestmark = pytest.mark.anyio
+
+HARMLESS = "A page about eggs, which is quite harmless."
+QUESTION = "How long does an egg take on a mountain?"
+NAMES = ("retriever", "writer", "critic", "mailer")
+PLAN = plan_of(
+    (0, "Find the page.", ()),
+    (1, "Sum the page up.", (0,)),
+    (2, "Check the sum.", (0, 1)),
+    (1, "Answer the question.", (1, 2)),
+)
+_TAG = re.compile(r"<(?:question|subtask|output|answer|response|conversation)-([0-9a-f]+)>")
+_EACH = pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+
+
+def test_there_are_enough_texts() -> None:
+    """At least forty, all different."""
+    assert len(set(TEXTS.values())) == len(TEXTS) >= 40
+
+
+def plain(text: str, injected: str) -> str:
+    """Return a message's text with what stands between tags, if it was injected, and their mark taken out.
+
+    The mark must stand nowhere in the injected text.
+    """
+    tag = _TAG.search(text)
+    if tag is not None:
+        assert tag[1] not in injected
+    bare = text.replace(f">\n{storable(injected)}\n</", ">\n(TEXT)\n</")
+    return bare if tag is None else bare.replace(tag[1], "(MARK)")
+
+
+def shape(messages: Sequence[Message], injected: str) -> list[tuple[str, str]]:
+    """Return messages as roles and texts, what was injected taken out; only users may have said it."""
+    for message in messages:
+        assert message.role == "user" or storable(injected).strip() not in message.text
+    return [(message.role, plain(message.text, injected)) for message in messages]
+
+
+def account(result: Result) -> Any:
+    """Return what was decided and done in a run."""
+    did = [(o.round, o.step, o.worker, o.status, o.attempts, o.finish_reason) for o in result.outcomes]
+    code = None if result.problem is None else result.problem.code
+    return [round_.plan for round_ in result.rounds], did, result.status, code
+
+
+async def scripted(
+    output: str, *, query: str = QUESTION, verdict: str | None = None, streamed: bool = False
+) -> Any:
+    """Return all that was sent and done where every worker returns `output`."""
+    injected = verdict or (output if query == QUESTION else query)
+    pool = [ScriptedWorker(name, output) for name in NAMES]
+    judge = ScriptedWorker("judge", "NO, say it in fewer words.")
+    planner = boss(rows(*((s.worker, s.subtask, s.access) for s in PLAN.steps)), KEEP, piece=9)
+    conductor = Conductor(
+        planner, pool, limits=Limits(rounds=2), accept=(lambda *_: verdict) if verdict else judge
+    )
+    if streamed:
+        *_, last = [event async for event in conductor.stream(query)]
+        result = last.result  # type: ignore[union-attr]  # the last event is RunEnded
+    else:
+        result = await conductor.run(query)
+    assert result.plans == (PLAN,)
+    assert result.answer == storable(output)
+    assert isinstance(planner.worker, ScriptedWorker)
+    sent = {
+        worker.card.name: sorted(shape(request.messages, injected) for request in worker.requests)
+        for worker in (*pool, judge, planner.worker)
+    }
+    assert len(sent["boss"]) == 2
+    assert not sent["mailer"]
+    return sent, account(result)
+
+
+@_EACH
+@pytest.mark.parametrize("streamed", [False, True], ids=["run", "stream"])
+async def test_what_workers_return_changes_nothing(text: str, *, streamed: bool) -> None:
+    """Plan, workers, access lists, roles, calls and every other word are as with a harmless output."""
+    assert await scripted(text, streamed=streamed) == await scripted(HARMLESS, streamed=streamed)
+
+
+@_EACH
+async def test_a_query_is_data_for_everybody(text: str) -> None:
+    """What is asked reaches models as a user's words only, and decides about nobody."""
+    assert await scripted("Fine.", query=text) == await scripted("Fine.", query="Any harmless question?")
+
+
+@_EACH
+async def test_what_a_judge_finds_wanting_is_data_for_the_planner(text: str) -> None:
+    """It may repeat what stood in the answer."""
+    assert await scripted("Fine.", verdict=text) == await scripted("Fine.", verdict="It is too long.")
+
+
+@_EACH
+async def test_planning_by_rule_from_a_hostile_query_keeps_to_the_pool(text: str) -> None:
+    """A planner without a model makes of it a plan that fits, and nothing fails."""
+    pool = [ScriptedWorker(name, "done") for name in NAMES]
+    limits = Limits(plan_steps=4, calls=8)
+    result = await Conductor(RulePlanner(), pool, limits=limits).run(text)
+    assert result.status == "ok"
+    result.plans[0].fit(len(pool), 4)
+
+
+QUOTED = {name: text for name, text in TEXTS.items() if "</think>" not in text}
+"""A planner that ends its reasoning does so, whoever wrote that first."""
+SPELLINGS: tuple[Spelling, ...] = ("rows", "json", "lists")
+
+
+def is_plan(text: str) -> bool:
+    """Say whether somebody who writes the text writes a plan."""
+    try:
+        parse_plan(text, workers=list(NAMES), max_steps=100)
+    except PlanError as error:
+        return error.code not in (
+            "no_plan",
+            "too_deep",
+            "too_long",
+            "truncated",
+            "bad_value",
+            "missing_field",
+        )
+    return True
+
+
+@pytest.mark.parametrize("text", QUOTED.values(), ids=QUOTED)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_planner_may_think_about_any_text(text: str, spelling: Spelling) -> None:
+    """What a planner quotes where it reasons is no plan, whatever stands in it."""
+    written = f"<think>The page says: {text}\nI leave that alone.</think>\n{write_plan(PLAN, spelling)}"
+    assert parse_plan(written, workers=list(NAMES)) == PLAN
+
+
+@_EACH
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_text_around_a_plan_makes_no_other_plan(text: str, spelling: Spelling, place: str) -> None:
+    """The plan is the one that was written, or it is refused; a second one is the planner's own word."""
+    plan = write_plan(PLAN, spelling)
+    written = f"{text}\n\n{plan}" if place == "before" else f"{plan}\n\n{text}"
+    try:
+        read = parse_plan(written, workers=list(NAMES))
+    except PlanError:
+        return
+    if is_plan(text):
+        read.fit(len(NAMES), 5) if read.steps else None
+    else:
+        assert read == PLAN
+
+
+async def test_over_a_server_the_same_is_sent() -> None:
+    """The bytes of every request, its address and headers included, are those of a harmless run."""
+    current = HARMLESS
+
+    def reply(call: Call) -> Reply:
+        if call.body["model"] != "boss":
+            return says(call, current)
+        first = len(call.body["messages"]) == 2
+        return says(call, write_plan(PLAN, "rows") if first else KEEP)
+
+    async with ChatServer(reply) as server:
+        endpoint = Endpoint(server.url)
+        pool = [ChatWorker(name, endpoint=endpoint) for name in NAMES]
+        planner = ChatPlanner(ChatWorker("boss", endpoint=endpoint))
+        async with Conductor(planner, pool, limits=Limits(rounds=2)) as conductor:
+            seen = []
+            for current in (HARMLESS, *TEXTS.values()):
+                before = len(server.calls)
+                result = await conductor.run(QUESTION)
+                seen.append((account(result), [bare(call, current) for call in server.calls[before:]]))
+    wanted = seen[0]
+    assert len(wanted[1]) == len(PLAN.steps) + 2
+    for name, had in zip(TEXTS, seen[1:], strict=True):
+        assert had == wanted, name
+
+
+def bare(call: Call, injected: str) -> Any:
+    """Return a request as it arrived, what was injected taken out."""
+    messages = [Message(m["role"], m["content"]) for m in call.body["messages"]]
+    headers = {name: value for name, value in call.headers.items() if name != "content-length"}
+    rest = {name: value for name, value in call.body.items() if name != "messages"}
+    return call.method, call.path, headers, rest, shape(messages, injected)
+
+
+async def test_a_nested_conductor_takes_its_subtask_as_data() -> None:
+    """An outer worker's output that looks like a plan is the inner run's question, and no plan."""
+    inner_pool = [ScriptedWorker("inner", "done"), ScriptedWorker("inner mailer", "sent")]
+    for name, text in TEXTS.items():
+        inner = Conductor(boss(rows((0, "Do it.", ()))), inner_pool)
+        pool = [ScriptedWorker("retriever", text), inner]
+        planner = boss(rows((0, "Find it.", ()), (1, "Use it.", (0,))))
+        result = await Conductor(planner, pool).run(QUESTION)
+        assert (result.status, result.answer) == ("ok", "done"), name
+        assert "Do it." in inner_pool[0].requests[-1].messages[-1].text
+        assert told(planner)
+    assert not inner_pool[1].requests
+    assert len(inner_pool[0].requests) == len(TEXTS)

@@ -1,0 +1,131 @@
+"""What a call may come to at most, answers that are bounded, and prices that must be known."""
+
+import pytest
+
+from podium.errors import ConfigError
+from podium.ledger import Ledger, Spend
+from podium.limits import Limits
+from podium.messages import Constraint, Message, Sampling
+from podium.workers.bounds import bounded, check_prices
+from podium.workers.chat import ChatWorker
+from podium.workers.endpoint import Endpoint
+from podium.workers.function import FunctionWorker
+from podium.workers.gather import Gather
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.tokens import PER_ATTACHMENT, PER_MESSAGE, PER_REQUEST, most_tokens
+from podium.workers.worker import FREE, Brief, Card, Price, Request, Worker
+
+PRICE = Price(input=1.0, output=10.0)
+AROUND = PER_REQUEST + PER_MESSAGE
+
+
+def _request(text: str = "x" * 1000, **sampling: int) -> Request:
+    return Request(messages=(Message("user", text),), sampling=Sampling(**sampling))  # type: ignore[arg-type]
+
+
+def _chat(price: Price | None = PRICE, **sampling: int) -> ChatWorker:
+    endpoint = Endpoint("http://127.0.0.1:1/v1", provider="vllm")
+    defaults = Sampling(**sampling)  # type: ignore[arg-type] # a test names them right
+    return ChatWorker("m", endpoint=endpoint, card=Card(name="m", price=price), sampling=defaults)
+
+
+def _echo(brief: Brief) -> str:
+    return brief.subtask
+
+
+@pytest.mark.parametrize(
+    ("content", "tokens"),
+    [
+        ("x" * 1000, 800),
+        ("é" * 10, 16),
+        ("ab" + "日本" * 5, 26),
+        ("\ud800", 3),
+        (
+            ({"type": "text", "text": "abcd"}, {"type": "image_url", "image_url": {"url": "u" * 9**5}}),
+            4 + PER_ATTACHMENT,
+        ),
+        (({"type": "file", "file": {"file_data": "u" * 100_000}},), 80_000),
+        (({"type": "input_audio"},), PER_ATTACHMENT),
+    ],
+)
+def test_a_prompt_is_bounded_by_its_bytes(content: object, tokens: int) -> None:
+    """Four tokens for five bytes, and pictures by the piece."""
+    bound = most_tokens((Message("user", content),))  # type: ignore[arg-type]
+    assert tokens <= bound - AROUND <= tokens + 40
+
+
+def test_what_else_is_sent_counts_too() -> None:
+    """Calls of tools and forms that the server may put into the prompt."""
+    call = {"id": "1", "function": {"name": "f", "arguments": "y" * 400}}
+    assert most_tokens((Message("assistant", "", (call,)),)) >= 200
+    form = Constraint("json", {"type": "object", "description": "z" * 400})
+    assert most_tokens((Message("user", ""),), form) - most_tokens((Message("user", ""),)) >= 200
+
+
+@pytest.mark.parametrize(
+    ("worker", "request_", "written"),
+    [
+        (_chat(), _request(), 4096),
+        (_chat(max_tokens=7), _request(), 7),
+        (_chat(max_tokens=7), _request(max_tokens=9), 9),
+        (ScriptedWorker(Card(name="s", price=PRICE), "x"), _request(max_tokens=3), 3),
+    ],
+)
+def test_the_worst_case_is_prompt_and_answer_at_the_cards_price(
+    worker: Worker, request_: Request, written: int
+) -> None:
+    """An answer is as long as the request, else the worker, else the limits let it be."""
+    read = 800 + AROUND
+    assert worker.worst_case(request_, 4096) == Spend(1, read, written, (read + 10 * written) / 1e6)
+
+
+def test_work_that_costs_nothing_costs_nothing() -> None:
+    """A free model still writes tokens; plain code does not; and unknown is not free."""
+    free, unknown = _chat(FREE).worst_case(_request(), 10), _chat(None).worst_case(_request(), 10)
+    assert free is not None
+    assert unknown is not None
+    assert (free.output_tokens, free.cost, unknown.output_tokens, unknown.cost) == (10, 0.0, 10, None)
+    assert Gather().worst_case(_request(), 10) == Spend(1)
+    assert FunctionWorker(_echo, price=FREE).worst_case(_request(), 10) == Spend(1)
+    assert FunctionWorker(_echo).worst_case(_request(), 10) == Spend(1, cost=None)
+    paid = FunctionWorker(_echo, price=PRICE).worst_case(_request(), 10)
+    assert paid is not None
+    assert paid.output_tokens == 10
+
+
+@pytest.mark.parametrize(
+    ("limits", "worker", "wanted", "bound"),
+    [
+        (Limits(), _chat(), {}, None),
+        (Limits(input_tokens=9), _chat(), {}, None),
+        (Limits(cost=1.0), _chat(), {}, 4096),
+        (Limits(cost=1.0), _chat(FREE), {}, None),
+        (Limits(cost=1.0, unpriced=0.1), _chat(None), {}, None),
+        (Limits(output_tokens=50, answer_tokens=20), _chat(FREE), {}, 20),
+        (Limits(output_tokens=50), _chat(max_tokens=7), {}, None),
+        (Limits(output_tokens=50), _chat(), {"max_tokens": 9}, 9),
+        (Limits(output_tokens=50), Gather(), {}, None),
+    ],
+)
+def test_an_answer_is_bounded_where_it_could_exceed_a_limit(
+    limits: Limits, worker: Worker, wanted: dict[str, int], bound: int | None
+) -> None:
+    """And by nobody else; otherwise a request stays as it is."""
+    request = _request(**wanted)
+    for ledger in (
+        Ledger(limits, 0.0),
+        Ledger(limits, 0.0).nested(Limits(answer_tokens=limits.answer_tokens), 1, 0.0),
+    ):
+        held = bounded(worker, request, ledger)
+        assert held.sampling.max_tokens == bound
+        assert held.messages == request.messages
+
+
+def test_a_cost_limit_demands_prices_or_a_choice() -> None:
+    """The error names who has none, and both remedies."""
+    cards = [Card(name="b"), Card(name="a"), Card(name="c", price=PRICE), Card(name="d", price=FREE), None]
+    with pytest.raises(ConfigError, match=r"'a', 'b'.*FREE.*Limits\.unpriced"):
+        check_prices(Limits(cost=1.0), cards)
+    check_prices(Limits(), cards)
+    check_prices(Limits(cost=1.0, unpriced=0.0), cards)
+    check_prices(Limits(cost=1.0), cards[2:])

@@ -1,0 +1,110 @@
+"""Limits over real connections: what does not fit is never sent, and bills are held against forecasts."""
+
+import pytest
+from core.actors import plan_of, rows
+from servers.chat_server import STALL, Call, ChatServer, Reply, says
+
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.forecast import compare, within
+from podium.limits import Limits
+from podium.planners import FixedPlanner
+from podium.planners.chat import ChatPlanner
+from podium.retry import Retry
+from podium.workers.chat import ChatWorker
+from podium.workers.endpoint import Endpoint
+from podium.workers.worker import Card, Price
+
+pytestmark = pytest.mark.anyio
+
+PRICE = Price(input=1.0, output=10.0)
+CHAIN = plan_of((0, "one", ()), (0, "two", (0,)), (0, "three", (1,)), (0, "four", (2,)))
+
+
+def _worker(server: ChatServer, name: str = "m", price: Price | None = PRICE) -> ChatWorker:
+    endpoint = Endpoint(server.url, provider="vllm")
+    return ChatWorker(name, endpoint=endpoint, card=Card(name=name, price=price))
+
+
+def _answer(call: Call) -> Reply:
+    return says(call, "fine", usage={"prompt_tokens": 40, "completion_tokens": 10})
+
+
+async def test_what_does_not_fit_is_never_sent() -> None:
+    """The server sees the calls that fit, each with its answer bounded, and no other."""
+    async with ChatServer(_answer) as server:
+        # a call costs $0.00014, and may come to some $0.0013 with 100 tokens of answer
+        limits = Limits(cost=0.0016, answer_tokens=100)
+        result = await Conductor(FixedPlanner(CHAIN), [_worker(server)], limits=limits).run("What?")
+        assert 1 <= len(server.calls) < 4
+        assert all(call.body["max_tokens"] == 100 for call in server.calls)
+    assert result.cost == pytest.approx(0.00014 * len(server.calls))
+    assert result.status == "partial"
+    assert result.problem is not None
+    assert result.problem.code == "limit"
+    assert "Limits.cost" in result.problem.message
+
+
+async def test_without_limits_nothing_is_bounded() -> None:
+    """The server's own bound holds then."""
+    async with ChatServer(_answer) as server:
+        result = await Conductor(FixedPlanner(CHAIN), [_worker(server)]).run("What?")
+        assert len(server.calls) == 4
+        assert all("max_tokens" not in call.body for call in server.calls)
+    assert result.status == "ok"
+
+
+async def test_a_planner_is_held_to_the_same_limits() -> None:
+    """Its plan text is bounded, and it is told what is left."""
+    plan = rows((0, "one", ()))
+    async with ChatServer(
+        lambda call: says(call, plan) if call.body["model"] == "boss" else _answer(call)
+    ) as server:
+        conductor = Conductor(
+            ChatPlanner(_worker(server, "boss")), [_worker(server)], limits=Limits(output_tokens=9000)
+        )
+        result = await conductor.run("What?")
+        first = server.calls[0].body
+    assert result.status == "ok"
+    assert first["max_tokens"] == 4096
+    assert "9,000 tokens for all that they write" in first["messages"][1]["content"]
+
+
+async def test_a_cost_limit_over_an_unknown_price_starts_nothing() -> None:
+    """It is refused before a word is sent, with both remedies."""
+    async with ChatServer(_answer) as server:
+        with pytest.raises(ConfigError, match=r"'m'.*Limits\.unpriced"):
+            await Conductor(FixedPlanner(CHAIN), [_worker(server, price=None)], limits=Limits(cost=1.0)).run(
+                "What?"
+            )
+        assert not server.calls
+
+
+async def test_a_call_that_hangs_counts_as_the_most_it_may_come_to() -> None:
+    """What it cost nobody knows; the run goes on with what is left for certain."""
+    async with ChatServer(lambda _: Reply((STALL,))) as server:
+        limits = Limits(cost=0.0012, answer_tokens=100, attempt_seconds=0.2, seconds=5)
+        retry = Retry(attempts=3, base=0.001)
+        result = await Conductor(
+            FixedPlanner(plan_of((0, "one", ()))), [_worker(server)], limits=limits, retry=retry
+        ).run("What?")
+        assert len(server.calls) == 1
+    assert result.outcomes[0].maybe_paid
+    assert result.problem is not None
+    assert result.problem.code == "limit"
+
+
+async def test_a_forecast_goes_by_what_calls_took_and_holds_the_bill() -> None:
+    """After some runs the next one's bill lies where it was expected."""
+    async with ChatServer(_answer) as server, Conductor(FixedPlanner(CHAIN), [_worker(server)]) as conductor:
+        assert conductor.forecast(CHAIN).guessed == ("m",)
+        for _ in range(3):
+            await conductor.run("What?")
+        expected = conductor.forecast(CHAIN)
+        result = await conductor.run("What?")
+    assert expected.guessed == ()
+    assert expected.output_tokens.low == expected.output_tokens.high == 40
+    bill = result.rounds[0].outcomes
+    assert "40 written" in compare(expected, bill)
+    assert expected.cost is not None
+    assert within(expected, bill) == compare(expected, bill).endswith("as expected.")

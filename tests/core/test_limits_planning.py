@@ -1,0 +1,415 @@
+"""A planner's calls are reserved before they are made and settled after; what does not fit is not made."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+import anyio
+import pytest
+from core.actors import Actor, boss, never, plan_of, rows, told
+from core.virtual_clock import BACKEND, OPTIONS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.conductor import Conductor
+from podium.errors import LimitExceeded, WorkerFailed, WorkerRefused, WorkerTimeout
+from podium.events import Event, PlannerEnded, PlannerStarted, StepStarted
+from podium.ledger import Ledger, Left, Spend
+from podium.limits import Limits
+from podium.messages import Completion, read_query
+from podium.plan import Plan
+from podium.planners import CachedPlanner, DirectPlanner, FixedPlanner, Planner
+from podium.planners.chat import ChatPlanner
+from podium.planners.rule import RulePlanner
+from podium.planning import Planners, Planning
+from podium.policy import Policy, Rule
+from podium.setting import Setting
+from podium.usage import Usage
+from podium.workers.pool import Pool
+from podium.workers.scripted import Reply, ScriptedWorker
+from podium.workers.worker import Card, Price, Request, Worker
+
+pytestmark = pytest.mark.anyio
+
+GOOD = rows((0, "go", ()))
+PRICE = Price(input=1.0, output=10.0)
+BOSS = Card(name="boss", price=PRICE)
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Let waiting take no time."""
+    return BACKEND
+
+
+def _planner(*replies: Reply, card: Card = BOSS) -> ChatPlanner:
+    left = list(replies)
+    return ChatPlanner(ScriptedWorker(card, lambda _: left.pop(0) if len(left) > 1 else left[0]))
+
+
+class Round:
+    """One round's planning, with a ledger and events that can be looked at."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        *workers: Worker,
+        limits: Limits | None = None,
+        fallback: Planner | None = None,
+        policy: Policy | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.events: list[Event] = []
+        self.limits = limits or Limits()
+        self.ledger = ledger or Ledger(self.limits, anyio.current_time() + 600)
+        self.setting = Setting(
+            run_id="r",
+            query=read_query("What is it?"),
+            pool=Pool(workers or [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]),
+            limits=self.limits,
+            ledger=self.ledger,
+            emit=self.events.append,
+            policy=policy or Policy(),
+            clock=anyio.current_time,
+            began=anyio.current_time(),
+        )
+        self.planning = Planning(self.setting, Planners(first=planner, fallback=fallback or RulePlanner()), 1)
+
+    async def make(self) -> Plan | None:
+        """Plan, and see that nothing stays reserved."""
+        try:
+            return await self.planning.make()
+        finally:
+            assert self.ledger.reserved == Spend()
+
+    @property
+    def codes(self) -> list[str | None]:
+        """What was wrong with each text."""
+        return [None if p.problem is None else p.problem.code for p in self.planning.proposals]
+
+    @property
+    def reserved(self) -> list[Spend]:
+        """What was set aside for each call."""
+        return [event.reserved for event in self.events if isinstance(event, PlannerStarted)]
+
+
+async def test_a_call_is_reserved_and_then_settled_to_what_it_came_to() -> None:
+    """The event tells the worst case, and the ledger holds the bill."""
+    planner = _planner(Completion(GOOD, usage=Usage(900, 40)))
+    round_ = Round(planner)
+    assert await round_.make() == plan_of((0, "go", ()))
+    (worst,) = round_.reserved
+    assert worst.input_tokens > 900
+    assert (worst.calls, worst.output_tokens) == (1, 4096)
+    assert worst.cost == pytest.approx((worst.input_tokens + 40_960) / 1e6)
+    assert round_.ledger.spent == Spend(1, 900, 40, 0.0013)
+
+
+async def test_a_call_that_does_not_fit_is_not_made() -> None:
+    """The fallback plans, and the account says what to raise."""
+    planner = _planner(GOOD)
+    round_ = Round(planner, limits=Limits(cost=0.01, unpriced=0.0))
+    assert await round_.make() is not None
+    worker = planner.worker
+    assert isinstance(worker, ScriptedWorker)
+    assert not worker.requests
+    assert round_.codes == ["limit", None]
+    refused = round_.planning.proposals[0]
+    assert refused.problem is not None
+    assert "raise Limits.cost" in refused.problem.message
+    assert (refused.usage, refused.cost, refused.maybe_paid) == (Usage(), 0.0, False)
+    assert [event.planner for event in round_.events if isinstance(event, PlannerStarted)] == ["rule"]
+    assert len([event for event in round_.events if isinstance(event, PlannerEnded)]) == 2
+    assert round_.ledger.spent == Spend()
+
+
+async def test_a_repair_that_does_not_fit_is_not_made() -> None:
+    """What is wrong with the first text stands in the account, and the fallback plans."""
+    planner = _planner("no plan", GOOD)
+    round_ = Round(planner, limits=Limits(calls=1))
+    assert await round_.make() is not None
+    assert round_.codes == ["no_plan", "limit", None]
+    assert round_.ledger.spent.calls == 1
+
+
+async def test_strictness_raises_what_does_not_fit() -> None:
+    """Whoever asked for strictness is told."""
+    with pytest.raises(LimitExceeded, match=r"Limits\.output_tokens"):
+        await Conductor(
+            _planner(GOOD), [ScriptedWorker("a", "A")], limits=Limits(output_tokens=100), strict=True
+        ).plan("What?")
+
+
+async def _half(request: Request) -> AsyncGenerator[str | Completion, None]:
+    yield "Let me think"
+    raise WorkerTimeout("broke off", maybe_paid=True)
+
+
+async def _hangs(request: Request) -> AsyncGenerator[str | Completion, None]:
+    yield "Let me think"
+    await anyio.sleep_forever()
+
+
+async def _timeout(request: Request) -> AsyncGenerator[str | Completion, None]:
+    raise WorkerTimeout("no answer", maybe_paid=True)
+    yield ""
+
+
+async def _refuses(request: Request) -> AsyncGenerator[str | Completion, None]:
+    raise WorkerRefused("no such model")
+    yield ""
+
+
+async def _fails_with_a_bill(request: Request) -> AsyncGenerator[str | Completion, None]:
+    raise WorkerFailed("came to nothing", maybe_paid=True, usage=Usage(100, 10))
+    yield ""
+
+
+@pytest.mark.parametrize("act", [_half, _hangs, _timeout])
+async def test_a_call_whose_end_was_not_seen_counts_as_the_most_it_may_have_come_to(
+    act: Callable[[Request], AsyncGenerator[str | Completion, None]],
+) -> None:
+    """What it cost is unknown, and the limit takes the whole reservation."""
+    round_ = Round(ChatPlanner(Actor(BOSS, act)), limits=Limits(cost=1.0, unpriced=0.0))
+    assert await round_.make() is not None
+    lost, (worst, _) = round_.planning.proposals[0], round_.reserved
+    assert (lost.maybe_paid, lost.cost, lost.usage.estimated) == (True, None, True)
+    assert round_.ledger.spent == replace(worst, cost=None)
+    assert worst.cost is not None
+    assert round_.ledger.left.cost == pytest.approx(1.0 - worst.cost)
+
+
+@pytest.mark.parametrize(
+    ("act", "spent"), [(_refuses, Spend(1)), (_fails_with_a_bill, Spend(1, 100, 10, 0.0002))]
+)
+async def test_a_failure_of_which_the_bill_is_known_counts_as_that(
+    act: Callable[[Request], AsyncGenerator[str | Completion, None]], spent: Spend
+) -> None:
+    """Nothing, for what was refused."""
+    round_ = Round(ChatPlanner(Actor(BOSS, act)))
+    await round_.make()
+    assert round_.ledger.spent == spent
+    assert not any(proposal.maybe_paid for proposal in round_.planning.proposals)
+
+
+async def test_a_call_that_is_cancelled_is_settled() -> None:
+    """It was sent, and may be paid."""
+    round_ = Round(ChatPlanner(Actor(BOSS, never)))
+    with anyio.move_on_after(1.0):
+        await round_.make()
+    assert round_.codes == ["cancelled"]
+    assert round_.planning.proposals[0].maybe_paid
+    assert round_.ledger.spent == replace(round_.reserved[0], cost=None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "bound"),
+    [
+        (Limits(), None),
+        (Limits(cost=1.0, unpriced=0.0, answer_tokens=77), 77),
+        (Limits(input_tokens=10**6), None),
+    ],
+)
+async def test_a_plan_text_is_bounded_where_it_could_exceed_a_limit(
+    limits: Limits, bound: int | None
+) -> None:
+    """So that its worst case is true."""
+    planner = _planner(GOOD)
+    await Round(planner, limits=limits).make()
+    worker = planner.worker
+    assert isinstance(worker, ScriptedWorker)
+    assert worker.requests[0].sampling.max_tokens == bound
+
+
+@pytest.mark.parametrize(
+    ("limits", "line"),
+    [
+        (Limits(), None),
+        (Limits(cost=0.58, unpriced=0.0), ": $0.5. A step"),
+        (Limits(output_tokens=23_456), ": 20,000 tokens for all that they write. A step"),
+        (
+            Limits(calls=7, steps=3, input_tokens=99_999),
+            ": 3 step(s); 7 call(s) of workers, those that fail included; 90,000 tokens for all",
+        ),
+    ],
+)
+async def test_the_planner_is_told_what_is_left(limits: Limits, line: str | None) -> None:
+    """In round figures; nothing, where there is nothing that a plan could use up."""
+    planner = _planner(GOOD)
+    await Round(planner, limits=limits).make()
+    asked = told(planner)
+    assert ("is left for the whole plan" in asked) == (line is not None)
+    assert line is None or line in asked
+    assert "that checks.\n\n" in asked
+
+
+async def test_a_remainder_that_changes_a_little_does_not_defeat_the_cache() -> None:
+    """And what is remembered is neither reserved nor paid."""
+    behind = _planner(Completion(GOOD, usage=Usage(100, 10)))
+    planner, ledger = CachedPlanner(behind), Ledger(Limits(cost=0.9, unpriced=0.0), 1e9)
+    ledger.charge(Spend(1, cost=0.001))
+    for _ in range(3):
+        round_ = Round(planner, limits=ledger.limits, ledger=ledger)
+        assert await round_.make() == plan_of((0, "go", ()))
+        ledger.charge(Spend(1, cost=0.02))
+    assert (ledger.spent.calls, ledger.spent.input_tokens, round_.reserved) == (5, 100, [Spend()])
+    ledger.charge(Spend(1, cost=0.5))
+    round_ = Round(planner, limits=ledger.limits, ledger=ledger)
+    await round_.make()
+    assert round_.reserved[0].calls == 1
+
+
+async def test_what_needs_no_planning_is_not_reserved() -> None:
+    """A gate asks for no more than it passes on."""
+    round_ = Round(DirectPlanner(_planner(GOOD)), ScriptedWorker("a", "A"), limits=Limits(output_tokens=1))
+    assert await round_.make() is not None
+    assert round_.reserved == [Spend()]
+    round_ = Round(DirectPlanner(_planner(GOOD)))
+    assert round_.setting.ledger.left == Left(steps=32, calls=128)
+    await round_.make()
+    assert round_.reserved[0].calls == 1
+
+
+async def test_a_planner_that_is_a_worker_of_the_pool_takes_its_slot() -> None:
+    """What it takes at a time holds for its plans and its steps together."""
+
+    async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
+        await anyio.sleep(1.0)
+        yield Completion(GOOD)
+
+    worker = Actor(replace(BOSS, concurrency=1), act)
+    conductor = Conductor(ChatPlanner(worker), [worker])
+    async with conductor, anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(conductor.run, "What?")
+    assert (worker.peak, len(worker.requests), worker.running) == (1, 6, 0)
+
+
+async def test_a_planner_without_a_free_slot_was_not_asked() -> None:
+    """It has so long and no longer, and nothing is on the bill."""
+    worker = Actor(replace(BOSS, concurrency=1), never)
+    round_ = Round(ChatPlanner(worker), worker, limits=Limits(planner_seconds=5))
+    slot = round_.setting.pool.slot(0)
+    assert slot is not None
+    async with slot:
+        await round_.make()
+    first = round_.planning.proposals[0]
+    assert first.problem is not None
+    assert first.problem.message.startswith("planner 'boss' had no free slot within 5 s")
+    assert (first.maybe_paid, round_.ledger.spent, worker.requests) == (False, Spend(), [])
+
+
+async def test_a_plan_that_is_forbidden_is_repaired_once_and_then_replaced() -> None:
+    """The planner is told the rule; the fallback's plan is held to it, too."""
+    planner = _planner(rows((0, "one", ()), (1, "two", (0,))), GOOD)
+    policy = Policy(rules=(Rule("b", never=("a",)), Rule("a", never=("b",))))
+    round_ = Round(planner, policy=policy)
+    assert await round_.make() == plan_of((0, "go", ()))
+    assert round_.codes == ["policy", None]
+    assert "'a'" in told(planner, 1)
+    stubborn = Round(
+        _planner(rows((0, "one", ()), (1, "two", (0,)))),
+        policy=policy,
+        fallback=FixedPlanner(plan_of((1, "two", ()), (0, "one", (0,)))),
+    )
+    assert await stubborn.make() is None
+    assert stubborn.codes == ["policy", "policy", "policy"]
+
+
+async def test_a_planner_that_may_not_see_the_question_is_not_asked() -> None:
+    """No repair can help it, so the fallback plans at once."""
+    planner = _planner(GOOD)
+    round_ = Round(planner, policy=Policy(denied=("boss",)))
+    assert await round_.make() is not None
+    assert round_.codes == ["policy", None]
+    assert round_.reserved == [Spend()]
+
+
+async def test_a_planner_is_shown_only_those_who_may_work() -> None:
+    """And its numbers mean those; a fixed plan keeps the pool's."""
+    planner = _planner(GOOD)
+    round_ = Round(planner, policy=Policy(denied=("a",)))
+    assert await round_.make() == plan_of((1, "go", ()))
+    assert "Worker 0: b." in told(planner)
+    assert ": a." not in told(planner)
+    fixed = Round(FixedPlanner(plan_of((1, "go", ()))), policy=Policy(denied=("a",)))
+    assert await fixed.make() == plan_of((1, "go", ()))
+
+
+@pytest.mark.parametrize("policy", [Policy(denied=("b",)), Policy(approve=lambda _: True)])
+async def test_nothing_starts_before_a_plan_that_is_to_be_checked_is_whole(policy: Policy) -> None:
+    """Steps of a plan nobody has looked at yet wait for the rest of it."""
+    started: list[int] = []
+    for held, early in ((Policy(), 2), (policy, 0)):
+        started.clear()
+        round_ = Round(boss(rows((0, "one", ()), (0, "two", (0,))), piece=5), policy=held)
+        round_.planning.on_step = lambda step: started.append(step.worker)
+        round_.setting = replace(round_.setting, stream=True)
+        round_.planning.setting = round_.setting
+        assert await round_.make() is not None
+        assert len(started) == early
+
+
+REPLIES = st.sampled_from(("good", "bad", "refuse", "break", "hang", "bill"))
+
+
+@given(
+    ways=st.lists(REPLIES, min_size=1, max_size=6),
+    limits=st.builds(
+        Limits,
+        rounds=st.integers(1, 3),
+        calls=st.integers(1, 8),
+        output_tokens=st.one_of(st.none(), st.integers(1, 400)),
+        cost=st.one_of(st.none(), st.integers(1, 40).map(lambda cents: cents / 1000)),
+        answer_tokens=st.integers(1, 100),
+    ),
+)
+def test_planning_never_spends_more_than_it_may(ways: list[str], limits: Limits) -> None:
+    """Whatever the planner does: each call is made only if its worst case fits."""
+    left = list(ways)
+
+    async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
+        way = left.pop(0) if len(left) > 1 else left[0]
+        await anyio.sleep(0.01)
+        if way == "refuse":
+            raise WorkerRefused("no")
+        if way == "break":
+            raise WorkerTimeout("gone", maybe_paid=True)
+        if way == "bill":
+            raise WorkerFailed("no", usage=Usage(50, 5))
+        if way == "hang":
+            await anyio.sleep_forever()
+        most = request.sampling.max_tokens
+        usage = Usage(200, 30 if most is None else min(30, most))
+        yield Completion(rows((0, f"go {len(left)}", ())) if way == "good" else "no plan", usage=usage)
+
+    async def run() -> None:
+        planner = Actor(BOSS, act)
+        worker = ScriptedWorker("a", "A")
+        events = [
+            event
+            async for event in Conductor(ChatPlanner(planner), [worker], limits=limits).stream("What is it?")
+        ]
+        asked = sum(isinstance(event, PlannerStarted) and event.planner == "boss" for event in events)
+        calls = asked + sum(isinstance(event, StepStarted) for event in events)
+        result = events[-1].result  # type: ignore[union-attr] # a stream ends with its result
+        assert (len(planner.requests), planner.running) == (asked, 0)
+        assert calls <= limits.calls
+        assert result.cost is None or limits.cost is None or result.cost <= limits.cost
+        written = result.usage.output_tokens
+        assert limits.output_tokens is None or result.usage.estimated or written <= limits.output_tokens
+
+    anyio.run(run, backend_options=OPTIONS)
+
+
+async def test_leaving_a_stream_while_a_plan_is_written_settles_the_call() -> None:
+    """The call is stopped, and its slot is free again."""
+    worker = Actor(replace(BOSS, concurrency=1), never)
+    conductor = Conductor(ChatPlanner(worker), [worker])
+    async with aclosing(conductor.stream("What?")) as events:
+        async for event in events:
+            if isinstance(event, PlannerStarted):
+                break
+    slot = conductor.pool.slot(0)
+    assert slot is not None
+    assert (worker.running, slot.value) == (0, 1)

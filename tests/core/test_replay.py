@@ -1,0 +1,176 @@
+"""Runs that are done over from their record, and in what two runs differ."""
+
+from collections.abc import Sequence
+
+import pytest
+from core.actors import plan_of
+
+from podium import Conductor, Limits, ScriptedWorker
+from podium.errors import ConfigError, PlanInvalid
+from podium.events import Event, StepEnded, StepStarted
+from podium.journal import MemoryJournal
+from podium.plan import Plan, Step
+from podium.planners.chat import ChatPlanner
+from podium.replay import Difference, diff, replay
+from podium.result import Result
+from podium.spelling import write_plan
+from podium.workers.worker import Card
+
+pytestmark = pytest.mark.anyio
+
+PLAN = plan_of((0, "find out", ()), (1, "check it", (0,)), (0, "look elsewhere", ()), (0, "write it", (1, 2)))
+
+
+class Stage:
+    """A conductor over two scripted workers, whose runs are recorded in memory."""
+
+    def __init__(self, *, limits: Limits | None = None, plan: Plan = PLAN) -> None:
+        self.journal = MemoryJournal()
+        self.boss = ScriptedWorker("boss", write_plan(plan, "rows"))
+        self.alpha = ScriptedWorker("alpha", {"write": "an answer", "find": "a fact", "look": "more"})
+        self.bravo = ScriptedWorker("bravo", "it is so")
+        self.conductor = self.with_pool(self.alpha, self.bravo, limits=limits)
+
+    def with_pool(self, *workers: ScriptedWorker, limits: Limits | None = None) -> Conductor:
+        """Return a conductor over other workers, with the same journal and planner."""
+        return Conductor(ChatPlanner(self.boss), workers, limits=limits, journal=self.journal)
+
+    async def recorded(self, result: Result) -> Sequence[Event]:
+        """Return what is recorded of a run."""
+        return [entry.event for entry in await self.journal.read(result.run_id)]
+
+    @property
+    def calls(self) -> list[int]:
+        """How often planner and workers were called."""
+        return [len(worker.requests) for worker in (self.boss, self.alpha, self.bravo)]
+
+
+async def test_replay_calls_nobody() -> None:
+    """The same plan with recorded outputs is the same answer, in a run that costs nothing."""
+    stage = Stage()
+    first = await stage.conductor.run("What is it?")
+    before = stage.calls
+    seen: list[Event] = []
+    again = await replay(stage.conductor, await stage.recorded(first), on_event=seen.append)
+    assert stage.calls == before
+    assert (again.answer, again.status, again.plans) == (first.answer, "ok", first.plans)
+    assert (again.cost, again.usage.total_tokens) == (0.0, 0)
+    assert again.run_id != first.run_id
+    assert all(outcome.reused for outcome in again.outcomes)
+    assert not [event for event in seen if isinstance(event, StepStarted)]
+    assert len([event for event in seen if isinstance(event, StepEnded)]) == 4
+
+
+async def test_replay_can_be_replayed() -> None:
+    """Its own record holds all that it is made of."""
+    stage = Stage()
+    first = await stage.conductor.run("What is it?")
+    again = await replay(stage.conductor, await stage.recorded(first))
+    before = stage.calls
+    third = await replay(stage.conductor, await stage.recorded(again))
+    assert stage.calls == before
+    assert diff(again, third) == ()
+
+
+@pytest.mark.parametrize(
+    ("step", "called"),
+    [(0, {"find", "check it"}), (1, {"check", "write it"}), (3, {"write"})],
+)
+async def test_one_changed_step_calls_what_is_given_something_else(step: int, called: set[str]) -> None:
+    """What is shown nothing new is taken from the record, though something before it changed."""
+    stage = Stage()
+    stage.alpha = ScriptedWorker("alpha", {"write": "an answer", "find": "a fact", "look": "more"})
+    stage.conductor = stage.with_pool(stage.alpha, stage.bravo)
+    first = await stage.conductor.run("What is it?")
+    steps = list(PLAN.steps)
+    words = steps[step].subtask.split()[0]
+    steps[step] = Step(steps[step].worker, words, steps[step].access)
+    seen: list[Event] = []
+    changed = Plan(tuple(steps))
+    again = await replay(stage.conductor, await stage.recorded(first), plan=changed, on_event=seen.append)
+    assert {event.subtask for event in seen if isinstance(event, StepStarted)} == called
+    assert again.plans == (changed,)
+    assert again.status == "ok"
+
+
+async def test_one_worker_is_swapped() -> None:
+    """A step may go to another worker; whom the record does not name may have left the pool."""
+    stage = Stage(plan=plan_of((1, "find out", ()), (0, "write it", (0,))))
+    first = await stage.conductor.run("What is it?")
+    carl = ScriptedWorker("carl", "it is not")
+    swapped = plan_of((2, "find out", ()), (0, "write it", (0,)))
+    again = await replay(
+        stage.with_pool(stage.alpha, stage.bravo, carl), await stage.recorded(first), plan=swapped
+    )
+    assert [outcome.worker for outcome in again.outcomes] == ["carl", "alpha"]
+    assert len(carl.requests) == 1
+    with pytest.raises(ConfigError, match="bravo"):
+        await replay(stage.with_pool(stage.alpha, carl), await stage.recorded(first))
+
+
+async def test_the_pool_may_be_in_another_order() -> None:
+    """Workers are found by name."""
+    stage = Stage()
+    first = await stage.conductor.run("What is it?")
+    before = stage.calls
+    again = await replay(stage.with_pool(stage.bravo, stage.alpha), await stage.recorded(first))
+    assert stage.calls == before
+    assert again.answer == first.answer
+
+
+async def test_given_plan_is_replayed_without_a_question() -> None:
+    """A plan that was run as it was, with no question, is done over as it was."""
+    stage = Stage()
+    first = await stage.conductor.run(PLAN)
+    before = stage.calls
+    again = await replay(stage.conductor, await stage.recorded(first))
+    assert stage.calls == before
+    assert (again.answer, again.status) == (first.answer, "ok")
+
+
+async def test_all_rounds_are_replayed() -> None:
+    """What the planner wrote after a round is taken from the record too."""
+    plans = [write_plan(plan_of((0, "find out", ())), "rows"), write_plan(plan_of((1, "better", ())), "rows")]
+    stage = Stage()
+    stage.boss = ScriptedWorker("boss", lambda _: plans.pop(0))
+    stage.conductor = stage.with_pool(stage.alpha, stage.bravo, limits=Limits(rounds=2))
+    first = await stage.conductor.run("What is it?")
+    assert len(first.rounds) == 2
+    before = stage.calls
+    again = await replay(stage.conductor, await stage.recorded(first))
+    assert stage.calls == before
+    assert (again.answer, again.plans) == (first.answer, first.plans)
+
+
+async def test_what_cannot_be_replayed() -> None:
+    """A run without a plan has none to change, and a changed plan must fit the pool."""
+    stage = Stage()
+    first = await stage.conductor.run("What is it?")
+    events = await stage.recorded(first)
+    with pytest.raises(PlanInvalid):
+        await replay(stage.conductor, events, plan=plan_of((7, "find out", ())))
+    with pytest.raises(PlanInvalid, match="no plan"):
+        await replay(stage.conductor, events[:1], plan=PLAN)
+
+
+async def test_difference_of_two_runs() -> None:
+    """Each fact that differs is told with its place, and no other."""
+    stage = Stage()
+    first = await stage.conductor.run("What is it?")
+    carl = ScriptedWorker(Card(name="bravo"), "it is not")
+    second = await stage.with_pool(stage.alpha, carl).run("What is it?")
+    found = diff(first, second)
+    output = Difference(what="output", before="it is so", after="it is not", round=1, step=1)
+    assert output in found
+    assert {(d.round, d.step) for d in found} <= {(None, None), (1, 1), (1, 3)}
+    assert diff(first, first) == ()
+
+
+async def test_difference_in_length() -> None:
+    """A step that only one of them has is told by its facts."""
+    stage = Stage()
+    short = await stage.conductor.run(plan_of((0, "find out", ())))
+    long = await stage.conductor.run(plan_of((0, "find out", ()), (1, "check it", (0,))))
+    worker = Difference(what="worker", before=None, after="bravo", round=1, step=1)
+    assert worker in diff(short, long)
+    assert Difference(what="worker", before="bravo", after=None, round=1, step=1) in diff(long, short)

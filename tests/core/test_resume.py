@@ -1,0 +1,216 @@
+"""Runs that go on from their journal: after a crash, a cancel, a failure, an edit."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, RunExists, RunUnknown
+from podium.events import Event, RunResumed, RunStarted, StepEnded
+from podium.journal import MemoryJournal
+from podium.journal.journal import Journal
+from podium.planners import FixedPlanner
+from podium.result import Result
+from podium.workers.scripted import Reply
+
+DIAMOND = Plan(
+    (
+        Step(0, "first"),
+        Step(1, "left", (0,)),
+        Step(2, "right", (0,)),
+        Step(3, "last", (1, 2)),
+    )
+)
+ONE = '{"worker": 0, "subtask": "do it", "access": []}'
+pytestmark = pytest.mark.anyio
+
+
+def team(**replies: Reply) -> list[ScriptedWorker]:
+    """Return four workers, of which some answer otherwise than by their name."""
+    return [ScriptedWorker(name, replies.get(name, f"{name} said")) for name in ("a", "b", "c", "d")]
+
+
+def conductor(workers: Sequence[ScriptedWorker], journal: Journal | None, **more: object) -> Conductor:
+    """Return a conductor that carries out the diamond."""
+    plan = "\n".join(
+        f'{{"worker": {s.worker}, "subtask": "{s.subtask}", "access": {list(s.access)}}}'
+        for s in DIAMOND.steps
+    )
+    return Conductor(FixedPlanner(plan), workers, journal=journal, **more)  # type: ignore[arg-type]
+
+
+def calls(workers: Sequence[ScriptedWorker]) -> list[int]:
+    """Return how often each was called."""
+    return [len(worker.requests) for worker in workers]
+
+
+async def recorded(journal: Journal, run_id: str) -> list[Event]:
+    """Return the events a journal holds of a run."""
+    return [entry.event for entry in await journal.read(run_id)]
+
+
+async def prefix(events: Sequence[Event], run_id: str) -> MemoryJournal:
+    """Return a journal in which a process died after these events."""
+    journal = MemoryJournal()
+    first = events[0]
+    assert isinstance(first, RunStarted)
+    log = await journal.begin(replace(first, run_id=run_id), minted=False)
+    for event in events[1:]:
+        log.append(replace(event, run_id=run_id))
+    await log.aclose()
+    return journal
+
+
+async def test_a_run_resumed_from_any_point_pays_for_no_delivered_step_again() -> None:
+    """Whatever had been recorded when the process died, the answer is the same and paid for once."""
+    journal, workers = MemoryJournal(), team()
+    whole = await conductor(workers, journal).run("What?", run_id="whole")
+    events = await recorded(journal, "whole")
+    for length in range(1, len(events)):
+        before = events[:length]
+        delivered = {e.step for e in before if isinstance(e, StepEnded)}
+        again = team()
+        result = await conductor(again, await prefix(before, f"run{length}")).resume(f"run{length}")
+        assert (result.answer, result.status) == (whole.answer, "ok")
+        assert calls(again) == [0 if step in delivered else 1 for step in range(4)]
+        assert [o.status for o in result.outcomes] == ["ok"] * 4
+        assert result.plans == whole.plans
+
+
+async def test_what_is_read_back_is_what_was_returned() -> None:
+    """The same id again is the same run: its result comes from the journal."""
+    journal, workers = MemoryJournal(), team()
+    first = await conductor(workers, journal).run("What?", run_id="x")
+    second = await conductor(workers, journal).run("What?", run_id="x")
+    assert calls(workers) == [1, 1, 1, 1]
+    assert second == first
+    with pytest.raises(RunExists):
+        await conductor(workers, journal).run("Something else?", run_id="x")
+
+
+async def test_two_at_the_same_time_are_one_run() -> None:
+    """The second waits for the first."""
+    journal, results = MemoryJournal(), list[Result]()
+    workers = [ScriptedWorker(name, f"{name} said", latency=0.05) for name in ("a", "b", "c", "d")]
+
+    async def run() -> None:
+        results.append(await conductor(workers, journal).run("What?", run_id="x"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        tasks.start_soon(run)
+    assert calls(workers) == [1, 1, 1, 1]
+    assert results[0] == results[1]
+
+
+async def test_a_failed_run_goes_on_where_it_failed() -> None:
+    """Only what failed, and what was skipped for it, is called for."""
+    journal = MemoryJournal()
+    failing = team(c=RuntimeError("down"))
+    result = await conductor(failing, journal).run("What?", run_id="x")
+    assert result.status == "partial"
+    again = team()
+    result = await conductor(again, journal).resume("x")
+    assert (result.status, result.answer) == ("ok", "d said")
+    assert calls(again) == [0, 0, 1, 1]
+    right = result.outcomes[2]
+    assert [call.problem is None for call in right.calls] == [False, True]
+
+
+async def test_a_cancelled_run_can_be_resumed() -> None:
+    """What had ended before the cancel is kept."""
+    journal = MemoryJournal()
+    slow = team()
+    slow[3] = ScriptedWorker("d", "d said", latency=30)
+    with anyio.move_on_after(0.2):
+        await conductor(slow, journal).run("What?", run_id="x")
+    again = team()
+    result = await conductor(again, journal).resume("x")
+    assert (result.status, result.answer) == ("ok", "d said")
+    assert calls(again) == [0, 0, 0, 1]
+
+
+async def test_a_changed_plan_keeps_what_is_the_same() -> None:
+    """A changed step is called for, and so is what is shown it; the others are not."""
+    journal = MemoryJournal()
+    await conductor(team(), journal).run("What?", run_id="x")
+    steps = list(DIAMOND.steps)
+    steps[2] = Step(2, "right, but better", (0,))
+    again = team(c="better", d="d said better")
+    result = await conductor(again, journal).resume("x", plan=Plan(tuple(steps)))
+    assert calls(again) == [0, 0, 1, 1]
+    assert result.answer == "d said better"
+    assert result.usage.total_tokens > 0
+
+
+async def test_a_pool_in_another_order_is_found_by_name() -> None:
+    """Plans are recorded with the names of their workers."""
+    journal = MemoryJournal()
+    await conductor(team(b=RuntimeError("down")), journal).run("What?", run_id="x")
+    again = team()
+    result = await conductor(list(reversed(again)), journal).resume("x")
+    assert result.status == "ok"
+    assert calls(again) == [0, 1, 0, 1]
+    with pytest.raises(ConfigError, match="'b'"):
+        await conductor([again[0], *again[2:]], journal).resume("x")
+
+
+async def test_a_nested_run_goes_on_too() -> None:
+    """What a conductor in the pool had delivered is not paid for again."""
+    journal, inner = MemoryJournal(), team()
+    inner[3] = ScriptedWorker("d", "d said", latency=30)
+    outer = Conductor(
+        FixedPlanner('{"worker": 0, "subtask": "do it", "access": []}'),
+        [conductor(inner, None)],
+        journal=journal,
+    )
+    with anyio.move_on_after(0.2):
+        await outer.run("What?", run_id="x")
+    assert calls(inner) == [1, 1, 1, 1]
+    again = team()
+    outer = Conductor(
+        FixedPlanner('{"worker": 0, "subtask": "do it", "access": []}'),
+        [conductor(again, None)],
+        journal=journal,
+    )
+    result = await outer.resume("x")
+    assert (result.status, result.answer) == ("ok", "d said")
+    assert calls(again) == [0, 0, 0, 1]
+
+
+async def test_what_was_spent_before_counts() -> None:
+    """A run may not spend its limits once more by being resumed; with more it goes on."""
+    journal, limits = MemoryJournal(), Limits(calls=3)
+    first = team()
+    result = await conductor(first, journal, limits=limits).run("What?", run_id="x")
+    assert (result.status, sum(calls(first))) == ("partial", 3)
+    again = team()
+    result = await conductor(again, journal, limits=limits).resume("x")
+    assert (result.status, calls(again)) == ("partial", [0, 0, 0, 0])
+    assert result.problem is not None
+    assert result.problem.code == "limit"
+    result = await conductor(again, journal, limits=Limits(calls=5)).resume("x")
+    assert (result.status, sum(calls(again))) == ("ok", 2)
+
+
+async def test_a_resumed_run_says_so() -> None:
+    """The record tells when the run was taken up."""
+    journal = MemoryJournal()
+    await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
+    await conductor(team(), journal).resume("x")
+    events = await recorded(journal, "x")
+    assert sum(isinstance(event, RunResumed) for event in events) == 1
+    ends = [event.step for event in events if isinstance(event, StepEnded)]
+    assert ends in ([0, 1, 2, 3, 2, 3], [0, 2, 1, 3, 2, 3])
+
+
+async def test_without_a_journal_there_is_nothing_to_resume() -> None:
+    """The message says what to give the conductor."""
+    with pytest.raises(ConfigError, match="journal"):
+        await conductor(team(), None).resume("x")
+    with pytest.raises(ConfigError, match="journal"):
+        await conductor(team(), None).run("What?", run_id="x")
+    with pytest.raises(RunUnknown):
+        await conductor(team(), MemoryJournal()).resume("x")

@@ -1,0 +1,487 @@
+"""Which calls are made again, when and by whom, and how each of them is billed."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import pytest
+from core.actors import Act, Actor, never, plan_of, writing
+from core.virtual_clock import BACKEND
+
+from podium.conductor import Conductor
+from podium.errors import (
+    ConfigError,
+    PodiumError,
+    WorkerBroken,
+    WorkerFailed,
+    WorkerRefused,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
+from podium.events import AttemptFailed, Event, StepDelta, StepEnded, StepStarted
+from podium.ledger import Ledger, Spend
+from podium.limits import Limits
+from podium.messages import Completion
+from podium.outcome import Call, Outcome, Problem
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.retry import Retry
+from podium.setting import Setting
+from podium.trying import Trying
+from podium.usage import Usage
+from podium.workers.pool import Pool
+from podium.workers.scripted import Reply, ScriptedWorker
+from podium.workers.worker import Card, Price, Request, Worker
+
+pytestmark = pytest.mark.anyio
+
+DOWN = WorkerUnavailable("down")
+PLAN = plan_of((0, "do it", ()))
+PRICE = Price(input=10.0, output=10.0)
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Let waiting take no time."""
+    return BACKEND
+
+
+def flaky(name: str | Card, *replies: Reply) -> ScriptedWorker:
+    """Return a worker that gives these replies one after the other, then the last again."""
+    left = list(replies)
+    return ScriptedWorker(name, lambda request: left.pop(0) if len(left) > 1 else left[0])
+
+
+def conductor(workers: list[Worker] | Pool, retry: Retry | None = None, **options: Any) -> Conductor:
+    """Return a conductor of these workers."""
+    return Conductor(FixedPlanner(PLAN), workers, retry=retry, **options)
+
+
+async def told(conductor: Conductor, plan: object = PLAN) -> list[Event]:
+    """Run a plan and return what happened."""
+    return [event async for event in conductor.stream(plan)]  # type: ignore[arg-type]
+
+
+def started(events: list[Event]) -> list[tuple[str, int, float]]:
+    """Return who was called, as which call, and when."""
+    return [(event.worker, event.attempt, event.at) for event in events if isinstance(event, StepStarted)]
+
+
+def outcome_of(events: list[Event]) -> Outcome:
+    """Return what the first step to end came to."""
+    return next(event.outcome for event in events if isinstance(event, StepEnded))
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 3, 5])
+@pytest.mark.parametrize("kind", [WorkerUnavailable, WorkerBroken, WorkerTimeout])
+async def test_a_worker_that_always_fails_is_called_as_often_as_configured(
+    kind: type[PodiumError], attempts: int
+) -> None:
+    """No more and no less, and each call is told."""
+    worker = ScriptedWorker("a", kind("no"))
+    events = await told(conductor([worker], Retry(attempts=attempts, cool_after=None)))
+    assert len(worker.requests) == attempts
+    assert [number for _, number, _ in started(events)] == list(range(1, attempts + 1))
+    assert [event.attempt for event in events if isinstance(event, AttemptFailed)] == list(range(1, attempts))
+    outcome = outcome_of(events)
+    assert (outcome.status, outcome.attempts) == ("failed", attempts)
+    assert outcome.problem is not None
+    assert outcome.problem.code == kind.code
+    assert [call.attempt for call in outcome.calls] == ([] if attempts == 1 else list(range(1, attempts + 1)))
+
+
+@pytest.mark.parametrize("kind", [WorkerRefused, WorkerFailed])
+async def test_what_will_not_get_better_is_not_tried_again(kind: type[PodiumError]) -> None:
+    """A refusal needs another worker, and code that raised would raise again."""
+    worker = ScriptedWorker("a", kind("no"))
+    result = await conductor([worker]).run(PLAN)
+    assert len(worker.requests) == 1
+    assert result.problem is not None
+    assert result.problem.code == kind.code
+
+
+async def test_codes_can_be_chosen() -> None:
+    """What is made again, and for what a stand-in is asked, is configured."""
+    worker = flaky("a", WorkerFailed("bug"), "fine")
+    result = await conductor([worker], Retry(again=frozenset({"worker_failed"}))).run(PLAN)
+    assert result.answer == "fine"
+    refusing = ScriptedWorker("a", DOWN)
+    other = ScriptedWorker("b", "other")
+    elsewhere = Retry(again=frozenset(), elsewhere=frozenset({DOWN.code}), stand_ins={"a": ["b"]})
+    assert (await conductor([refusing, other], elsewhere).run(PLAN)).answer == "other"
+    assert len(refusing.requests) == 1
+
+
+async def test_the_answer_of_a_later_call_is_the_outcome() -> None:
+    """All calls are billed, and the outcome says which of them it came of."""
+    worker = flaky(
+        Card(name="a", price=PRICE),
+        WorkerBroken("cut off", usage=Usage(100_000, 0), maybe_paid=True),
+        Completion("good", usage=Usage(200_000, 100_000)),
+    )
+    events = await told(conductor([worker]))
+    outcome = outcome_of(events)
+    assert (outcome.status, outcome.text, outcome.attempts) == ("ok", "good", 2)
+    assert outcome.usage == Usage(300_000, 100_000)
+    assert outcome.cost == pytest.approx(4.0)
+    assert not outcome.maybe_paid
+    first, second = outcome.calls
+    assert (first.usage, first.cost) == (Usage(100_000, 0), 1.0)
+    assert first.problem is not None
+    assert first.problem.code == "worker_broken"
+    assert (second.problem, second.cost) == (None, pytest.approx(3.0))
+    failed = next(event for event in events if isinstance(event, AttemptFailed))
+    assert failed.call == first
+
+
+async def test_waits_double_and_are_drawn_from_zero() -> None:
+    """Each call begins as long after the one before as `AttemptFailed` told."""
+    events = await told(
+        conductor([ScriptedWorker("a", DOWN)], Retry(attempts=6, base=1.0, longest=5.0, cool_after=None))
+    )
+    at = [moment for _, _, moment in started(events)]
+    waits = [event.wait for event in events if isinstance(event, AttemptFailed)]
+    assert [later - earlier for earlier, later in pairwise(at)] == pytest.approx(waits)
+    for wait, most in zip(waits, (1.0, 2.0, 4.0, 5.0, 5.0), strict=True):
+        assert wait is not None
+        assert 0 < wait <= most
+    assert len(set(waits)) == len(waits)
+
+
+def test_a_wait_can_be_repeated() -> None:
+    """The same run, step and attempt wait equally long; another waits for another time."""
+    retry = Retry()
+    assert retry.wait_after(DOWN, 1, "run/0/1") == retry.wait_after(DOWN, 1, "run/0/1")
+    assert retry.wait_after(DOWN, 1, "run/0/1") != retry.wait_after(DOWN, 1, "run/0/2")
+    assert retry.wait_after(DOWN, 10_000, "run/0/1") <= retry.longest
+
+
+async def test_retry_after_is_honoured() -> None:
+    """A worker is not asked again before the time it named."""
+    worker = flaky("a", WorkerUnavailable("busy", retry_after=20.0), "fine")
+    events = await told(conductor([worker]))
+    (_, _, first), (_, _, second) = started(events)
+    assert 20.0 <= second - first <= 30.0
+    assert outcome_of(events).text == "fine"
+
+
+async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
+    """A stand-in is asked at once; without one the step fails, and says why."""
+    busy = WorkerUnavailable("busy", retry_after=120.0)
+    alone = outcome_of(await told(conductor([ScriptedWorker("a", busy)])))
+    assert alone.problem is not None
+    assert "120 s, more than Retry.longest (30 s)" in alone.problem.message
+    assert alone.seconds == 0
+    worker, other = ScriptedWorker("a", busy), ScriptedWorker("b", "fine")
+    helped = outcome_of(await told(conductor([worker, other], Retry(stand_ins={"a": ["b"]}))))
+    assert (helped.worker, helped.text, helped.seconds) == ("b", "fine", 0)
+    assert len(worker.requests) == 1
+
+
+async def test_a_wait_beyond_the_steps_time_is_not_begun() -> None:
+    """The step fails at once with what its call came to, not at its deadline."""
+    worker = ScriptedWorker("a", WorkerUnavailable("busy", retry_after=20.0))
+    events = await told(conductor([worker], limits=Limits(step_seconds=10.0)))
+    outcome = outcome_of(events)
+    assert outcome.seconds == 0
+    assert outcome.problem is not None
+    assert outcome.problem.code == "worker_unavailable"
+    assert "the step's time ends" in outcome.problem.message
+
+
+@pytest.mark.parametrize(
+    ("attempts", "called"),
+    [(1, "a"), (2, "ab"), (3, "abc"), (4, "aabc"), (6, "aaaabc")],
+)
+async def test_stand_ins_share_the_budget(attempts: int, called: str) -> None:
+    """The worker is asked again while calls are left over, then each stand-in in turn."""
+    workers: list[Worker] = [ScriptedWorker(name, DOWN) for name in "abc"]
+    retry = Retry(attempts=attempts, stand_ins={"a": ("b", "c")}, cool_after=None)
+    events = await told(conductor(workers, retry))
+    assert "".join(name for name, _, _ in started(events)) == called
+    assert outcome_of(events).worker == called[-1]
+
+
+async def test_a_refusal_goes_to_a_stand_in_at_once() -> None:
+    """Who refused is not asked again; the stand-in may be, if it is only down."""
+    refusing, other = ScriptedWorker("a", WorkerRefused("no")), flaky("b", DOWN, "fine")
+    events = await told(conductor([refusing, other], Retry(stand_ins={"a": ["b"]})))
+    assert [name for name, _, _ in started(events)] == ["a", "b", "b"]
+    outcome = outcome_of(events)
+    assert (outcome.text, outcome.worker, outcome.attempts) == ("fine", "b", 3)
+    assert [call.worker for call in outcome.calls] == ["a", "b", "b"]
+
+
+async def test_workers_of_a_label_stand_in_for_one_another() -> None:
+    """Those that were listed come first; a worker without the label does not help."""
+    large = frozenset({"large", "eu"})
+    workers: list[Worker] = [
+        ScriptedWorker(Card(name="a", labels=large), WorkerRefused("no")),
+        ScriptedWorker(Card(name="b", labels=frozenset({"eu"})), "wrong"),
+        ScriptedWorker(Card(name="c", labels=large), WorkerRefused("no")),
+        ScriptedWorker("d", WorkerRefused("no")),
+        ScriptedWorker(Card(name="e", labels=frozenset({"large"})), "fine"),
+    ]
+    retry = Retry(attempts=9, alike=frozenset({"large"}), stand_ins={"a": ["d"]})
+    events = await told(conductor(workers, retry))
+    assert [name for name, _, _ in started(events)] == ["a", "d", "c", "e"]
+
+
+async def test_a_stand_in_the_policy_forbids_is_never_called() -> None:
+    """What a worker may not be shown it is not shown for another either."""
+    workers: list[Worker] = [
+        ScriptedWorker("a", WorkerRefused("no")),
+        ScriptedWorker(Card(name="b", labels=frozenset({"outside"})), "leak"),
+    ]
+    retry = Retry(stand_ins={"a": ["b"]})
+    guarded = conductor(workers, retry, policy=Policy(denied=frozenset({"outside"})))
+    result = await guarded.run(PLAN)
+    assert result.problem is not None
+    assert result.problem.code == "worker_refused"
+    assert isinstance(workers[1], ScriptedWorker)
+    assert not workers[1].requests
+
+
+async def test_each_call_has_its_own_time() -> None:
+    """A call that hangs is stopped after its seconds, and another is made."""
+    worker = Actor("a", never)
+    events = await told(conductor([worker], Retry(attempts=2), limits=Limits(attempt_seconds=7.0)))
+    (_, _, first), (_, _, second) = started(events)
+    wait = next(event.wait for event in events if isinstance(event, AttemptFailed))
+    assert wait is not None
+    assert second - first == pytest.approx(7.0 + wait)
+    outcome = outcome_of(events)
+    assert worker.stopped == 2
+    assert outcome.problem is not None
+    assert outcome.problem.message == "worker 'a' did not answer within 7 s (Limits.attempt_seconds)"
+    assert [call.maybe_paid for call in outcome.calls] == [True, True]
+
+
+async def test_a_steps_deadline_ends_its_calls() -> None:
+    """What was called by then is billed; nobody is called afterwards."""
+    worker = Actor(Card(name="a", price=PRICE), never)
+    limits = Limits(attempt_seconds=6.0, step_seconds=10.0)
+    outcome = outcome_of(await told(conductor([worker], limits=limits)))
+    assert len(worker.requests) == 2
+    assert outcome.problem is not None
+    assert outcome.problem.message == "worker 'a' did not answer within 10 s (Limits.step_seconds)"
+    assert [call.problem and call.problem.code for call in outcome.calls] == ["worker_timeout"] * 2
+    assert outcome.maybe_paid
+    assert outcome.cost is not None
+    assert outcome.cost > 0
+
+
+async def test_pieces_carry_the_number_of_their_call() -> None:
+    """What a failed call had written is told apart from what the next one writes."""
+    acts: list[Act] = [_breaking("half"), writing("whole")]
+    worker = Actor("a", lambda request: acts.pop(0)(request))  # noqa: PLW0108  (another act for each call)
+    events = await told(conductor([worker]))
+    pieces = [(event.attempt, event.text) for event in events if isinstance(event, StepDelta)]
+    assert pieces == [(1, "half"), (2, "whole")]
+    assert outcome_of(events).text == "whole"
+
+
+def _breaking(*pieces: str) -> Act:
+    async def act(request: Request) -> Any:
+        for piece in pieces:
+            yield piece
+        raise WorkerBroken("cut off", maybe_paid=True)
+
+    return act
+
+
+async def test_a_slot_is_free_while_a_step_waits_to_ask_again() -> None:
+    """Another step uses the worker's only slot during the back-off."""
+    plan = plan_of((0, "first", ()), (0, "second", ()), (0, "third", (0, 1)))
+    script = iter([WorkerUnavailable("busy", retry_after=10.0), "two", "one", "three"])
+    worker = ScriptedWorker(Card(name="a", concurrency=1), lambda request: next(script))
+    result = await conductor([worker]).run(plan)
+    assert [outcome.text for outcome in result.outcomes] == ["one", "two", "three"]
+
+
+async def test_a_call_that_does_not_fit_is_not_made() -> None:
+    """The step fails for the limit, and says what its earlier call came to."""
+    worker = ScriptedWorker("a", DOWN)
+    outcome = outcome_of(await told(conductor([worker], limits=Limits(calls=2))))
+    assert len(worker.requests) == 2
+    assert outcome.problem is not None
+    assert outcome.problem.code == "limit"
+    assert "down" in outcome.problem.message
+
+
+@pytest.mark.parametrize(
+    ("error", "maybe_paid", "calls"),
+    [(DOWN, False, 1), (WorkerUnavailable("gateway", maybe_paid=True), True, 1)],
+)
+async def test_what_a_failed_call_leaves_in_the_ledger(
+    error: PodiumError, calls: int, *, maybe_paid: bool
+) -> None:
+    """Who refused costs nothing; where nobody knows, all that was set aside stays spent."""
+    worker = ScriptedWorker(Card(name="a", price=PRICE), error)
+    ledger = Ledger(Limits(cost=100.0), 1e9)
+    trying = _trying(Pool([worker]), ledger, Retry(attempts=1))
+    outcome = await trying.run(1e9)
+    assert outcome.maybe_paid is maybe_paid
+    assert ledger.reserved == Spend()
+    assert ledger.spent.calls == calls
+    assert (ledger.spent.input_tokens > 0) is maybe_paid
+    assert (outcome.cost == 0) is not maybe_paid
+
+
+async def test_a_cancelled_call_stays_spent() -> None:
+    """Nobody saw its end, so that all of its reservation is charged and it is marked so."""
+    ledger = Ledger(Limits(cost=100.0), 1e9)
+    worker = Actor(Card(name="a", price=PRICE), never)
+    trying = _trying(Pool([worker]), ledger, Retry())
+    with anyio.move_on_after(5):
+        await trying.run(1e9)
+    outcome = trying.stopped(Problem("cancelled", "enough"))
+    assert (outcome.status, outcome.maybe_paid, outcome.attempts) == ("cancelled", True, 1)
+    assert ledger.reserved == Spend()
+    assert ledger.spent.output_tokens == Limits().answer_tokens
+
+
+async def test_calls_of_before_are_billed_and_leave_the_budget_alone() -> None:
+    """A run that is resumed counts on, and may ask as often as a new one."""
+    lost = Call(attempt=1, worker="a", usage=Usage(5, 0), cost=0.5, maybe_paid=True)
+    worker = ScriptedWorker("a", DOWN)
+    trying = _trying(Pool([worker]), Ledger(Limits(), 1e9), Retry(attempts=2), before=(lost,))
+    outcome = await trying.run(1e9)
+    assert len(worker.requests) == 2
+    assert [call.attempt for call in outcome.calls] == [1, 2, 3]
+    assert (outcome.cost, outcome.maybe_paid, outcome.usage) == (0.5, True, Usage(5, 0))
+
+
+async def test_a_nested_run_is_not_run_again() -> None:
+    """Its own steps are retried; the run as a whole is not, so that calls do not multiply."""
+    worker = ScriptedWorker("a", DOWN)
+    inner = Conductor(
+        FixedPlanner(PLAN), [worker], retry=Retry(attempts=2, cool_after=None), card=Card(name="inner")
+    )
+    result = await conductor([inner], Retry(attempts=5)).run("Do it.")
+    assert len(worker.requests) == 2
+    assert result.status == "failed"
+
+
+async def test_a_worker_that_keeps_failing_is_left_out() -> None:
+    """Its stand-in takes its steps in every run over the pool, until one call finds it back."""
+    worker, other = flaky("a", *[DOWN] * 3, "back"), ScriptedWorker("b", "other")
+    pool = Pool([worker, other])
+    retry = Retry(attempts=2, stand_ins={"a": ["b"]}, cool_after=3, cool_seconds=60.0)
+    one = conductor(pool, retry)
+    answers = [(await one.run(PLAN)).answer for _ in range(4)]
+    assert answers == ["other"] * 4
+    assert len(worker.requests) == 3
+    await anyio.sleep(59.0)
+    assert (await one.run(PLAN)).answer == "other"
+    await anyio.sleep(1.0)
+    assert (await one.run(PLAN)).answer == "back"
+    assert len(worker.requests) == 4
+
+
+async def test_one_call_at_a_time_finds_out_if_a_worker_is_back() -> None:
+    """While it runs, others go to the stand-in; where it fails, the worker is left out again."""
+    worker = Actor("a", _slowly_down)
+    other = ScriptedWorker("b", "other")
+    pool = Pool([worker, other])
+    retry = Retry(attempts=2, stand_ins={"a": ["b"]}, cool_after=1, cool_seconds=60.0)
+    one = conductor(pool, retry)
+    await one.run(PLAN)
+    await anyio.sleep(60.0)
+    plan = plan_of((0, "x", ()), (0, "y", ()), (0, "z", ()), (1, "join", (0, 1, 2)))
+    result = await one.run(plan)
+    assert result.status == "ok"
+    assert len(worker.requests) == 2
+    await one.run(PLAN)
+    assert len(worker.requests) == 2
+
+
+async def _slowly_down(request: Request) -> Any:
+    await anyio.sleep(2.0)
+    raise WorkerUnavailable("down")
+    yield
+
+
+async def test_a_step_without_stand_in_waits_for_a_worker_that_cools_down() -> None:
+    """A short while is waited; a long one is told of in place of being waited for."""
+    worker = flaky("a", DOWN, "back")
+    pool = Pool([worker])
+    await conductor(pool, Retry(attempts=1, cool_after=1)).run(PLAN)
+    late = outcome_of(await told(conductor(pool, Retry(cool_after=1, cool_seconds=90.0))))
+    assert (late.status, late.attempts, late.started) == ("failed", 0, None)
+    assert late.problem is not None
+    assert "failed 1 times in a row and is left out for another 90 s" in late.problem.message
+    events = await told(conductor(pool, Retry(cool_after=1, cool_seconds=12.0)))
+    assert [moment for _, _, moment in started(events)] == pytest.approx([12.0])
+    assert outcome_of(events).text == "back"
+
+
+async def test_steps_wait_for_the_call_that_tries_a_worker() -> None:
+    """Without a stand-in they are not lost: they go on once it is back."""
+    calls: list[float] = []
+
+    async def act(request: Request) -> Any:
+        calls.append(anyio.current_time())
+        await anyio.sleep(3.0)
+        if len(calls) == 1:
+            raise WorkerUnavailable("down")
+        yield Completion("back")
+
+    worker = Actor("a", act)
+    one = conductor(Pool([worker]), Retry(attempts=1, cool_after=1, cool_seconds=10.0))
+    await one.run(PLAN)
+    result = await one.run(plan_of((0, "x", ()), (0, "y", ()), (0, "join", (0, 1))))
+    assert result.status == "ok"
+    at = [moment - calls[0] for moment in calls]
+    assert at == pytest.approx([0.0, 13.0, 16.0, 19.0])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"attempts": 0}, "Retry.attempts is 0"),
+        ({"attempts": True}, "Retry.attempts is True"),
+        ({"base": 0}, "Retry.base is 0"),
+        ({"longest": float("inf")}, "Retry.longest is inf"),
+        ({"cool_after": 0}, "Retry.cool_after is 0"),
+        ({"again": "worker_broken"}, "give a set of texts"),
+        ({"again": {"limit"}}, "'limit' is no code"),
+        ({"elsewhere": {"worker_broken"}}, "is in both"),
+        ({"stand_ins": {"a": "b"}}, "give a list of names"),
+    ],
+)
+def test_a_wrong_setting_is_refused(options: Mapping[str, Any], told: str) -> None:
+    """Whatever cannot be meant is said at once."""
+    with pytest.raises(ConfigError, match=told):
+        Retry(**options)
+
+
+@pytest.mark.parametrize(
+    ("retry", "told"),
+    [
+        (Retry(stand_ins={"a": ["nobody"]}), "'nobody' is no worker of the pool: a, b"),
+        (Retry(stand_ins={"nobody": ["a"]}), "'nobody' is no worker"),
+        (Retry(stand_ins={"a": ["a"]}), "cannot stand in for itself"),
+        (Retry(alike=frozenset({"large"})), "fewer than two"),
+    ],
+)
+def test_names_are_checked_against_the_pool(retry: Retry, told: str) -> None:
+    """A stand-in that is misspelt is not found out at the first failure."""
+    with pytest.raises(ConfigError, match=told):
+        retry.check(Pool([ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]))
+
+
+def _trying(pool: Pool, ledger: Ledger, retry: Retry, before: tuple[Call, ...] = ()) -> Trying:
+    setting = Setting(
+        run_id="r",
+        query=(),
+        pool=pool,
+        limits=ledger.limits,
+        ledger=ledger,
+        emit=None,
+        retry=retry,
+        clock=anyio.current_time,
+        began=anyio.current_time(),
+    )
+    return Trying(setting, 1, 0, PLAN.steps[0], (), lambda trying, text, number: None, before=before)

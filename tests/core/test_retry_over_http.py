@@ -1,0 +1,130 @@
+"""Calls counted where they arrive: a server sees as many as were configured, and none after a cancel."""
+
+import asyncio
+
+import anyio
+import pytest
+from core.actors import plan_of
+from servers.chat_server import CUT, RESET, STALL, Call, ChatServer, Reply, chunk, events, says, whole
+
+from podium.conductor import Conductor
+from podium.limits import Limits
+from podium.planners import FixedPlanner
+from podium.result import Result
+from podium.retry import Hedge, Retry
+from podium.workers.chat import ChatWorker
+from podium.workers.endpoint import Endpoint
+from podium.workers.worker import Card, Price
+
+pytestmark = pytest.mark.anyio
+
+PLAN = plan_of((0, "do it", ()))
+PRICE = Price(input=1.0, output=1.0)
+LIMITS = Limits(attempt_seconds=0.2)
+
+
+def _status(status: int, **headers: str) -> Reply:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return whole({"error": {"message": "no"}}, status=status, headers=named)
+
+
+FAULTS = {
+    "500": (_status(500), "worker_unavailable", False),
+    "503": (_status(503, Retry_After="0"), "worker_unavailable", False),
+    "504": (_status(504), "worker_unavailable", True),
+    "429": (_status(429), "worker_unavailable", False),
+    "429 with Retry-After": (_status(429, Retry_After="0"), "worker_unavailable", False),
+    "hangs": (Reply((STALL,)), "worker_timeout", True),
+    "hangs in mid-body": (events(chunk({"content": "half"}), STALL), "worker_timeout", True),
+    "reset": (Reply((RESET,)), "worker_unavailable", True),
+    "cut": (events(chunk({"content": "half"}), CUT), "worker_broken", True),
+    "no end": (whole({"choices": [{"message": {"content": "x"}}]}), "worker_broken", True),
+}
+
+
+def _worker(name: str, server: ChatServer) -> ChatWorker:
+    return ChatWorker(name, endpoint=Endpoint(server.url), card=Card(name=name, price=PRICE))
+
+
+async def _run(workers: list[ChatWorker], retry: Retry) -> Result:
+    conductor = Conductor(FixedPlanner(PLAN), workers, retry=retry, limits=LIMITS)
+    async with conductor:
+        return await conductor.run(PLAN)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("attempts", [1, 3])
+async def test_a_server_that_fails_sees_the_configured_number_of_calls(fault: str, attempts: int) -> None:
+    """Exactly that many arrive, whatever it does; nothing below retries by itself."""
+    reply, code, maybe_paid = FAULTS[fault]
+    async with ChatServer(lambda call: reply) as server:
+        result = await _run([_worker("a", server)], Retry(attempts=attempts, base=0.01))
+        assert len(server.calls) == attempts
+    (outcome,) = result.outcomes
+    assert (outcome.attempts, outcome.maybe_paid) == (attempts, maybe_paid)
+    assert outcome.problem is not None
+    assert outcome.problem.code == code
+    assert (outcome.cost != 0) is maybe_paid
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_stand_ins_add_no_calls(fault: str) -> None:
+    """With two of them, three servers together see the budget of the step, one call each."""
+    reply, _, _ = FAULTS[fault]
+
+    def bad(call: Call) -> Reply:
+        return reply
+
+    async with ChatServer(bad) as first, ChatServer(bad) as second, ChatServer(bad) as third:
+        workers = [_worker(name, server) for name, server in zip("abc", (first, second, third), strict=True)]
+        retry = Retry(attempts=3, base=0.01, stand_ins={"a": ["b", "c"]})
+        await _run(workers, retry)
+        assert [len(server.calls) for server in (first, second, third)] == [1, 1, 1]
+
+
+async def test_a_server_that_recovers_is_paid_for_what_it_did() -> None:
+    """Two calls that failed cost nothing, and the third one answers."""
+
+    def reply(call: Call) -> Reply:
+        return _status(500) if len(server.calls) < 3 else says(call, "hello")
+
+    async with ChatServer(reply) as server:
+        result = await _run([_worker("a", server)], Retry(base=0.01))
+    assert result.answer == "hello"
+    assert result.usage.total_tokens == 18
+    assert [call.cost for call in result.outcomes[0].calls] == [0.0, 0.0, pytest.approx(18e-6)]
+
+
+@pytest.mark.parametrize("script", [Reply((STALL,)), _status(503, Retry_After="20")], ids=["call", "wait"])
+async def test_nothing_is_called_after_a_cancel(script: Reply) -> None:
+    """A cancel closes the socket of a call, ends a wait, and begins no other call."""
+    async with ChatServer(lambda call: script) as server:
+        tasks = asyncio.all_tasks()
+        conductor = Conductor(FixedPlanner(PLAN), [_worker("a", server)], retry=Retry())
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(conductor.run, PLAN)
+                while not server.calls:  # noqa: ASYNC110  (the server announces nothing)
+                    await anyio.sleep(0.001)
+                await anyio.sleep(0.05)
+                group.cancel_scope.cancel()
+            while server.open_connections or asyncio.all_tasks() - tasks - server.tasks:  # noqa: ASYNC110
+                await anyio.sleep(0.001)
+        assert len(server.calls) == 1
+        await anyio.sleep(0.05)
+        assert len(server.calls) == 1
+
+
+async def test_the_slower_of_two_hedged_calls_is_hung_up_on() -> None:
+    """The stand-in answers, and the socket of the other is closed at once."""
+    async with ChatServer(lambda call: Reply((STALL,))) as slow, ChatServer(lambda c: says(c, "hi")) as quick:
+        workers = [_worker("a", slow), _worker("b", quick)]
+        retry = Retry(stand_ins={"a": ["b"]}, hedge=Hedge(seconds=0.05))
+        conductor = Conductor(FixedPlanner(PLAN), workers, retry=retry, limits=Limits(attempt_seconds=30.0))
+        async with conductor:
+            result = await conductor.run(PLAN)
+            with anyio.fail_after(5):
+                await slow.calls[0].hung_up.wait()
+        assert (len(slow.calls), len(quick.calls)) == (1, 1)
+    (outcome,) = result.outcomes
+    assert (outcome.text, outcome.worker, outcome.maybe_paid) == ("hi", "b", True)

@@ -1,0 +1,385 @@
+"""What must hold of every run, whatever its plans, workers, policies and limits, whenever it is stopped."""
+
+import re
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+import anyio
+from core.actors import Actor, boss
+from core.test_execute_properties import on_virtual_clock
+from core.test_resume import prefix, recorded
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from podium.conductor import Conductor
+from podium.durable import recall_of
+from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
+from podium.events import Event, PlannerStarted, PlanReady, RunStarted, StepEnded, StepStarted
+from podium.journal import MemoryJournal
+from podium.ledger import Ledger, Spend
+from podium.limits import Limits
+from podium.messages import Completion
+from podium.outcome import Round
+from podium.plan import Plan, Step
+from podium.planners import FixedPlanner
+from podium.planners.chat import ChatPlanner
+from podium.recall import step_key
+from podium.result import Result
+from podium.retry import Retry
+from podium.setting import OnFailure
+from podium.spelling import write_plan
+from podium.usage import Usage
+from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import FREE, Card, Price, Request, Worker
+
+Way = Literal["ok", "refuses", "down", "cut", "breaks", "hangs"]
+T = TypeVar("T")
+TICK = 1 / 64
+"""Latencies are whole multiples of it, in seconds."""
+SECONDS = 40.0
+PRICED = Price(input=1.0, output=2.0)
+TOKENS = 100
+"""Most tokens of an answer."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """All that a run will meet."""
+
+    plans: tuple[Plan, ...]
+    """What the planner writes, round by round; then the last again."""
+    ways: tuple[Way, ...]
+    """How calls go, in the order in which they are made; then from the beginning."""
+    ticks: tuple[int, ...]
+    """How long they take, likewise."""
+    tokens: tuple[int, ...]
+    """What they write, likewise."""
+    slots: tuple[int | None, ...]
+    """Each worker's concurrency."""
+    limits: Limits
+    on_failure: OnFailure
+    attempts: int
+    nested: bool
+    """Whether the last worker is a conductor of the others' kind."""
+
+
+@dataclass
+class Stage:
+    """Workers that play a script, and what they saw."""
+
+    script: Script
+    calls: int = 0
+    running: int = 0
+    requests: list[Request] = field(default_factory=list)
+    written: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    """Each mark that was put into an output, by the run, round and step that it is of."""
+
+    def conductor(self) -> Conductor:
+        """Return who directs the run."""
+        script = self.script
+        workers: list[Worker] = [
+            self.worker(f"w{number}", slots) for number, slots in enumerate(script.slots)
+        ]
+        if script.nested:
+            plan = write_plan(
+                Plan((Step(0, "inner a"), Step(0, "inner b"), Step(0, "inner c", (0, 1)))), "rows"
+            )
+            inner = [self.worker("in", 2)]
+            workers[-1] = Conductor(
+                self.planner(plan),
+                inner,
+                limits=Limits(answer_tokens=TOKENS),
+                card=Card(name="team", price=FREE),
+            )
+        planner = self.planner(*(write_plan(plan, "rows") for plan in script.plans))
+        retry = Retry(
+            attempts=script.attempts, base=0.1, stand_ins={"w0": ("w1",)} if len(workers) > 2 else {}
+        )
+        limits, policy = script.limits, script.on_failure
+        return Conductor(planner, workers, limits=limits, retry=retry, on_failure=policy)
+
+    def planner(self, *texts: str) -> ChatPlanner:
+        """Return who writes these plans, each for a price."""
+        planner = boss(*texts)
+        assert isinstance(planner.worker, ScriptedWorker)
+        planner.worker.card = Card(name="boss", price=PRICED)
+        return planner
+
+    def worker(self, name: str, slots: int | None) -> Actor:
+        """Return one that plays the next call of the script whenever it is called."""
+        return Actor(Card(name=name, price=PRICED, concurrency=slots), self.act)
+
+    async def act(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Play a call."""
+        assert request.caller is not None
+        self.requests.append(request)
+        number, script, caller = self.calls, self.script, request.caller
+        self.calls += 1
+        mark = f"<out{number}>"
+        self.written[mark] = (caller.run_id, caller.round, caller.step)
+        self.running += 1
+        try:
+            await anyio.sleep(script.ticks[number % len(script.ticks)] * TICK)
+            way = script.ways[number % len(script.ways)]
+            if way == "refuses":
+                raise WorkerRefused("no")
+            if way == "down":
+                raise WorkerUnavailable("down")
+            yield mark
+            if way == "hangs":
+                await anyio.sleep_forever()
+            if way == "breaks":
+                raise WorkerBroken("cut off", maybe_paid=True)
+            if way == "ok":
+                tokens = script.tokens[number % len(script.tokens)]
+                yield Completion(mark, usage=Usage(20, min(tokens, request.sampling.max_tokens or tokens)))
+        finally:
+            self.running -= 1
+
+    @property
+    def ledgers(self) -> list[Ledger]:
+        """The ledgers of all runs whose workers were called."""
+        found = {id(r.caller.ledger): r.caller.ledger for r in self.requests if r.caller is not None}
+        return list(found.values())
+
+
+@st.composite
+def plans(draw: st.DrawFn, workers: int) -> Plan:
+    """Draw a plan of up to seven steps, some of which wait for some of their inputs only."""
+    steps: list[Step] = []
+    count = draw(st.integers(1, 7))
+    for index in range(count):
+        seen = draw(st.sets(st.integers(0, index - 1), max_size=4)) if index else set()
+        if index == count - 1:  # most plans have no step that nobody sees
+            seen |= set(range(index)) - {used for step in steps for used in step.access}
+        enough = draw(st.none() | st.integers(1, len(seen))) if seen else None
+        steps.append(Step(draw(st.integers(0, workers - 1)), f"subtask {index}", tuple(seen), enough))
+    return Plan(tuple(steps))
+
+
+def seldom(tight: st.SearchStrategy[T], loose: T) -> st.SearchStrategy[T]:
+    """Draw a limit that is mostly out of the way."""
+    return st.integers(0, 3).flatmap(lambda draw: tight if draw == 3 else st.just(loose))
+
+
+@st.composite
+def limits(draw: st.DrawFn, rounds: int) -> Limits:
+    """Draw limits of which any may be tight."""
+    return Limits(
+        plan_steps=7,
+        rounds=rounds,
+        steps=draw(seldom(st.integers(1, 12), 30)),
+        calls=draw(seldom(st.integers(1, 15), 60)),
+        input_tokens=draw(seldom(st.integers(3_000, 30_000), None)),
+        output_tokens=draw(seldom(st.integers(100, 1_500), None)),
+        cost=draw(seldom(st.integers(15, 120).map(lambda n: n / 10_000), None)),
+        answer_tokens=TOKENS,
+        concurrency=draw(st.integers(1, 8)),
+        seconds=SECONDS,
+        step_seconds=draw(st.sampled_from([1.0, 20.0])),
+        attempt_seconds=draw(st.sampled_from([1.0, 5.0])),
+    )
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> Script:
+    """Draw a run."""
+    count = draw(st.integers(1, 3))
+    policy = draw(st.sampled_from(["skip", "note", "replan", "fail"]))
+    rounds = draw(st.integers(2 if policy == "replan" else 1, 3))
+    first = draw(plans(count))
+    ways = st.sampled_from(["ok", "ok", "ok", "ok", "refuses", "down", "cut", "breaks", "hangs"])
+    return Script(
+        plans=tuple(draw(st.sampled_from([first, first, draw(plans(count))])) for _ in range(rounds)),
+        ways=tuple(draw(st.lists(ways, min_size=1, max_size=12))),
+        ticks=tuple(draw(st.lists(st.integers(0, 64), min_size=1, max_size=12))),
+        tokens=tuple(draw(st.lists(st.integers(1, TOKENS), min_size=1, max_size=5))),
+        slots=tuple(draw(st.lists(st.none() | st.integers(1, 2), min_size=count, max_size=count))),
+        limits=draw(limits(rounds)),
+        on_failure=policy,  # type: ignore[arg-type]  # drawn from its values
+        attempts=draw(st.integers(1, 3)),
+        nested=draw(st.booleans()),
+    )
+
+
+QUICK = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+
+
+def perform(script: Script) -> tuple[Stage, list[Event], Result]:
+    """Carry the run out and return all that was seen of it."""
+    stage, events = Stage(script), list[Event]()
+    result = on_virtual_clock(lambda: stage.conductor().run("What?", on_event=events.append))
+    return stage, events, result
+
+
+@QUICK
+@given(scripts())
+def test_nothing_is_spent_beyond_the_limits(script: Script) -> None:
+    """Workers that keep to what was reserved for them never bring a run over any limit."""
+    stage, _, _ = perform(script)
+    for ledger in stage.ledgers:
+        spent, most = ledger.spent, ledger.limits
+        assert spent.calls <= most.calls
+        assert ledger.steps <= most.steps
+        assert spent.input_tokens <= (most.input_tokens or spent.input_tokens)
+        assert spent.output_tokens <= (most.output_tokens or spent.output_tokens)
+        assert (spent.cost or 0.0) <= (most.cost or spent.cost or 0.0)
+
+
+@QUICK
+@given(scripts(), st.none() | st.integers(0, 400))
+def test_what_was_set_aside_is_given_back(script: Script, ticks: int | None) -> None:
+    """However a run ends, and whenever it is cancelled, its ledgers balance and nobody works any more."""
+    stage = Stage(script)
+
+    async def main() -> None:
+        with anyio.move_on_after(SECONDS * 2 if ticks is None else ticks * TICK):
+            await stage.conductor().run("What?")
+        assert stage.running == 0
+        calls = stage.calls
+        await anyio.sleep(100)
+        assert stage.calls == calls
+
+    on_virtual_clock(main)
+    for ledger in stage.ledgers:
+        assert ledger.reserved == Spend()
+
+
+@QUICK
+@given(scripts())
+def test_every_run_comes_to_its_end(script: Script) -> None:
+    """No plan, failure, limit or nesting has a run wait for ever."""
+    _, _, result = perform(script)
+    assert result.seconds <= SECONDS
+    assert result.status in ("ok", "partial", "failed")
+    assert (result.status == "failed") == (not result.answer)
+    assert (result.problem is None) == (result.status == "ok")
+
+
+@QUICK
+@given(scripts())
+def test_a_worker_is_shown_its_access_list_and_no_more(script: Script) -> None:
+    """No output reaches a worker but those of the steps it was to be shown, in any round and nested run."""
+    stage, events, _ = perform(script)
+    runs = {event.run_id: event for event in events if isinstance(event, RunStarted)}
+    access = {
+        (event.run_id, event.round, index): step.access
+        for event in events
+        if isinstance(event, PlanReady)
+        for index, step in enumerate(event.plan.steps)
+    }
+    for request in stage.requests:
+        assert request.caller is not None
+        run, number, step = request.caller.run_id, request.caller.round, request.caller.step
+        if run not in runs:  # it was stopped as soon as it began, inside of another
+            continue
+        given = _marks(message.text for message in runs[run].query)
+        for mark in _marks(message.text for message in request.messages) - given:
+            source = stage.written[mark]
+            while source[0] != run:  # the output of a nested run is that of the step it answers for
+                parent = runs[source[0]].parent
+                assert parent is not None
+                source = parent[:3]
+            # What is taken over from an earlier round stands for the step that repeats it.
+            taken_over = script.on_failure == "replan" and source[1] < number
+            assert taken_over or source[2] in access[run, number, step]
+
+
+def _marks(texts: Iterable[str]) -> set[str]:
+    return {mark for text in texts for mark in re.findall(r"<out\d+>", text)}
+
+
+@QUICK
+@given(scripts())
+def test_a_step_ends_once_and_stays_so(script: Script) -> None:
+    """Each step has one outcome, told once, which is the one in the result."""
+    _, events, result = perform(script)
+    told = [e.outcome for e in events if isinstance(e, StepEnded) and e.run_id == result.run_id]
+    assert sorted(map(repr, told)) == sorted(map(repr, result.outcomes))
+    for current in result.rounds:
+        if current.plan is not None:
+            steps = [outcome.step for outcome in current.outcomes[: len(current.plan.steps)]]
+            assert steps == list(range(len(current.plan.steps)))
+            _check_inputs(current)
+
+
+def _check_inputs(current: Round) -> None:
+    """See that a step ran only on what there was, and not on less than it needs unless it was told."""
+    assert current.plan is not None
+    for step, outcome in zip(current.plan.steps, current.outcomes, strict=False):
+        if outcome.attempts and not outcome.reused:
+            shown = step.access if outcome.shown is None else outcome.shown
+            assert set(shown) <= set(step.access)
+            assert all(current.outcomes[seen].status == "ok" for seen in shown)
+            ended = [current.outcomes[seen].ended or 0.0 for seen in shown]
+            assert outcome.started is not None
+            assert outcome.started >= max(ended, default=0.0) or current.number > 1
+
+
+@QUICK
+@given(scripts())
+def test_every_call_is_told_and_counted(script: Script) -> None:
+    """The ledger's calls are those that workers and planners saw, and the run's own were told of."""
+    stage, events, result = perform(script)
+    own = [r for r in stage.requests if r.caller is not None and r.caller.run_id == result.run_id]
+    started = [e for e in events if isinstance(e, StepStarted) and e.run_id == result.run_id]
+    assert len(own) == sum(1 for event in started if event.worker != "team")
+    planned = sum(event.reserved.calls for event in events if isinstance(event, PlannerStarted))
+    outer = [ledger for ledger in stage.ledgers if ledger.parent is None]
+    assert all(ledger.spent.calls == stage.calls + planned for ledger in outer)
+
+
+@dataclass(frozen=True)
+class Race:
+    """A plan some of whose steps wait for the first of their inputs, and how long each step takes."""
+
+    plan: Plan
+    ticks: tuple[int, ...]
+
+
+@st.composite
+def races(draw: st.DrawFn) -> Race:
+    """Draw a plan whose workers answer by what they are shown alone."""
+    plan = draw(plans(1))
+    ticks = draw(st.lists(st.integers(0, 6), min_size=len(plan.steps), max_size=len(plan.steps)))
+    return Race(plan, tuple(ticks))
+
+
+@QUICK
+@given(races(), st.data())
+def test_who_came_first_came_first_again_when_a_run_goes_on(race: Race, data: st.DataObject) -> None:
+    """A resumed run shows each step what it was shown before, and pays for no delivered step again."""
+
+    def team() -> tuple[Conductor, Actor, MemoryJournal]:
+        async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
+            assert request.caller is not None
+            assert request.brief is not None
+            await anyio.sleep(race.ticks[request.caller.step] * TICK)
+            yield Completion(step_key("w", request.brief))
+
+        worker, journal = Actor("w", act), MemoryJournal()
+        planner = FixedPlanner(write_plan(race.plan, "rows"))
+        return Conductor(planner, [worker], limits=Limits(plan_steps=7), journal=journal), worker, journal
+
+    async def main() -> None:
+        conductor, _, journal = team()
+        whole = await conductor.run("What?", run_id="run")
+        events = await recorded(journal, "run")
+        before = events[: data.draw(st.integers(1, len(events) - 1), label="length")]
+        conductor, worker, _ = team()
+        log = await (await prefix(before, "run")).claim("run")
+        result = await conductor.run("What?", recall=recall_of([entry.event for entry in log.entries], ["w"]))
+        delivered = {e.step for e in before if isinstance(e, StepEnded) and e.outcome.status == "ok"}
+        asked = {request.caller.step for request in worker.requests if request.caller is not None}
+        assert not delivered & asked
+        for outcome in result.outcomes:
+            if outcome.step in delivered:
+                assert (outcome.text, outcome.shown) == _fact(whole, outcome.step)
+
+    on_virtual_clock(main)
+
+
+def _fact(result: Result, step: int) -> tuple[str, tuple[int, ...] | None]:
+    outcome = result.outcomes[step]
+    return outcome.text, outcome.shown

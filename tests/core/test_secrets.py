@@ -1,0 +1,260 @@
+"""What is taken out of text, what is left in, and what stays JSON."""
+
+import base64
+import html
+import json
+from collections.abc import Iterator
+from traceback import format_exception
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.boundary import Boundary
+from podium.errors import PodiumError, WorkerFailed, WorkerRefused
+from podium.secrets import redact, register, scrub, scrubbing
+from podium.secrets.looks import MARK
+
+KEY = "zq-Canary/7+x&y=\u003c1\u003e"
+DULL = "correct-horse-battery"
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep what a test registers to the test."""
+    monkeypatch.setattr(redact, "_forms", {})
+    register(KEY)
+    register(DULL)
+    return iter(())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        KEY,
+        json.dumps(KEY)[1:-1],
+        quote(KEY, safe=""),
+        quote_plus(KEY),
+        html.escape(KEY),
+        *(base64.b64encode(b"u" * n + b":" + KEY.encode()).decode() for n in range(5)),
+        *(base64.urlsafe_b64encode(b"u" * n + KEY.encode() + b"tail").decode() for n in range(5)),
+    ],
+)
+def test_a_registered_value_is_taken_out_in_every_form(form: str) -> None:
+    """Servers echo keys as they are, or as they were encoded on the way."""
+    clean = scrub(f"before {form} after")
+    assert MARK in clean
+    assert clean.startswith("before ")
+    assert clean.endswith(" after")
+    assert not any(form[at : at + 12] in clean for at in range(len(form) - 12))
+
+
+def test_a_short_value_is_no_secret() -> None:
+    """A key of a few letters would blot out plain words."""
+    register("none")
+    assert scrub("none of them") == "none of them"
+
+
+def test_what_was_registered_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that makes endpoints all day does not fill its memory."""
+    monkeypatch.setattr(redact, "MOST", 3)
+    for number in range(4):
+        register(f"a-long-key-{number}")
+    assert scrub("a-long-key-0 a-long-key-3") == f"a-long-key-0 {MARK}"
+
+
+LOOKS = {
+    "Authorization: Bearer ab12cd34ef56ab12cd34": f"Authorization: Bearer {MARK}",
+    "authorization: bearer ab12cd34ef56ab12cd34=": f"authorization: bearer {MARK}",
+    f"Basic {base64.b64encode(b'user:hunter2').decode()}": f"Basic {MARK}",
+    "sk-proj-4Zb_8QxGx0Wm2sPz-1LqT": f"sk-{MARK}",
+    "it says sk-ant-api03-Zb8QxGx0Wm2sPz1LqT.": f"it says sk-{MARK}.",
+    "AKIAIOSFODNN7EXAMPLE": f"AKIA{MARK}",
+    "ghp_16C7e42F292c6912E7710c838347Ae178B4a": f"ghp_{MARK}",
+    "github_pat_11ABCDEFG0aBcDeFgHiJkL_mNoPq": f"github_pat_{MARK}",
+    "xoxb-2345678901-abcdefghij": f"xoxb-{MARK}",
+    "AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY": f"AIza{MARK}",
+    "hf_aBcDeFgHiJkLmNoPqRsTuVwXyZ012345": f"hf_{MARK}",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w": MARK,
+    "https://ann:hunter2@host/path": f"https://ann:{MARK}@host/path",
+    "redis://:hunter2@host": f"redis://:{MARK}@host",
+    "GET /v1?x=1&api_key=abcd1234efgh&y=2": f"GET /v1?x=1&api_key={MARK}&y=2",
+    "https://host/?KEY=abcd1234efgh": f"https://host/?KEY={MARK}",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEow+/x==\nabc\n-----END RSA PRIVATE KEY-----\nend": f"{MARK}\nend",
+    "-----BEGIN PRIVATE KEY-----\nMIIEow+/x and no end": MARK,
+}
+
+
+@pytest.mark.parametrize(("text", "clean"), LOOKS.items())
+def test_what_looks_like_a_secret_is_taken_out(text: str, clean: str) -> None:
+    """Nobody need have told of it; it may stand in a text, or in JSON, after any character."""
+    assert scrub(text) == clean
+    for before in ("", "\n", "\t", '"', "“", "é", "x ", "\\", "(", "/ "):
+        wrapped = scrub(json.dumps({"text": before + text}))
+        assert json.loads(wrapped) == {"text": before + clean}
+        assert scrub(before + text) == before + clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Basic understanding of JavaScript and basic authentication are enough.",
+        "The bearer of bad news; Bearer instruments; a bearer token is needed",
+        "sk-learn-compatible-estimators and task-2024-assessment-report-final-1",
+        "risk-2024-assessment-report-final, disk-0123456789abcdef0123456789",
+        "The AKIAs are dogs. ASIA is large. PARTIAL DIAGRAM",
+        "see https://example.org:8080/a/b?page=2&sort=name and user@example.org",
+        "std::sort(xs.begin(), key=lambda x: x); sorted(words, key=len_of_the_word)",
+        'client = Client(api_key=os.environ["KEY"], token=token_of_session)',
+        "const gh_actions = hf_hub_download(repo_id, file_name_of_the_model)",
+        "commit 3f786850e387550fdab836ed7e6dc881de23b001, 550e8400-e29b-41d4-a716-446655440000",
+        "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+        "eyJ is how a JWT begins; a.b.c; v1.2.3",
+        "xoxo-love-and-kisses-2024-forever",
+        "ghost_writer ghp_ gho_ sk- AIza",
+    ],
+)
+def test_prose_and_code_stay_as_they_are(text: str) -> None:
+    """What only begins like a secret is left alone."""
+    assert scrub(text) == text
+
+
+texts = st.text() | st.lists(
+    st.sampled_from(
+        [*LOOKS, KEY, DULL, json.dumps(KEY), "\\", '"', "\n", "-", "_", "sk-", "=", "x", "1", MARK]
+    )
+).map("".join)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(texts)
+def test_is_idempotent(text: str) -> None:
+    """A clean text is not touched again: a journal's texts and a run's have the same keys."""
+    assert scrub(scrub(text)) == scrub(text)
+
+
+@given(values, st.booleans())
+def test_json_stays_json_of_the_same_shape(value: object, ascii_only: bool) -> None:  # noqa: FBT001
+    """Only strings change, and they as if each had been scrubbed alone."""
+    clean = json.loads(scrub(json.dumps(value, ensure_ascii=ascii_only)))
+    assert clean == json.loads(json.dumps(_each(value)))
+
+
+def _each(value: object) -> object:
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, list):
+        return [_each(item) for item in value]
+    if isinstance(value, dict):
+        return {scrub(key): _each(item) for key, item in value.items()}
+    return value
+
+
+@pytest.mark.parametrize(
+    "value", ["nabcdefgh", "e9abcdefgh", 'say "friend"', "back\\slash\\", "12345678", "truefalse"]
+)
+@given(text=st.text(alphabet='nabcdefgh129é"\\ ', max_size=30), whole=st.booleans())
+def test_json_stays_json_whatever_the_secret(value: str, text: str, whole: bool) -> None:  # noqa: FBT001
+    """A secret may begin like an escape, hold quotation marks, or be a number."""
+    register(value)
+    spelled = json.dumps({"a": text + value if whole else text, "b": 12345678, "c": [True, "\n" + value]})
+    clean = scrub(spelled)
+    json.loads(clean)
+    assert value not in clean
+    assert scrub(clean) == clean
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        *(
+            "sk-",
+            "-sk-",
+            "eyJ",
+            "-eyJ",
+            "eyJaaaaaaaa.",
+            "://",
+            "://a:",
+            "Bearer ",
+            "Bearer a",
+            "?key=",
+            "AKIA",
+        ),
+        *(
+            "-----BEGIN PRIVATE KEY-----",
+            "-----BEGIN ",
+            "\\",
+            "\\n",
+            "-",
+            "_",
+            "ghp_",
+            "asic ",
+            "a",
+            "=",
+            "\\nsk-",
+        ),
+    ],
+)
+def test_is_linear(evil: str) -> None:
+    """No text makes the search go back and forth, which at this length would take minutes."""
+    for text in (evil, "x" + evil, evil + "1"):
+        clean = scrub(text * (300_000 // len(text)) + "PRIVATE KEY-----")
+        assert scrub(clean) == clean
+
+
+def _raised(error: BaseException) -> str:
+    return "".join(format_exception(error)) + repr(error)
+
+
+def _look_up() -> None:
+    error = KeyError(f"no entry for {KEY}")
+    error.add_note(f"while looking up {KEY}")
+    raise error
+
+
+def _work() -> None:
+    try:
+        try:
+            _look_up()
+        except KeyError as error:
+            raise ValueError(f"refused: {KEY}") from error
+    except ValueError as error:
+        raise RuntimeError("it failed") from error
+
+
+def test_an_error_of_others_leaves_without_secrets() -> None:
+    """Neither in its own words nor in those of what it came from."""
+    with pytest.raises(WorkerFailed, match="it failed") as caught, Boundary("worker 'x'", WorkerFailed):
+        _work()
+    assert KEY not in _raised(caught.value)
+    assert MARK in _raised(caught.value)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+class _Stubborn(Exception):
+    def __str__(self) -> str:
+        return f"I know {KEY}"
+
+
+def test_an_error_that_cannot_be_cleaned_is_not_shown() -> None:
+    """One that keeps its words elsewhere than in its arguments."""
+    with pytest.raises(WorkerFailed) as caught, Boundary("worker 'x'", WorkerFailed):
+        raise _Stubborn
+    assert KEY not in _raised(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("block", [scrubbing, lambda: Boundary("x", WorkerFailed)])
+def test_our_own_errors_leave_without_secrets(block: type[Boundary]) -> None:
+    """They pass as they are otherwise: same error, same code."""
+    mine = WorkerRefused(f"key {KEY} was refused", status=401)
+    with pytest.raises(PodiumError) as caught, block():  # type: ignore[call-arg]
+        raise mine from _Stubborn()
+    assert caught.value is mine
+    assert str(mine) == f"key {MARK} was refused"
+    assert KEY not in _raised(mine)

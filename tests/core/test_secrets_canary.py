@@ -1,0 +1,242 @@
+"""Keys are planted wherever one can stand; after a run they are nowhere but in the requests themselves."""
+
+import base64
+import json
+import logging
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from traceback import format_exception
+from typing import Any
+
+import pytest
+from core.actors import Actor, boss, plan_of, rows
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from servers.chat_server import CUT, Call, ChatServer, Reply, chunk, events, says, whole
+
+from podium import (
+    ChatPlanner,
+    ChatWorker,
+    Conductor,
+    Endpoint,
+    FunctionWorker,
+    HostedConductor,
+    ScriptedWorker,
+)
+from podium.errors import PodiumError, WorkerRefused
+from podium.events import Event
+from podium.journal import SqlJournal
+from podium.retry import Retry
+from podium.workers.worker import FREE, Brief, Card
+
+pytestmark = pytest.mark.anyio
+
+KEY = "canary-Key/4711+of=the&house"
+HEADER = "canary-header-0815-value"
+UNTOLD = "sk-canary-000-Untold4711"
+CANARIES = (KEY, HEADER, UNTOLD, KEY[:16], HEADER[:16], UNTOLD[3:])
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """Configure OpenTelemetry, with content."""
+    exporter, tracers = InMemorySpanExporter(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", tracers)
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
+    return exporter
+
+
+@pytest.fixture
+def sinks(
+    spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> Callable[..., dict[str, str]]:
+    """Return what gathers all that a run left outside of its caller's hands."""
+    caplog.set_level(logging.DEBUG)
+
+    def gather(seen: list[Event], explained: str = "", error: BaseException | None = None) -> dict[str, str]:
+        files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+        logged = [record.getMessage() + repr(vars(record)) for record in caplog.records]
+        return {
+            "events": json.dumps([event.to_json() for event in seen], ensure_ascii=False),
+            "explained": explained,
+            "raised": "" if error is None else "".join(format_exception(error)) + _chain(error),
+            "logged": caplog.text + "\n".join(logged),
+            "spans": "".join(span.to_json() for span in spans.get_finished_spans()),
+            "journal": b"\n".join(files).decode(errors="replace"),
+        }
+
+    return gather
+
+
+def _chain(error: BaseException | None) -> str:
+    said = ""
+    while error is not None:
+        said += f"{error!r} {error} {error.args}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return said
+
+
+def leaks(found: dict[str, str]) -> list[str]:
+    """Return where a canary is, in which form."""
+    forms = [*CANARIES, *(json.dumps(canary)[1:-1] for canary in CANARIES)]
+    forms += [base64.b64encode(canary.encode()).decode()[:16] for canary in CANARIES]
+    return [f"{sink}: {form}" for sink, text in found.items() for form in forms if form in text]
+
+
+def endpoint(server: ChatServer) -> Endpoint:
+    """Return the server, with a key and a secret header."""
+    return Endpoint(server.url, api_key=KEY, headers={"X-Own": HEADER})
+
+
+def echo(call: Call) -> str:
+    """Return all that is secret in a request, as servers quote it."""
+    key = call.headers["authorization"]
+    basic = base64.b64encode(f"user:{KEY}".encode()).decode()
+    return f"{key} {call.headers['x-own']} {KEY} {UNTOLD} Basic {basic} https://u:{KEY}@h/?api_key={UNTOLD}"
+
+
+ECHOES: dict[str, Callable[[Call], Reply]] = {
+    "error": lambda call: whole({"error": {"message": echo(call), "code": KEY}}, status=401),
+    "html": lambda call: whole(f"<html><b>{echo(call)}</b></html>", status=502, content_type="text/html"),
+    "redirect": lambda call: whole(echo(call), status=302, headers={"Location": f"https://h/?key={KEY}"}),
+    "success": lambda call: whole({"error": {"message": echo(call)}}),
+    "no json": lambda call: whole(f"{{{echo(call)}"),
+    "answer": lambda call: says(call, f"You are {echo(call)}"),
+    "stream error": lambda call: events(chunk({"content": "half"}), {"error": {"message": echo(call)}}),
+    "no http": lambda call: Reply((f"{echo(call)}\r\n\r\n".encode(), CUT)),
+}
+
+
+@pytest.mark.parametrize("script", ECHOES.values(), ids=ECHOES)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_server_that_echoes_the_key(
+    script: Callable[[Call], Reply], sinks: Callable[..., dict[str, str]], tmp_path: Path, *, stream: bool
+) -> None:
+    """As a worker's and as the planner's: it is in no event, journal, log, span or account."""
+    seen: list[Event] = []
+    async with ChatServer(script) as server, SqlJournal(tmp_path / "runs.db") as journal:
+        worker = ChatWorker("m", endpoint=endpoint(server))
+        again = Retry(attempts=2, base=0.001, longest=0.002)
+        conductor = Conductor(ChatPlanner(worker), [worker], journal=journal, retry=again)
+        if stream:
+            seen = [event async for event in conductor.stream(f"Is this my key: {KEY}?")]
+            result = seen[-1].result  # type: ignore[union-attr]
+        else:
+            result = await conductor.run(f"Is this my key: {KEY}?", on_event=seen.append)
+        assert server.calls
+    found = sinks(seen, result.explain())
+    assert all(found[sink] for sink in ("events", "explained", "logged", "spans", "journal"))
+    assert leaks(found) == []
+
+
+async def test_a_planner_that_writes_keys_into_the_plan(
+    sinks: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    """The plan is carried out as it is, and shown without them."""
+    Endpoint("http://host/v1", api_key=KEY)
+    seen: list[Event] = []
+    workers = [ScriptedWorker("a", f"It is {KEY}, or {UNTOLD}."), ScriptedWorker("b", "done")]
+    text = f"I use {KEY}.\n" + rows((0, f"Use {KEY} and {UNTOLD}.", ()), (1, "End.", (0,)))
+    async with SqlJournal(tmp_path / "runs.db") as journal:
+        conductor = Conductor(boss(text), workers, journal=journal)
+        result = await conductor.run("Why?", on_event=seen.append)
+    assert result.status == "ok"
+    assert KEY in workers[0].requests[0].messages[-1].text
+    assert leaks(sinks(seen, result.explain())) == []
+
+
+def _raising(brief: Brief) -> str:
+    try:
+        {}[KEY]
+    except KeyError:
+        raise ValueError(f"no {KEY} {UNTOLD}") from OSError(5, f"reading {KEY}", f"/home/{KEY}")
+
+
+async def test_a_worker_that_raises_keys(sinks: Callable[..., dict[str, str]], tmp_path: Path) -> None:
+    """In its own words, in causes and contexts, and in errors of ours."""
+    Endpoint("http://host/v1", api_key=KEY)
+    seen: list[Event] = []
+
+    async def refusing(request: object) -> Any:
+        raise WorkerRefused(f"refused {KEY}") from ValueError(KEY)
+        yield
+
+    workers = [FunctionWorker(_raising, card=Card(name="f", price=FREE)), Actor("g", refusing)]
+    async with SqlJournal(tmp_path / "runs.db") as journal:
+        conductor = Conductor(boss(""), workers, journal=journal, retry=Retry(attempts=1))
+        result = await conductor.run(
+            plan_of((0, "x", ()), (1, "y", ()), (0, "z", (0, 1))), on_event=seen.append
+        )
+    assert result.status == "failed"
+    assert leaks(sinks(seen, result.explain())) == []
+
+
+@pytest.mark.parametrize("script", [ECHOES["error"], ECHOES["html"], ECHOES["no json"]])
+async def test_an_error_that_leaves_podium(
+    script: Callable[[Call], Reply], sinks: Callable[..., dict[str, str]]
+) -> None:
+    """With strictness errors are raised at the user: as text, with causes, they hold no key."""
+    async with ChatServer(script) as server:
+        worker = ChatWorker("m", endpoint=endpoint(server))
+        conductor = Conductor(ChatPlanner(worker), [worker], strict=True)
+        with pytest.raises(PodiumError) as caught:
+            await conductor.run("Why?")
+    assert leaks(sinks([], "", caught.value)) == []
+
+
+async def test_a_strict_planner_that_quotes_the_key(sinks: Callable[..., dict[str, str]]) -> None:
+    """What is wrong with a plan's text may quote it."""
+    Endpoint("http://host/v1", api_key=KEY)
+    text = json.dumps({"steps": [{"worker": KEY, "subtask": UNTOLD, "access": []}]})
+    with pytest.raises(PodiumError) as caught:
+        await Conductor(boss(text), [ScriptedWorker("a", "x")], strict=True).run("Why?")
+    assert leaks(sinks([], "", caught.value)) == []
+
+
+async def test_a_hosted_conductor(sinks: Callable[..., dict[str, str]]) -> None:
+    """Its errors and its answer's events."""
+    for script in (ECHOES["error"], ECHOES["stream error"]):
+        async with ChatServer(script) as server:
+            hosted = HostedConductor(endpoint=endpoint(server), api="chat")
+            seen = [event async for event in hosted.stream("Why?")]
+        assert leaks(sinks(seen)) == []
+
+
+def test_nothing_that_holds_a_key_shows_it() -> None:
+    """Not in its repr, and not in an error about it."""
+    server = Endpoint("http://host/v1", api_key=KEY, headers={"X-Own": HEADER})
+    worker = ChatWorker("m", endpoint=server)
+    conductor = Conductor(ChatPlanner(worker), [worker])
+    shown = f"{server!r} {server} {worker!r} {conductor!r} {server._origin!r}"
+    assert leaks({"repr": shown}) == []
+
+
+async def test_the_request_itself_holds_the_key() -> None:
+    """It would be of no use otherwise; and what is public in headers is no secret."""
+    async with ChatServer(lambda call: says(call, "My Own Application answers")) as server:
+        worker = ChatWorker(
+            "m", endpoint=Endpoint(server.url, api_key=KEY, headers={"X-Title": "My Own Application"})
+        )
+        result = await Conductor(boss(rows((0, "x", ()))), [worker]).run("Why?")
+        assert server.calls[0].headers["authorization"] == f"Bearer {KEY}"
+    assert "My Own Application" in result.explain() + result.answer
+    assert "My Own Application" in json.dumps([outcome.text for outcome in result.outcomes])
+
+
+async def test_the_journal_of_a_clean_run_is_readable(tmp_path: Path) -> None:
+    """The marks stand in the texts, and the record is whole."""
+    Endpoint("http://host/v1", api_key=KEY)
+    async with SqlJournal(tmp_path / "runs.db") as journal:
+        conductor = Conductor(
+            boss(rows((0, f"Say {KEY}.", ()))), [ScriptedWorker("a", "done")], journal=journal
+        )
+        result = await conductor.run("Why?")
+        entries = await journal.read(result.run_id)
+    assert entries[-1].event.type == "run_ended"
+    with sqlite3.connect(tmp_path / "runs.db") as database:
+        dump = "\n".join(database.iterdump())
+    assert "Say [secret]." in dump
+    database.close()

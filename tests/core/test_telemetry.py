@@ -1,0 +1,386 @@
+"""A run as OpenTelemetry sees it: one tree, every span ended, no content unless asked for."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
+
+import anyio
+import pytest
+from core.actors import Actor, answering, boss, never, plan_of, rows
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    Histogram,
+    HistogramDataPoint,
+    InMemoryMetricReader,
+    NumberDataPoint,
+)
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+
+from podium import (
+    ChatPlanner,
+    ChatWorker,
+    Conductor,
+    Endpoint,
+    FunctionWorker,
+    HostedConductor,
+    Limits,
+    ScriptedWorker,
+)
+from podium.errors import PodiumError, WorkerUnavailable
+from podium.events import StepStarted
+from podium.messages import Completion
+from podium.retry import Retry
+from podium.usage import Usage
+from podium.workers.worker import FREE, Brief, Card, Price
+
+pytestmark = pytest.mark.anyio
+ONCE = Retry(attempts=1)
+
+
+def function(name: str, does: Callable[[Brief], str | Awaitable[str]]) -> FunctionWorker:
+    """Return a worker that does what a function does."""
+    return FunctionWorker(does, card=Card(name=name, price=FREE))
+
+
+class Seen:
+    """What a run left behind."""
+
+    def __init__(self, exporter: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:
+        self._exporter, self._reader = exporter, reader
+
+    @property
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        """Every span that has ended."""
+        return self._exporter.get_finished_spans()
+
+    def named(self, name: str) -> ReadableSpan:
+        """Return the one span of this name."""
+        (found,) = [span for span in self.spans if span.name == name]
+        return found
+
+    def tree(self) -> list[str]:
+        """Return the path of names of every span, in the order of their beginnings."""
+        by_id = {span.context.span_id: span for span in self.spans if span.context}
+        ordered = sorted(self.spans, key=lambda span: span.start_time or 0)
+
+        def path(span: ReadableSpan) -> str:
+            above = by_id.get(span.parent.span_id) if span.parent else None
+            return span.name if above is None else f"{path(above)} > {span.name}"
+
+        return [path(span) for span in ordered]
+
+    def points(self, metric: str) -> list[tuple[dict[str, object], float]]:
+        """Return the attributes and sums of a metric's points."""
+        data = self._reader.get_metrics_data()
+        if data is None:
+            return []
+        metrics = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics]
+        found: list[tuple[dict[str, object], float]] = []
+        for each in metrics:
+            if each.name == metric:
+                for point in each.data.data_points:
+                    assert isinstance(point, HistogramDataPoint | NumberDataPoint)
+                    value = point.sum if isinstance(each.data, Histogram) else point.value  # type: ignore[union-attr]
+                    found.append((dict(point.attributes or {}), value))
+        return found
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+    """Configure OpenTelemetry as an application does, for one test."""
+    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracers, meters = TracerProvider(), MeterProvider([reader])
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", tracers)
+    monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", meters)
+    yield Seen(exporter, reader)
+    assert len({span.context.trace_id for span in exporter.get_finished_spans() if span.context}) <= 1
+    tracers.shutdown()
+    meters.shutdown()
+
+
+def ended_all(seen: Seen) -> bool:
+    """Say whether every parent that is named has ended as well."""
+    ids = {span.context.span_id for span in seen.spans if span.context}
+    return all(span.parent is None or span.parent.span_id in ids for span in seen.spans)
+
+
+async def test_a_run_is_a_tree(seen: Seen) -> None:
+    """Run, round, planner, step, attempt; each says what the conventions have it say."""
+    workers = [ScriptedWorker("a", "one"), function("f", lambda brief: "two")]
+    conductor = Conductor(boss(rows((0, "x", ()), (1, "y", (0,)))), workers)
+    result = await conductor.run("How so?")
+    assert seen.tree() == [
+        "invoke_agent conductor",
+        "invoke_agent conductor > round 1",
+        "invoke_agent conductor > round 1 > plan boss",
+        "invoke_agent conductor > round 1 > step 0",
+        "invoke_agent conductor > round 1 > step 0 > invoke_agent a",
+        "invoke_agent conductor > round 1 > step 1",
+        "invoke_agent conductor > round 1 > step 1 > execute_tool f",
+    ]
+    assert ended_all(seen)
+    run, attempt = seen.named("invoke_agent conductor"), seen.named("execute_tool f")
+    assert run.attributes is not None
+    assert run.attributes["podium.run.id"] == result.run_id
+    assert run.attributes["podium.run.status"] == "ok"
+    assert attempt.attributes is not None
+    ids = {name: attempt.attributes[f"podium.{name}"] for name in ("run.id", "round", "step", "attempt")}
+    assert ids == {"run.id": result.run_id, "round": 1, "step": 1, "attempt": 1}
+    assert attempt.attributes["gen_ai.operation.name"] == "execute_tool"
+    assert attempt.attributes["gen_ai.tool.name"] == "f"
+    assert not any(span.status.status_code is StatusCode.ERROR for span in seen.spans)
+
+
+async def test_a_chat_model_over_http(seen: Seen) -> None:
+    """A call of a model says which, where, and what it used up; the planner's too."""
+    async with ChatServer(lambda call: says(call, "Forty-two.")) as server:
+        endpoint = Endpoint(server.url, provider="gemini")
+        price = Price(input=1.0, output=2.0)
+        worker = ChatWorker("tiny", endpoint=endpoint, card=Card(name="t", price=price))
+        await Conductor(boss(rows((0, "x", ()))), [worker]).run("Why?")
+    span = seen.named("chat tiny")
+    assert span.kind is SpanKind.CLIENT
+    said = dict(span.attributes or {})
+    assert said["gen_ai.provider.name"] == "gcp.gemini"
+    assert said["gen_ai.request.model"] == "tiny"
+    assert said["server.address"] == "127.0.0.1"
+    assert said["gen_ai.response.finish_reasons"] == ("stop",)
+    read, written = said["gen_ai.usage.input_tokens"], said["gen_ai.usage.output_tokens"]
+    tokens = {
+        point["gen_ai.token.type"]: value
+        for point, value in seen.points("gen_ai.client.token.usage")
+        if point.get("gen_ai.request.model") == "tiny"
+    }
+    assert tokens == {"input": read, "output": written}
+    durations = [
+        point["gen_ai.operation.name"] for point, _ in seen.points("gen_ai.client.operation.duration")
+    ]
+    assert sorted(str(name) for name in durations) == ["chat", "plan"]
+    assert [value for _, value in seen.points("podium.cost")] == [pytest.approx(said["podium.cost"])]
+
+
+async def test_a_planner_with_a_model_is_told_with_it(seen: Seen) -> None:
+    """The planner's span names the model that plans."""
+    async with ChatServer(lambda call: says(call, rows((0, "x", ())))) as server:
+        planner = ChatPlanner(ChatWorker("big", endpoint=Endpoint(server.url)))
+        await Conductor(planner, [ScriptedWorker("a", "one")]).run("Why?")
+    said = seen.named("plan big").attributes or {}
+    assert said["gen_ai.operation.name"] == "plan"
+    assert said["gen_ai.request.model"] == "big"
+
+
+async def test_one_tree_at_fan_out_32(seen: Seen) -> None:
+    """However many steps run at the same time, each attempt is below its own step."""
+    steps = [(0, f"part {n}", ()) for n in range(32)]
+    worker = Actor("a", answering("one", latency=0.01))
+    limits = Limits(plan_steps=33, steps=33, concurrency=32)
+    plan = plan_of(*steps, (0, "join", tuple(range(32))))
+    await Conductor(boss(""), [worker], limits=limits).run(plan)
+    assert worker.peak == 32
+    tree = seen.tree()
+    assert sorted(path for path in tree if "step" in path) == sorted(
+        path
+        for n in range(33)
+        for path in (
+            f"invoke_agent conductor > round 1 > step {n}",
+            f"invoke_agent conductor > round 1 > step {n} > invoke_agent a",
+        )
+    )
+    for span in seen.spans:
+        if span.name == "invoke_agent a":
+            assert span.parent is not None
+            above = next(s for s in seen.spans if s.context and s.context.span_id == span.parent.span_id)
+            assert (above.attributes or {})["podium.step"] == (span.attributes or {})["podium.step"]
+
+
+async def test_nested_runs_are_below_the_attempt_they_answer_for(seen: Seen) -> None:
+    """One trace; tokens are counted where they were used up, once."""
+    leaf = ScriptedWorker("leaf", Completion("done", usage=Usage(10, 5)))
+    inner = Conductor(
+        boss(rows((0, "in", ()), (0, "in too", ()), (0, "end", (0, 1)))), [leaf], card=Card(name="inner")
+    )
+    outer = Conductor(boss(rows((0, "x", ()), (0, "y", ()), (0, "z", (0, 1)))), [inner])
+    await outer.run("Why?")
+    tree = seen.tree()
+    assert ended_all(seen)
+    below = "invoke_agent conductor > round 1 > step {} > invoke_agent inner"
+    below += " > invoke_agent inner > round 1 > step {} > "
+    for n in range(3):
+        for m in range(3):
+            assert below.format(n, m) + "invoke_agent leaf" in tree
+    tokens = [
+        value for point, value in seen.points("gen_ai.client.token.usage") if point["podium.worker"] == "leaf"
+    ]
+    assert sum(tokens) == 9 * 15
+    assert not [p for p, _ in seen.points("gen_ai.client.token.usage") if p["podium.worker"] == "inner"]
+
+
+async def test_a_conductor_inside_a_function_is_below_it_too(seen: Seen) -> None:
+    """Users' own spans and runs are children of the attempt whose worker made them."""
+    inner = Conductor(boss(rows((0, "in", ()))), [ScriptedWorker("leaf", "done")], card=Card(name="inner"))
+
+    async def work(brief: Brief) -> str:
+        with trace.get_tracer("mine").start_as_current_span("mine"):
+            return (await inner.run("Inside?")).answer
+
+    def plain(brief: Brief) -> str:
+        with trace.get_tracer("mine").start_as_current_span("mine too"):
+            return "done"
+
+    workers = [function("f", work), function("g", plain)]
+    with trace.get_tracer("mine").start_as_current_span("around"):
+        await Conductor(boss(rows((0, "x", ()), (1, "y", (0,)))), workers).run("Why?")
+        assert trace.get_current_span().name == "around"  # type: ignore[attr-defined]
+    above = "around > invoke_agent conductor > round 1 > step"
+    assert f"{above} 0 > execute_tool f > mine > invoke_agent inner" in seen.tree()
+    assert f"{above} 1 > execute_tool g > mine too" in seen.tree()
+
+
+async def test_calls_that_failed_are_attempts_of_one_step(seen: Seen) -> None:
+    """A retry is another attempt below the same step, and the failed one says why."""
+    replies = [whole("busy", status=503)]
+
+    def reply(call: Call) -> Reply:
+        return replies.pop() if replies else says(call, "done")
+
+    async with ChatServer(reply) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url))
+        retry = Retry(attempts=2, base=0.001, longest=0.002)
+        result = await Conductor(boss(""), [worker], retry=retry).run(plan_of((0, "x", ())))
+    assert result.status == "ok"
+    first, second = [span for span in seen.spans if span.name == "chat m"]
+    assert first.status.status_code is StatusCode.ERROR
+    assert (first.attributes or {})["error.type"] == "worker_unavailable"
+    assert second.status.status_code is not StatusCode.ERROR
+    assert [(s.attributes or {})["podium.attempt"] for s in (first, second)] == [1, 2]
+    assert len([span for span in seen.spans if span.name == "step 0"]) == 1
+    errors = [p.get("error.type") for p, _ in seen.points("gen_ai.client.operation.duration")]
+    assert sorted(map(str, errors)) == ["None", "worker_unavailable"]
+
+
+async def test_a_step_that_failed_and_one_that_never_ran(seen: Seen) -> None:
+    """Both are in the tree: what failed is an error, what was skipped is not."""
+    workers = [ScriptedWorker("a", WorkerUnavailable("down")), ScriptedWorker("b", "fine")]
+    plan = plan_of((0, "x", ()), (1, "y", (0,)))
+    await Conductor(boss(""), workers, retry=ONCE).run(plan)
+    failed, skipped = seen.named("step 0"), seen.named("step 1")
+    assert failed.status.status_code is StatusCode.ERROR
+    assert (failed.attributes or {})["error.type"] == "worker_unavailable"
+    assert skipped.status.status_code is not StatusCode.ERROR
+    assert (skipped.attributes or {})["podium.step.status"] == "skipped"
+    assert (seen.named("invoke_agent conductor").attributes or {})["error.type"] == "worker_unavailable"
+
+
+async def test_every_span_ends_at_a_cancel(seen: Seen) -> None:
+    """Also those of a nested run, and the run says it was cancelled."""
+    slow = Actor("slow", never)
+    inner = Conductor(boss(rows((0, "in", ()))), [slow], card=Card(name="inner"))
+    outer = Conductor(boss(rows((0, "x", ()), (0, "y", ()), (0, "z", (0, 1)))), [inner])
+    with anyio.move_on_after(0.1):
+        await outer.run("Why?")
+    assert slow.stopped == 2
+    assert ended_all(seen)
+    assert len([path for path in seen.tree() if path.endswith("invoke_agent slow")]) == 2
+    assert (seen.named("invoke_agent conductor").attributes or {})["error.type"] == "cancelled"
+
+
+async def test_every_span_ends_when_a_stream_is_left(seen: Seen) -> None:
+    """As at a cancel."""
+    conductor = Conductor(boss(rows((0, "x", ()))), [Actor("slow", never)])
+    async with aclosing(conductor.stream("Why?")) as events:
+        async for event in events:
+            if isinstance(event, StepStarted):
+                break
+    assert ended_all(seen)
+    assert "invoke_agent conductor > round 1 > step 0 > invoke_agent slow" in seen.tree()
+
+
+async def test_every_span_ends_when_a_run_raises(seen: Seen) -> None:
+    """With strictness a bad plan is raised; its trace says so."""
+    with pytest.raises(PodiumError):
+        await Conductor(boss("no plan"), [ScriptedWorker("a", "x")], strict=True).run("Why?")
+    assert ended_all(seen)
+    assert (seen.named("invoke_agent conductor").attributes or {})["error.type"] == "no_plan"
+
+
+async def test_a_superseded_step_and_the_one_in_its_place(seen: Seen) -> None:
+    """Both end, and both are in the one tree."""
+    bad = rows((0, "old", ())) + '{"worker": 0, "subtask": "x", "access": [9]}\n'
+    planner = boss(bad, rows((1, "new", ())), latency=0.05)
+    old = Actor("old", never)
+    result = await Conductor(planner, [old, ScriptedWorker("b", "B", latency=0.1)]).run("What?")
+    assert result.status == "ok"
+    assert ended_all(seen)
+    ended = seen.named("invoke_agent old").attributes or {}
+    assert ended["podium.problem.code"] == "superseded"
+    assert (seen.named("invoke_agent b").attributes or {}).get("podium.problem.code") is None
+    assert len([span for span in seen.spans if span.name == "plan boss"]) == 2
+
+
+async def test_a_hosted_conductor_is_one_span(seen: Seen) -> None:
+    """It shows no plan; what it used up is on the run's own span."""
+    async with ChatServer(lambda call: says(call, "Forty-two.")) as server:
+        await HostedConductor("fugu", endpoint=Endpoint(server.url), api="chat").run("Why?")
+    assert seen.tree() == ["invoke_agent fugu"]
+    assert (seen.named("invoke_agent fugu").attributes or {})["gen_ai.usage.output_tokens"] == 7
+    assert sum(value for _, value in seen.points("gen_ai.client.token.usage")) == 18
+
+
+SAYING = "What is the colour of the heron?"
+
+
+async def test_no_content_unless_asked_for(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither question, subtask, plan nor output is in a span."""
+    conductor = Conductor(boss(rows((0, "Say its colour.", ()))), [ScriptedWorker("a", "It is grey.")])
+    await conductor.run(SAYING)
+    said = json.dumps([json.loads(span.to_json()) for span in seen.spans])
+    assert not any(text in said for text in (SAYING, "Say its colour", "It is grey"))
+
+
+async def test_content_when_asked_for(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the switch of the conventions, and never with a secret in it."""
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
+    key = "sk-proj-4Zb_8QxGx0Wm2sPz-1LqT"
+    conductor = Conductor(boss(rows((0, "Say its colour.", ()))), [ScriptedWorker("a", f"Grey. {key}")])
+    await conductor.run(f"{SAYING} {key}")
+    run, attempt = seen.named("invoke_agent conductor"), seen.named("invoke_agent a")
+    asked = json.loads(str((run.attributes or {})["gen_ai.input.messages"]))
+    assert asked[-1]["role"] == "user"
+    assert asked[-1]["parts"][0]["content"].startswith(SAYING)
+    assert "Say its colour." in str((attempt.attributes or {})["gen_ai.input.messages"])
+    assert "Grey." in str((attempt.attributes or {})["gen_ai.output.messages"])
+    assert "Say its colour." in str((seen.named("plan boss").attributes or {})["gen_ai.output.messages"])
+    assert key not in json.dumps([json.loads(span.to_json()) for span in seen.spans])
+
+
+SILENT = """
+import sys
+from podium import Conductor, RulePlanner, ScriptedWorker
+{more}
+result = Conductor(RulePlanner(), [ScriptedWorker("a", "one")]).run_sync("Why?")
+assert result.status == "ok"
+print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
+"""
+
+
+@pytest.mark.parametrize(("more", "imported"), [("", "[]\n"), ("import opentelemetry.trace", None)])
+def test_nothing_happens_where_nobody_configured_it(more: str, imported: str | None) -> None:
+    """OpenTelemetry is not even imported; where it is but has no provider, nothing is made."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SILENT.format(more=more)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert imported is None or done.stdout == imported
+    assert "podium.telemetry.trace" not in done.stdout

@@ -1,0 +1,42 @@
+"""Where the journals of the fault suite are: an SQLite file, or a database of a PostgreSQL started for it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults.lives import Nursery, nursing
+
+from podium_evals.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Start a PostgreSQL for all tests of the suite."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Start what starts the processes of all tests."""
+    with nursing() as started:
+        yield started
+
+
+@pytest.fixture
+def sqlite_place(tmp_path: Path) -> str:
+    """Return the URL of an SQLite file that is not there yet."""
+    return f"sqlite:///{tmp_path / 'journal.db'}"
+
+
+@pytest.fixture
+def postgres_place(postgres: PostgresServer) -> str:
+    """Return the URL of an empty database."""
+    return postgres.url(postgres.create_database(), driver="postgresql")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty database, of either kind."""
+    made: str = request.getfixturevalue(f"{request.param}_place")
+    return made

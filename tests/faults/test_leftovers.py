@@ -1,0 +1,89 @@
+"""Thousands of runs, half of whose clients leave: no task, no socket, no file and no memory stays behind."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import anyio
+import pytest
+from core.actors import plan_of
+from faults.leftovers import open_files, resident_mib, until
+from servers.chat_server import ChatServer, says
+
+from podium.conductor import Conductor
+from podium.planners import FixedPlanner
+from podium.workers.chat import ChatWorker
+from podium.workers.endpoint import Endpoint
+from podium.workers.scripted import ScriptedWorker
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+
+RUNS, RUNS_OVER_HTTP = 10_000, 600
+IN_FLIGHT = 64
+MEMORY_MIB = 6.0
+"""Most that all runs together may leave behind: 0.6 KiB each."""
+PLAN = FixedPlanner(plan_of((0, "a", ()), (1, "b", (0,)), (0, "c", (0,)), (1, "d", (1, 2))))
+
+
+async def _storm(run: Callable[[], Awaitable[object]], runs: int, leave_within: float) -> int:
+    """Make many runs, every other of which is left after at most so many seconds; return how many were."""
+    moments, left = Random(11), 0  # noqa: S311
+    numbers = iter(range(runs))
+
+    async def lane() -> None:
+        nonlocal left
+        for number in numbers:
+            with anyio.move_on_after(moments.uniform(0, leave_within) if number % 2 else None) as scope:
+                await run()
+            left += scope.cancelled_caught
+
+    async with anyio.create_task_group() as lanes:
+        for _ in range(IN_FLIGHT):
+            lanes.start_soon(lane)
+    return left
+
+
+async def test_ten_thousand_runs_leave_nothing() -> None:
+    """Whole runs and cancelled ones are forgotten alike."""
+    workers = [ScriptedWorker(name, "fine", latency=0.002) for name in ("one", "two")]
+    conductor = Conductor(PLAN, workers)
+
+    async def run() -> None:
+        await conductor.run("Why?")
+        for worker in workers:
+            worker.requests.clear()
+
+    async with conductor:
+        await _storm(run, 1000, 0.003)
+        tasks, files, memory = asyncio.all_tasks(), open_files(), resident_mib()
+        left = await _storm(run, RUNS, 0.003)
+        for worker in workers:
+            worker.requests.clear()
+        assert left > RUNS * 0.4
+        assert asyncio.all_tasks() == tasks
+        assert open_files() <= files
+        assert resident_mib() - memory < MEMORY_MIB
+
+
+async def test_runs_over_sockets_leave_nothing() -> None:
+    """The same over HTTP: what is open after the storm is a few idle connections, and then nothing."""
+    async with ChatServer(lambda call: says(call, "fine", delay=0.01)) as server:
+        before, files = asyncio.all_tasks(), open_files()
+        pool = [ChatWorker(name, endpoint=Endpoint(server.url)) for name in ("one", "two")]
+        async with Conductor(PLAN, pool) as conductor:
+
+            async def run() -> None:
+                await conductor.run("Why?")
+                server.calls.clear()
+
+            await _storm(run, RUNS_OVER_HTTP // 4, 0.03)
+            memory = resident_mib()
+            left = await _storm(run, RUNS_OVER_HTTP, 0.03)
+            await until(lambda: not server.tasks)
+            server.calls.clear()
+            assert left > RUNS_OVER_HTTP * 0.4
+            assert server.open_connections <= 2 * IN_FLIGHT
+            assert resident_mib() - memory < MEMORY_MIB
+        await until(lambda: not server.open_connections)
+        await until(lambda: not asyncio.all_tasks() - before)
+        assert open_files() <= files
