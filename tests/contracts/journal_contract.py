@@ -312,7 +312,7 @@ class JournalContract:
                 scope.cancel()
                 await log.aclose()
             with anyio.fail_after(10):
-                while [row.holder for row in await journal.runs()] != [None]:
+                while [row.holder for row in await journal.runs()] != [None]:  # noqa: ASYNC110
                     await anyio.sleep(0.01)
             taken = await journal.claim(first.run_id)
             await taken.aclose()

@@ -7,11 +7,14 @@ import pytest
 from core.actors import Actor, boss, rows, writing
 
 from podium.conductor import Conductor
-from podium.errors import WorkerRefused
+from podium.errors import PlanSyntaxError, WorkerRefused, WorkerUnavailable
 from podium.events import Event, RunStarted
+from podium.journal import MemoryJournal
 from podium.limits import Limits
 from podium.messages import Message
-from podium.workers.scripted import ScriptedWorker
+from podium.policy import Policy
+from podium.retry import Retry
+from podium.workers.scripted import Reply, ScriptedWorker
 from podium.workers.worker import Card
 
 pytestmark = pytest.mark.anyio
@@ -31,13 +34,33 @@ async def _rich_run() -> list[Event]:
         (0, "delegate", ()), (1, "fails", ()), (2, "answer", (0,)), (1, "unseen", ()), (2, "end", (2, 0))
     )
     query = [Message("user", ({"type": "text", "text": "What?"}, IMAGE))]
-    conductor = Conductor(boss("no plan", plan), workers, limits=Limits(rounds=2), accept=lambda q, a: "no")
+    conductor = Conductor(
+        boss("no plan", plan),
+        workers,
+        limits=Limits(rounds=2),
+        accept=lambda q, a: "no",
+        policy=Policy(approve=lambda request: True),
+    )
     return [event async for event in conductor.stream(query)]
+
+
+async def _broken_run() -> list[Event]:
+    """Return the events of a run that is stopped, and taken up again with a call that fails once."""
+    events, journal = list[Event](), MemoryJournal()
+    replies: list[Reply] = [WorkerUnavailable("busy"), "done"]
+    workers = [ScriptedWorker("flaky", lambda request: replies.pop(0))]
+    retry = Retry(base=0.001)
+    stopped = Conductor(boss("no plan"), workers, strict=True, journal=journal, retry=retry)
+    with pytest.raises(PlanSyntaxError):
+        await stopped.run("What?", run_id="x", on_event=events.append)
+    resumed = Conductor(boss(rows((0, "go", ()))), workers, journal=journal, retry=retry)
+    await resumed.resume("x", on_event=events.append)
+    return events
 
 
 async def test_every_event_is_json() -> None:
     """Written and read again, an event's JSON form is what it was."""
-    events = await _rich_run()
+    events = [*await _rich_run(), *await _broken_run()]
     for event in events:
         data: dict[str, Any] = event.to_json()
         assert json.dumps(json.loads(json.dumps(data))) == json.dumps(data)

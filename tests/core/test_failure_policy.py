@@ -248,3 +248,14 @@ async def test_an_output_cut_short_beside_a_failure_is_both() -> None:
     assert (result.answer, result.status) == ("half", "partial")
     assert result.problem is not None
     assert result.problem.code == "cut"
+
+
+@pytest.mark.parametrize("policy", ["skip", "note"])
+async def test_a_failure_at_the_head_of_a_long_chain_is_passed_down_it(policy: str) -> None:
+    """However many steps depend on one another."""
+    plan = plan_of((0, "fails", ()), *((1, f"step {i}", (i,)) for i in range(1500)))
+    limits = Limits(plan_steps=2000, steps=2000, calls=2000)
+    bad, a, _ = _team()
+    result = await Conductor(boss(""), [bad, a], limits=limits, on_failure=policy).run(plan)  # type: ignore[arg-type]  # parametrized
+    status, ran = ("failed", 0) if policy == "skip" else ("partial", 1500)
+    assert (result.status, len(a.requests)) == (status, ran)

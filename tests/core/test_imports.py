@@ -20,7 +20,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("workers",),
     ("retry", "recall", "prompt", "forecasting"),
     ("planners",),
-    ("setting", "attempt", "turns", "hedging", "trying", "approval", "keeping", "place", "execute"),
+    ("setting", "attempt", "turns", "hedging", "trying", "approval", "keeping", "place", "places", "execute"),
     ("planning", "judging", "recursion"),
     ("telemetry", "logs", "stream", "sync"),
     ("durable", "recording", "job", "claiming", "running", "replay", "conductor", "hosted"),

@@ -376,7 +376,7 @@ def test_planning_never_spends_more_than_it_may(ways: list[str], limits: Limits)
         if way == "break":
             raise WorkerTimeout("gone", maybe_paid=True)
         if way == "bill":
-            raise WorkerFailed("no", usage=Usage(50, 5))
+            raise WorkerFailed("no", usage=Usage(50, min(5, request.sampling.max_tokens or 5)))
         if way == "hang":
             await anyio.sleep_forever()
         most = request.sampling.max_tokens

@@ -186,8 +186,8 @@ async def test_errors_come_out_of_the_iteration() -> None:
     with pytest.raises(QueryError):
         await anext(Conductor(boss(""), [ScriptedWorker("a", "A")]).stream("  "))
     stream = Conductor(boss("no"), [ScriptedWorker("a", "A")], strict=True).stream("What?")
-    before = [await anext(stream) for _ in range(4)]
-    assert tags(before) == ["run_started", "round_started", "plan_rejected"]
+    before = [await anext(stream) for _ in range(6)]
+    assert tags(before) == ["run_started", "round_started", "planner_started", "planner_ended", "run_stopped"]
     with pytest.raises(PlanSyntaxError):
         await anext(stream)
 

@@ -48,6 +48,8 @@ class Task:
     """Base URL of all workers."""
     runs: tuple[str, ...]
     """Begun, or gone on with."""
+    warm: bool = False
+    """Whether it has carried out another run before it is ready, as a process that dies mostly has."""
     crash_at: int = 0
     """The commit at which it kills itself, counted from 1; 0 never does."""
     crash: Literal["before", "after"] = "before"
@@ -113,6 +115,8 @@ async def carry_out(task: Task, say: Callable[[dict[str, Any]], None]) -> None:
         Conductor(planner, pool, retry=Retry(attempts=1), journal=CrashingJournal(task)) as conductor,
         anyio.create_task_group() as runs,
     ):
+        if task.warm:
+            await conductor.run(plan_of(f"warm-{os.getpid()}"))
         say({"ready": True, "pid": os.getpid()})
         for run_id in task.runs:
             runs.start_soon(carry, run_id)

@@ -47,16 +47,27 @@ class Account:
     paid_twice: list[Part] = field(default_factory=list)
     """Steps that were asked for again though they were recorded: there must be none."""
 
-    async def close(self, *, killed: bool) -> None:
-        """Take stock after a process has ended."""
+    def delivered(self) -> set[Part]:
+        """Return the steps whose whole answer went out since the last kill."""
+        return set(delivered(self.server.calls[self.seen :])) & {
+            (run, part) for run in self.runs for part in PARTS
+        }
+
+    async def close(self, *, killed: bool, before: set[Part] | None = None) -> None:
+        """Take stock after a process has ended.
+
+        Args:
+            killed: whether it was killed.
+            before: what had been delivered when it was; `None` takes what was by now.
+        """
         calls = self.server.calls
         await until(lambda: all(call.answered.is_set() or call.hung_up.is_set() for call in calls))
-        now = calls[self.seen :]
+        now = [call for call in calls[self.seen :] if asked(call)[0] in self.runs]
         self.paid_twice += [part for part in map(asked, now) if part in self.safe]
         async with SqlJournal(self.place) as journal:
             self.safe = await recorded(journal, self.runs)
         if killed:
-            self.windows.append(len(set(delivered(now)) - self.safe))
+            self.windows.append(len((self.delivered() if before is None else before) - self.safe))
         self.seen = len(calls)
 
 
@@ -71,13 +82,16 @@ async def test_kills_at_random_moments(place: str, nursery: Nursery) -> None:
                 account.runs += [f"run-{batch}-{number}" for number in range(IN_FLIGHT)]
                 batch += 1
             left = tuple(run_id for run_id in account.runs if run_id not in answers)
-            async with nursery.living(Task(place=place, workers=server.url, runs=left)) as life:
+            task = Task(place=place, workers=server.url, runs=left, warm=True)
+            before = set[Part]()
+            async with nursery.living(task) as life:
                 if len(account.windows) < KILLS:
                     await anyio.sleep(moments.uniform(0.0, 0.4))
+                    before = account.delivered()  # what goes out after this finds nobody
                     life.signal(SIGKILL)
                 await life.end()
             answers |= life.answers
-            await account.close(killed=life.was_killed)
+            await account.close(killed=life.was_killed, before=before)
     assert account.paid_twice == []
     assert answers == {run_id: answer_of(run_id) for run_id in account.runs}
     assert account.safe == {(run_id, part) for run_id in account.runs for part in PARTS}

@@ -1,6 +1,7 @@
 """Thousands of runs, half of whose clients leave: no task, no socket, no file and no memory stays behind."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from random import Random
 
@@ -23,6 +24,12 @@ IN_FLIGHT = 64
 MEMORY_MIB = 6.0
 """Most that all runs together may leave behind: 0.6 KiB each."""
 PLAN = FixedPlanner(plan_of((0, "a", ()), (1, "b", (0,)), (0, "c", (0,)), (1, "d", (1, 2))))
+
+
+@pytest.fixture(autouse=True)
+def _unlogged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the log silent, as it is until someone configures it: pytest keeps all that is logged."""
+    monkeypatch.setattr(logging.getLogger("podium"), "propagate", False)
 
 
 async def _storm(run: Callable[[], Awaitable[object]], runs: int, leave_within: float) -> int:

@@ -312,3 +312,18 @@ async def test_nobody_waits_for_a_writer_that_broke(tmp_path: Path) -> None:
                 await journal.begin(started("other"), minted=False)
             with pytest.raises(JournalError):
                 await log.aclose()
+
+
+async def test_nobody_waits_where_an_event_breaks_the_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault before anything is committed is told to all who wait, too."""
+
+    def fault(_: object) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("podium.journal.batch.encode", fault)
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012  (raised on leaving)
+        async with SqlJournal(tmp_path / "journal.db") as journal:
+            with pytest.raises(JournalError, match="ZeroDivisionError"):
+                await journal.begin(started("mine"), minted=False)

@@ -288,26 +288,30 @@ class Conductor(Worker):
             LimitExceeded: the runs would nest deeper than `Limits.depth`.
             WorkerFailed: the run came to no answer.
         """
-        caller, own, result = request.caller, None, None
+        caller, result = request.caller, None
         if caller is not None and caller.depth + 1 >= caller.ledger.limits.depth:
             limit = caller.ledger.limits.depth
             raise LimitExceeded("depth", f"conductors nest {limit} deep at most: raise Limits.depth for more")
+        job = self._nested(request)
         runs: list[Running] = []
 
         async def run(emit: Listener) -> Result:
-            runs.append(Running(self._team, self._nested(request), emit))
+            def listen(event: Event) -> None:
+                if caller is not None and caller.emit is not None:
+                    caller.emit(event)  # at once, so that what a cancel leaves is told too
+                if event.run_id == job.run_id:
+                    emit(event)
+
+            runs.append(Running(self._team, job, listen))
             async with self._open():
                 return await runs[0].run()
 
         async with aclosing(events_of(run)) as events:
             async for event in events:
-                own = own or event.run_id  # runs nested in this one emit here too, after its first event
-                if isinstance(event, RunEnded) and event.run_id == own:
+                if isinstance(event, RunEnded):
                     result = event.result
-                elif isinstance(event, AnswerDelta) and event.run_id == own:
+                elif isinstance(event, AnswerDelta):
                     yield event.text
-                if caller is not None and caller.emit is not None:
-                    caller.emit(event)
         yield _completion(result, runs[0].billed)
 
     async def _run(self, job: Job, listen: Listener | None) -> Result:

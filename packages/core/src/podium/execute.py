@@ -4,6 +4,8 @@ An `Execution` takes steps one by one, while the plan may still be arriving, and
 plan once it is known. It knows no planner, no other round and no journal.
 """
 
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -11,12 +13,12 @@ from typing import Self
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from podium.errors import LimitExceeded
 from podium.events import AnswerDelta, StepDelta, StepEnded
 from podium.keeping import is_metered, last_step
 from podium.ledger import Spend
 from podium.outcome import Call, Outcome, Problem, total_cost
 from podium.place import ABORTED, ENOUGH, STOPPED, SUPERSEDED, UNSEEN, Place
+from podium.places import Places
 from podium.plan import Plan, Step
 from podium.policy import after
 from podium.recall import Recall, step_key
@@ -45,9 +47,7 @@ class Execution:
         self._known = [recall for recall in (setting.recall, paid) if recall is not None]
         self._is_metered = is_metered(setting)
         self._has_keys = bool(self._known) or setting.on_failure == "replan"
-        self._plan: Plan | None = None
-        self._places: list[Place] = []
-        self._superseded: list[Place] = []
+        self._places = Places(setting.on_failure)
         self._answering: Place | None = None
         self._ended = 0
         self._has_unwanted = False
@@ -81,8 +81,7 @@ class Execution:
 
         One for each step once the execution has been left.
         """
-        places = (*self._places, *self._superseded)
-        return tuple(place.outcome for place in places if place.outcome is not None)
+        return tuple(place.outcome for place in self._places.all if place.outcome is not None)
 
     @property
     def labels(self) -> tuple[frozenset[str], ...]:
@@ -92,12 +91,11 @@ class Execution:
     @property
     def paid(self) -> tuple[tuple[str, Outcome], ...]:
         """What ended well, as it ended, with what stands for it by content."""
-        good = (place for place in (*self._places, *self._superseded) if place.key and place.is_good)
-        return tuple((p.key, p.outcome) for p in sorted(good, key=lambda p: p.rank) if p.outcome is not None)
+        return self._places.paid
 
     def add(self, step: Step) -> None:
         """Take the next step of the plan; it starts once the steps it may see have ended."""
-        for place in self._settle(self._decide(self._append(step))):
+        for place in self._settle(self._decide([self._places.append(step)])):
             self._tasks.start_soon(self._work, place)
 
     async def complete(self, plan: Plan) -> None:
@@ -112,7 +110,7 @@ class Execution:
             if place.index not in needed:
                 self._give_up(place, UNSEEN)
         self._keep_for_last()
-        ready = self._settle([start for place in self._places for start in self._decide(place)])
+        ready = self._settle(self._decide(self._places))
         self._send_answer()
         await self._work_on(ready)
 
@@ -123,30 +121,8 @@ class Execution:
             self._give_up(place, problem)
 
     def _take(self, plan: Plan) -> None:
-        """Give each step of the plan a place, and take it from those the plan does not have."""
-        same = 0
-        while same < min(len(self._places), len(plan.steps)) and self._places[same].step == plan.steps[same]:
-            same += 1
-        for place in self._places[same:]:
+        for place in self._places.take(plan):
             self._give_up(place, SUPERSEDED)
-        self._superseded += self._places[same:]
-        del self._places[same:]
-        for step in plan.steps[same:]:
-            self._append(step)
-        self._plan = plan
-
-    def _append(self, step: Step) -> Place:
-        """Give the step its place."""
-        index = len(self._places)
-        replaced = (place.following for place in self._superseded if place.index == index)
-        place = Place(index, step, max(replaced, default=1))
-        for seen in step.access:
-            before = self._places[seen]
-            before.dependents.append(place)
-            place.blocked += before.outcome is None
-            place.good += before.is_good
-        self._places.append(place)
-        return place
 
     async def _work_on(self, ready: list[Place]) -> None:
         """Work on one step here, which saves a task, and on the others beside it."""
@@ -169,79 +145,34 @@ class Execution:
 
     def _release(self, place: Place) -> list[Place]:
         """Return the steps that can start now that `place` has ended; end those that never will."""
-        ready: list[Place] = []
-        for waiting in place.dependents:
-            waiting.blocked -= 1
-            waiting.good += place.is_good
-            ready += self._decide(waiting)
+        return self._decide(place.released())
+
+    def _decide(self, places: Iterable[Place]) -> list[Place]:
+        """Return the steps that can start; end those that never will, and go on with whom that sets free."""
+        ready, todo = list[Place](), deque(places)
+        while todo:
+            place = todo.popleft()
+            match self._places.verdict(place):
+                case "start":
+                    self._places.show(place, self._setting.labels)
+                    self._has_unwanted = self._has_unwanted or place.shown is not None
+                    ready.append(place)
+                case "skip":
+                    self._end(place, self._never_ran(place, self._places.lack(place)))
+                    todo.extend(place.released())
+                case "abort":
+                    for other in self._places:
+                        self._give_up(other, ABORTED)
         return ready
-
-    def _decide(self, place: Place) -> list[Place]:
-        """Return the step if it can start now; if it never will, end it, and return whom that sets free."""
-        if not place.is_undecided:
-            return []
-        if place.good >= place.step.least or self._bridges(place):
-            self._show(place)
-            return [place]
-        if place.is_lacking and self._plan is not None:
-            if self._setting.on_failure == "fail" and not self._is_refused():
-                for other in self._places:
-                    self._give_up(other, ABORTED)
-            elif not place.blocked:
-                self._end(place, self._never_ran(place, self._lack(place)))
-                return self._release(place)
-        return []
-
-    def _bridges(self, place: Place) -> bool:
-        """Say whether a step is run although it lacks some of what it was to be shown, which it is told.
-
-        What was refused for the run's limits is no reason to leave the answer out, which
-        something was kept for.
-        """
-        if place.blocked:
-            return False
-        if self._setting.on_failure == "note":
-            return True
-        is_last = self._plan is not None and place is self._places[-1]
-        return is_last and place.good > 0 and self._is_refused()
-
-    def _is_refused(self) -> bool:
-        """Say whether a step was refused for the run's limits."""
-        ended = (place.outcome.problem for place in self._places if place.outcome is not None)
-        return any(problem is not None and problem.code == LimitExceeded.code for problem in ended)
-
-    def _lack(self, place: Place) -> Problem:
-        bad = next(seen for seen in place.step.access if not self._places[seen].is_good)
-        outcome = self._places[bad].outcome
-        assert outcome is not None
-        return Problem("dependency", f"step {bad}, which it is shown, ended {outcome.status}")
-
-    def _show(self, place: Place) -> None:
-        """Settle what a step that can start is shown: of more than are enough, those that ended first."""
-        step, places = place.step, self._places
-        good = [seen for seen in step.access if places[seen].is_good]
-        if step.enough is not None and len(good) > step.enough:
-            good = sorted(sorted(good, key=lambda seen: places[seen].rank)[: step.enough])
-        seen = good if len(good) >= step.least else step.access
-        place.visible = tuple([places[index].as_shown() for index in seen])
-        place.labels = self._setting.labels.union(*[places[index].written for index in good])
-        if len(good) < len(step.access):
-            place.shown = tuple(good)
-            self._has_unwanted = True
-
-    def _stop_unwanted(self) -> None:
-        """Stop steps whose output nobody waits for any more, since enough others had ended."""
-        self._has_unwanted = False
-        for place in reversed(self._places[:-1]):
-            if place.outcome is None and not place.is_wanted:
-                self._give_up(place, ENOUGH)
 
     def _settle(self, ready: list[Place]) -> list[Place]:
         """Return the steps that are to be worked on, once those are out that are paid for or unwanted."""
         if self._has_keys:
             ready = self._recalled(ready)
-        if self._has_unwanted and self._plan is not None:
-            self._stop_unwanted()
+        if self._has_unwanted and self._places.plan is not None:
+            self._has_unwanted = False
+            for place in self._places.unwanted:
+                self._give_up(place, ENOUGH)
             ready = [place for place in ready if place.outcome is None]
         return ready
 
@@ -280,7 +211,7 @@ class Execution:
             visible=place.visible or (),
             on_text=self._on_text,
             number=place.number,
-            last=self._plan is not None and place is self._places[-1],
+            last=place is self._places.last,
             labels=place.labels,
             before=self._lost(place),
         )
@@ -311,9 +242,10 @@ class Execution:
 
     def _send_answer(self) -> None:
         """From here on, what the last step writes is known to be the answer."""
-        if not (self._last and self._places and self._setting.stream):
+        place = self._places.last
+        if not (self._last and place is not None and self._setting.stream):
             return
-        self._answering = place = self._places[-1]
+        self._answering = place
         if place.trying is not None and place.trying.written:
             self._emit_answer(place.trying.written, place.trying.current)
         elif place.outcome is not None and place.outcome.text:
@@ -335,8 +267,6 @@ class Execution:
         if place.outcome is not None or place.reason is not None:
             return
         place.reason = reason
-        if place.trying is not None:
-            place.following = place.trying.following
         if place.scope is not None:
             place.scope.cancel()
         else:
@@ -377,8 +307,8 @@ class Execution:
 
     def _keep_for_last(self, ended: Place | None = None) -> None:
         """Keep of the run's limits what the last step needs, told anew as it is known what it is shown."""
-        plan, setting = self._plan, self._setting
-        if plan is None or len(plan.steps) < 2 or self._places[-1].visible is not None:
+        plan, last, setting = self._places.plan, self._places.last, self._setting
+        if plan is None or len(plan.steps) < 2 or last is None or last.visible is not None:
             return
         if ended is None or (self._is_metered and ended.index in plan.steps[-1].access):
             setting.ledger.keep(last_step(setting, plan, [place.outcome for place in self._places]))

@@ -49,6 +49,13 @@ class Limits:
                 continue
             whole = limit.type in (int, int | None)
             kinds, told = ((int,), "a whole number") if whole else ((int, float), "a number")
-            low = value < 0 if limit.name == "unpriced" else not value > 0
-            if isinstance(value, bool) or not isinstance(value, kinds) or low:
-                raise ConfigError(f"limit {limit.name} is {value!r}: it must be above 0, and {told}")
+            if isinstance(value, bool) or not isinstance(value, kinds) or not _is_enough(limit.name, value):
+                least = "0 or more" if limit.name == _MAY_BE_0 else "above 0"
+                raise ConfigError(f"limit {limit.name} is {value!r}: it must be {least}, and {told}")
+
+
+_MAY_BE_0 = "unpriced"
+
+
+def _is_enough(name: str, value: float) -> bool:
+    return value >= 0 if name == _MAY_BE_0 else value > 0

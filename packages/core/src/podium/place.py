@@ -89,6 +89,13 @@ class Place:
         """Whether it has ended well."""
         return self.outcome is not None and self.outcome.status == "ok"
 
+    def released(self) -> "list[Place]":
+        """Tell the steps that see this one that it has ended; return them."""
+        for place in self.dependents:
+            place.blocked -= 1
+            place.good += self.is_good
+        return self.dependents
+
     def as_shown(self) -> Shown:
         """Return what a step that sees this one is shown of it; it has ended."""
         assert self.outcome is not None

@@ -10,11 +10,16 @@ from collections.abc import Awaitable, Callable, Collection
 from time import time
 
 import anyio
+import anyio.lowlevel
 
 from podium.errors import JournalError, RunExists, RunLost
 from podium.events import Event
 from podium.journal.batch import Batch, Queued, sealed
 from podium.journal.log import SqlLog, State
+
+_GATHERING = 8
+"""Turns of the event loop before a batch is closed. What follows at once goes along: a run's end is
+told a few turns after that of its last step, and would else wait for that one's commit."""
 
 
 class Unwritable(JournalError):
@@ -41,8 +46,8 @@ class Writer:
         self._abandoned: dict[SqlLog, State] = {}
         """Logs the database failed, whose runs are given up as soon as it works again."""
         self._is_closing = False
-        self._batch = Batch()
-        """What is being committed."""
+        self._taken: list[Queued] = []
+        """What is being written."""
         self._end: JournalError | None = None
         """Why the task ended before it was told to."""
         self._task = asyncio.create_task(self._run(), name="podium journal")
@@ -73,7 +78,7 @@ class Writer:
         except BaseException as error:
             self._end = JournalError(f"the journal's writer was ended by {type(error).__name__}: {error}")
             self._end.__cause__ = error
-            for log in {*self._batch.counts, *(log for log, *_ in self._queue), *self._held}:
+            for log in {*(log for log, *_ in (*self._taken, *self._queue)), *self._held}:
                 log.fail(self._end)
             raise
 
@@ -82,9 +87,11 @@ class Writer:
             if not self._queue:
                 with anyio.move_on_after(self._period if self._held or self._abandoned else None):
                     await self._woken.wait()
+            for _ in range(_GATHERING):
+                await anyio.lowlevel.checkpoint()
             self._woken = anyio.Event()
-            queue, self._queue = self._queue, []
-            batch = self._batch = sealed(queue)
+            self._taken, self._queue = self._queue, []
+            batch = sealed(self._taken)
             if batch.counts or self._held or self._abandoned:
                 batch.states.update(self._abandoned)
                 await self._write(batch)
