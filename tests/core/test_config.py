@@ -388,6 +388,22 @@ def test_records_are_read_from_their_tables(path: Path) -> None:
     assert (conductor.limits.cost, conductor.limits.unpriced) == (0.5, 0)
 
 
+def test_every_worker_and_the_planner_carry_labels(path: Path) -> None:
+    """What rules refer to can be said of each kind of worker, and of a planner of its own."""
+    workers = ('type = "documents"\nfolder = "."', 'type = "calculator"', 'type = "gather"')
+    more = "".join(
+        f'[workers.{name}]\n{table}\nlabels = ["{name}-label"]\n'
+        for name, table in zip("abc", workers, strict=True)
+    )
+    own = 'endpoint = "local"\nmodel = "big"\nlabels = ["eu"]\n'
+    path.write_text(GOOD.replace('worker = "solver"', own) + more)
+    config = load_config(path)
+    assert [config.worker(name).card.labels for name in "abc"] == [{f"{name}-label"} for name in "abc"]
+    planner = config.planner()
+    assert planner.card is not None
+    assert planner.card.labels == {"eu"}
+
+
 def test_where_runs_are_recorded(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By default in the user's state folder; elsewhere or nowhere if the file says so."""
     path.write_text(GOOD)

@@ -23,7 +23,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("setting", "attempt", "turns", "hedging", "trying", "approval", "keeping", "place", "places", "execute"),
     ("planning", "judging", "recursion"),
     ("telemetry", "logs", "stream", "sync"),
-    ("durable", "recording", "job", "claiming", "running", "replay", "conductor", "hosted"),
+    ("durable", "paid", "recording", "job", "claiming", "running", "replay", "conductor", "hosted"),
     ("config",),
     ("cli",),
     ("", "__main__"),

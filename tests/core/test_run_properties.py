@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium.conductor import Conductor
-from podium.durable import recall_of
 from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
 from podium.events import Event, PlannerStarted, PlanReady, RunStarted, StepEnded, StepStarted
 from podium.journal import MemoryJournal
@@ -21,6 +20,7 @@ from podium.ledger import Ledger, Spend
 from podium.limits import Limits
 from podium.messages import Completion
 from podium.outcome import Round
+from podium.paid import recall_of
 from podium.plan import Plan, Step
 from podium.planners import FixedPlanner
 from podium.planners.chat import ChatPlanner

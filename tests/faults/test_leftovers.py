@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 
 import anyio
@@ -27,9 +27,11 @@ PLAN = FixedPlanner(plan_of((0, "a", ()), (1, "b", (0,)), (0, "c", (0,)), (1, "d
 
 
 @pytest.fixture(autouse=True)
-def _unlogged(monkeypatch: pytest.MonkeyPatch) -> None:
+def _unlogged() -> Iterator[None]:
     """Leave the log silent, as it is until someone configures it: pytest keeps all that is logged."""
-    monkeypatch.setattr(logging.getLogger("podium"), "propagate", False)
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
 
 
 async def _storm(run: Callable[[], Awaitable[object]], runs: int, leave_within: float) -> int:

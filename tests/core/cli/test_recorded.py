@@ -145,7 +145,7 @@ def test_run_that_is_not_there(podium: Podium, config: Path, typed: str) -> None
         podium("run", "What is it?")
     for command in ("show", "resume", "replay", "approve"):
         result = podium(command, typed)
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert "run begins with" in result.stderr
         assert result.stderr.count("\n") == 1
 
@@ -156,7 +156,7 @@ def test_exact_id_wins(podium: Podium, config: Path) -> None:
         assert podium("run", "What is it?", "--run-id", known).exit_code == 0
     assert json.loads(podium("show", "job", "--json").stdout)["run_id"] == "job"
     result = podium("show", "jo")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "more than one run begins with 'jo' (job-2, job" in result.stderr
 
 
@@ -166,7 +166,7 @@ def test_same_id_is_the_same_run(podium: Podium, config: Path, server: ChatServe
         assert podium("run", "What is it?", "--run-id", "job").stdout == "forty-two\n"
     assert len(server.calls) == 3
     result = podium("run", "What else?", "--run-id", "job")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "is of another query" in result.stderr
 
 
@@ -198,6 +198,28 @@ def test_runs_are_forgotten(podium: Podium, config: Path) -> None:
     assert rows(podium) == []
     for wrong in ("30", "d", "1y", "-1d"):
         assert podium("runs", "prune", f"--older-than={wrong}").exit_code == 2
+
+
+def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatServer) -> None:
+    """With the runs of their time, or all of them and no run; also where no run is recorded."""
+    tables = '[conductor]\ncache = "shared"\n[journal]\npath = "runs.db"\n'
+    config.write_text(config.read_text() + tables)
+
+    def calls() -> int:
+        server.calls.clear()
+        assert podium("run", "What is it?").exit_code == 0
+        return len(server.calls)
+
+    assert (calls(), calls()) == (3, 1)  # a planner's text is not kept
+    assert "forgot 0 runs\n" in podium("runs", "prune", "--older-than", "1d").stderr
+    assert calls() == 1
+    assert "forgot 3 runs and 2 kept answers" in podium("runs", "prune", "--older-than", "0s").stderr
+    assert calls() == 3
+    assert "forgot 2 kept answers" in podium("cache", "clear").stderr
+    assert len(rows(podium)) == 1
+    assert calls() == 3
+    config.write_text(config.read_text() + "off = true\n")
+    assert "forgot 2 kept answers" in podium("cache", "clear").stderr
 
 
 def test_nested_runs_are_drawn_below_their_step(podium: Podium, config: Path) -> None:
@@ -242,7 +264,20 @@ def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Pa
     assert podium("audit", "export", "--all", "-o", "copy.jsonl").exit_code == 0
     assert podium("audit", "export", known).stdout == Path("copy.jsonl").read_text()
     assert podium("audit", "verify", "copy.jsonl").exit_code == 0
-    Path("copy.jsonl").write_text(Path("copy.jsonl").read_text().replace("forty-two", "forty-six"))
+    whole = Path("copy.jsonl").read_text()
+    Path("copy.jsonl").write_text(whole[: whole.rindex("\n", 0, -1) + 1])
+    cut = podium("audit", "verify", "copy.jsonl")
+    assert cut.exit_code == 0
+    assert cut.stdout.startswith(f"? run {known}: unfinished when it was exported, or its end was cut off; ")
+    assert json.loads(whole.splitlines()[-2])["hash"] in cut.stdout
+    Path("copy.jsonl").write_text("\n")
+    assert "holds no run" in podium("audit", "verify", "copy.jsonl").stderr
+    assert podium("audit", "verify", "copy.jsonl").exit_code == 1
+    assert (
+        json.loads(podium("show", known, "--json").stdout)["hash"]
+        == json.loads(whole.splitlines()[-1])["hash"]
+    )
+    Path("copy.jsonl").write_text(whole.replace("forty-two", "forty-six"))
     result = podium("audit", "verify", "copy.jsonl")
     assert result.exit_code == 1
     assert known in result.stdout

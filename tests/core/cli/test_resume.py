@@ -135,6 +135,68 @@ def test_approved_with_a_change(podium: Podium, waiting: str, server: ChatServer
     assert not any("Think of a number." in str(call.body["messages"][-1]) for call in server.calls[1:])
 
 
+def test_approved_with_edits(podium: Podium, waiting: str, server: ChatServer) -> None:
+    """Changes written as data make one plan of another, which is carried out."""
+    insert = {"op": "insert", "at": 1, "worker": "speaker", "subtask": "Double it.", "access": [0]}
+    change = {"op": "change", "step": 2, "access": [1]}
+    Path("edits.json").write_text(json.dumps([insert, change]))
+    assert podium("approve", waiting, "--edits", "edits.json").exit_code == 0
+    assert podium("resume", waiting).stdout == "forty-two\n"
+    said = json.loads(podium("show", waiting, "--json").stdout)
+    steps = said["plans"][0]["steps"]
+    assert [step["subtask"] for step in steps] == ["Think of a number.", "Double it.", "Say it aloud."]
+    assert [step["access"] for step in steps] == [[], [0], [1]]
+
+
+def at_a_terminal(spawn: Spawn, typed: str, *args: str) -> tuple[int, str]:
+    """Run a command at a terminal where this is typed; return how it left and what it showed."""
+    leader, follower = pty.openpty()
+    process = spawn(*args, terminal=follower)
+    os.close(follower)
+    os.write(leader, f"{typed}\n".encode())
+    said = read_terminal(leader)
+    os.close(leader)
+    return process.wait(30), said
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 1), ("e\ny", 0)])
+def test_resumed_with_a_look_at_the_plan(
+    spawn: Spawn, waiting: str, server: ChatServer, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
+) -> None:
+    """`resume --approve` shows the plan that waits, records what is said of it, and goes on."""
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("VISUAL", editor(Path("edit.py"), "Think of a number.", "Think of a prime."))
+    left, said = at_a_terminal(spawn, typed, "resume", waiting, "--approve")
+    assert left == code
+    assert "Run this plan?" in said
+    assert "Expected:" in said
+    assert asked(server) == (["plan"] if code else ["0", "1", "plan"])
+    assert any("Think of a prime." in str(call.body) for call in server.calls) is typed.startswith("e")
+    assert ("refused" if code else "approved") in at_a_terminal(spawn, "", "show", waiting)[1]
+
+
+def test_interrupted_approval_is_still_asked_for(
+    spawn: Spawn, podium: Podium, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that somebody was asked about and did not answer for is not waved through later."""
+    monkeypatch.setenv("COLUMNS", "120")
+    leader, follower = pty.openpty()
+    process = spawn("run", "What is it?", "--approve", "--run-id", "asked", terminal=follower)
+    os.close(follower)
+    wait_for(lambda: bool(server.calls))
+    said = b""
+    while b"Run this plan?" not in said:
+        said += os.read(leader, 4096)
+    process.send_signal(signal.SIGINT)
+    read_terminal(leader)
+    os.close(leader)
+    process.wait(30)
+    assert podium("resume", "asked").exit_code == 4
+    assert asked(server) == ["plan"]
+    assert at_a_terminal(spawn, "y", "resume", "asked", "--approve")[0] == 0
+    assert asked(server) == ["0", "1", "plan"]
+
+
 def test_refused_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:
     """A plan that is refused is not run, and the run says why."""
     assert podium("refuse", waiting, "--why", "too dear").exit_code == 0
@@ -169,6 +231,7 @@ def test_replay_costs_nothing(podium: Podium, config: Path, server: ChatServer) 
         (("--step", "1", "--worker", "thinker"), 1),
         (("--step", "0", "--subtask", "Think of a prime."), 2),
         (("--plan", "plan.json"), 1),
+        (("--edits", "edits.json"), 1),
     ],
 )
 def test_replay_with_a_change_calls_what_depends_on_it(
@@ -180,6 +243,7 @@ def test_replay_with_a_change_calls_what_depends_on_it(
         '{"worker": 0, "subtask": "Think of a number.", "access": []}\n'
         '{"worker": "speaker", "subtask": "Shout it.", "access": [0]}\n'
     )
+    Path("edits.json").write_text('[{"op": "change", "step": 1, "worker": "thinker"}]')
     server.calls.clear()
     server.reply = lambda call: says(call, "forty-three")
     replayed = podium("replay", known, *change)
@@ -207,6 +271,10 @@ def test_replay_of_a_failed_run_fails_the_same(podium: Podium, config: Path, ser
         (("--step", "9", "--subtask", "x"), "9"),
         (("--step", "0", "--worker", "nobody"), "the workers are thinker, speaker"),
         (("--plan", "missing.json"), "cannot be read"),
+        (("--edits", "missing.json"), "cannot be read"),
+        (("--edits", "podium.toml"), "are no JSON"),
+        (("--edits", "edits.json"), "step 0 cannot be removed while step 1 lists it"),
+        (("--edits", "edits.json", "--edit"), "leave out all but one"),
         (("--edit",), "the editor"),
     ],
 )
@@ -215,6 +283,7 @@ def test_change_that_cannot_be(
 ) -> None:
     """What is wrong with a change is told, and nothing is called."""
     known = run_id(podium("run", "What is it?"))
+    Path("edits.json").write_text('[{"op": "remove", "step": 0}]')
     server.calls.clear()
     result = podium("replay", known, *change, env={"VISUAL": "no-such-editor"})
     assert result.exit_code == 2
@@ -248,24 +317,21 @@ def test_plan_is_approved_at_the_terminal(
     """The plan is shown with what it may cost before it runs, and may be edited."""
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("VISUAL", editor(Path("edit.py"), "Think of a number.", "Think of a prime."))
-    leader, follower = pty.openpty()
-    process = spawn("run", "What is it?", "--approve", terminal=follower)
-    os.close(follower)
-    os.write(leader, f"{typed}\n".encode())
-    said = read_terminal(leader)
-    os.close(leader)
-    assert process.wait(30) == code
+    left, said = at_a_terminal(spawn, typed, "run", "What is it?", "--approve")
+    assert left == code
     assert "Run this plan?" in said
     assert "Expected:" in said
     assert asked(server) == (["plan"] if code else ["0", "1", "plan"])
     assert any("Think of a prime." in str(call.body) for call in server.calls) is typed.startswith("e")
 
 
-def test_approval_needs_a_terminal(podium: Podium, config: Path, server: ChatServer) -> None:
+def test_approval_needs_a_terminal(podium: Podium, waiting: str, server: ChatServer) -> None:
     """With nobody to ask, nothing is started."""
-    result = podium("run", "What is it?", "--approve")
-    assert result.exit_code == 2
-    assert "terminal" in result.stderr
+    server.calls.clear()
+    for command in (("run", "What is it?"), ("resume", waiting)):
+        result = podium(*command, "--approve")
+        assert result.exit_code == 2
+        assert "terminal" in result.stderr
     assert not server.calls
 
 
@@ -284,4 +350,19 @@ def test_labels_are_ruled_about(podium: Podium, config: Path, server: ChatServer
     )
     assert podium("run", "What is it?", "--labels", "confidential").exit_code in (1, 2)
     assert not server.calls
+    assert podium("plan", "What is it?", "--labels", "confidential").exit_code == 1
+    assert not server.calls
     assert podium("run", "What is it?").exit_code == 0
+
+
+def test_planner_that_may_not_be_asked_is_named(podium: Podium, config: Path, server: ChatServer) -> None:
+    """Who planned in its place, and by which rule, is told on stderr."""
+    own = '[planner]\nendpoint = "loopback"\nmodel = "boss"\nlabels = ["far"]\n'
+    rule = '[[policy.rules]]\nlabel = "confidential"\nnever = ["far"]\n'
+    config.write_text(config.read_text().partition("[planner]")[0] + own + rule)
+    assert "was not asked" not in podium("run", "What is it?").stderr
+    server.calls.clear()
+    told = podium("run", "What is it?", "--labels", "confidential").stderr
+    assert "planner 'boss' was not asked, so 'rule' planned" in told
+    assert "never reaches 'far'" in told
+    assert not any(plans(call) for call in server.calls)

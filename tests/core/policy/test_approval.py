@@ -280,16 +280,15 @@ async def test_a_plan_is_changed_out_of_band(desk: Desk) -> None:
 
 
 async def test_a_plan_that_was_changed_out_of_band_must_be_allowed(desk: Desk) -> None:
-    """The policy is looked at again where the run goes on."""
+    """One that is not is not recorded, and the run waits on."""
     desk.policy &= Policy(denied="mailer")
     await desk.conductor().run("Why?", run_id="r1")
     changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
-    await desk.conductor().decide("r1", approved=True, plan=changed)
-    result = await desk.conductor().resume("r1")
-    assert result.status == "failed"
-    assert result.problem is not None
-    assert result.problem.code == "policy"
-    assert desk.calls() == [0, 0, 0]
+    with pytest.raises(PlanForbidden):
+        await desk.conductor().decide("r1", approved=True, plan=changed)
+    assert (await desk.conductor().resume("r1")).status == "waiting"
+    await desk.conductor().decide("r1", approved=True)
+    assert (await desk.conductor().resume("r1")).status == "ok"
 
 
 async def test_resuming_what_nobody_has_decided_waits_on(desk: Desk) -> None:
@@ -304,9 +303,8 @@ async def test_the_labels_of_a_run_are_there_when_it_goes_on(desk: Desk) -> None
     desk.policy &= Policy(rules=[Rule("confidential", never="mailer")])
     await desk.conductor().run("Why?", run_id="r1", labels={"confidential"})
     changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
-    await desk.conductor().decide("r1", approved=True, plan=changed)
-    result = await desk.conductor().resume("r1")
-    assert result.status == "failed"
+    with pytest.raises(PlanForbidden):
+        await desk.conductor().decide("r1", approved=True, plan=changed)
     assert desk.calls() == [0, 0, 0]
 
 

@@ -40,12 +40,14 @@ async def look(setting: Setting, number: int, plan: Plan, labels: frozenset[str]
         labels: those every step is shown.
     """
     decided = None if setting.recall is None else setting.recall.decisions.get(number)
-    if not plan.steps or (decided is None and not setting.policy.asks):
+    asked = setting.recall is not None and number in setting.recall.asked
+    if not plan.steps or (decided is None and not asked and not setting.policy.asks):
         return plan
     try:
         if decided is None:
             setting.tell(ApprovalAsked, round=number, plan=plan)
-            decided = await _decide(setting, number, plan, labels)
+            if setting.policy.asks:  # else nobody here may wave through what was to be asked
+                decided = await _decide(setting, number, plan, labels)
             if decided is None:
                 return Problem(WAITING, f"the plan of round {number} waits for being approved")
             facts = {"approved": decided.approved, "plan": decided.plan, "why": decided.why}

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
+from typing import get_args
 
 from podium.boundary import Boundary
 from podium.errors import (
@@ -16,8 +18,8 @@ from podium.errors import (
     WorkerTimeout,
 )
 from podium.ledger import Reservation, Spend
-from podium.messages import Completion, estimate_usage, storable
-from podium.outcome import Call, Problem
+from podium.messages import Completion, FinishReason, estimate_usage, storable
+from podium.outcome import Call, Problem, total_cost
 from podium.setting import Setting
 from podium.usage import Usage
 from podium.workers.cooling import Cooling
@@ -26,6 +28,7 @@ from podium.workers.worker import FREE, Card, Request
 
 _FAILED = partial(WorkerFailed, maybe_paid=True)
 _NOTHING = Usage()
+_REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
 
 @dataclass(slots=True, eq=False)
@@ -122,6 +125,9 @@ class Attempt:
         raise self._broken("ended without a completion")
 
     def _checked(self, completion: Completion) -> Completion:
+        if wrong := _misfit(completion):
+            told = f"worker {self.card.name!r} returned a completion whose {wrong}"
+            raise WorkerFailed(told, maybe_paid=True)
         if not completion.text.strip():
             raise self._broken("returned an empty answer", completion)
         if len(completion.text) > self.setting.limits.output_chars:
@@ -155,6 +161,23 @@ class Attempt:
             took = Took(now - self.began, ok, spent.input_tokens, spent.output_tokens, spent.cost)
             setting.pool.history(self.worker).add(took)
 
+    def _was_refused(self) -> bool:
+        """Say whether nothing was done for it: no call was sent, and no run begun that did one."""
+        caller, error = self.request.caller, self.error
+        nested = caller is not None and any(ledger.spent.calls for ledger in caller.nested)
+        unpaid = isinstance(error, WorkerError) and not error.maybe_paid
+        return not nested and (unpaid or isinstance(error, LimitExceeded))
+
+    def _bill_nested(self) -> None:
+        """Bill what runs that were to answer the call have spent, if any were begun."""
+        caller = self.request.caller
+        if caller is None or not caller.nested:
+            return
+        spends = [ledger.spent for ledger in caller.nested]
+        read, written = sum(s.input_tokens for s in spends), sum(s.output_tokens for s in spends)
+        self.usage = Usage(read, written, estimated=True)
+        self.cost = total_cost(s.cost for s in spends)
+
     def _bill(self) -> Spend:
         """Note tokens and USD, and return what the ledger books.
 
@@ -169,15 +192,47 @@ class Attempt:
                 self.usage = estimate_usage(self.request.messages, whole.text)
         elif known is not None and known.usage is not None:
             self.usage, self.cost = known.usage, known.cost
-        elif isinstance(error, LimitExceeded) or (known is not None and not known.maybe_paid):
+        elif self._was_refused():
             return Spend(1)
         else:
             self.maybe_paid = True
             self.usage = estimate_usage(self.request.messages, "".join(self.pieces))
             self.cost = None
+            self._bill_nested()
         if self.cost is None and price is not None:
             self.cost = price.cost(self.usage)
         amount = self.reservation.amount
         if self.maybe_paid:
             return replace(amount, cost=None) if amount.cost else amount
         return Spend.of(self.usage, self.cost)
+
+
+def _misfit(completion: Completion) -> str:
+    """Say what of a completion is not of its type, as code of others may return it; empty where all is."""
+    text: object = completion.text
+    usage, cost = completion.usage, completion.cost
+    if not isinstance(text, str):
+        return f"text is {type(text).__name__}"
+    if completion.finish_reason not in _REASONS:
+        return f"finish_reason is {completion.finish_reason!r:.80}: it is one of {', '.join(_REASONS)}"
+    if usage is not _NOTHING and not _is_usage(usage):
+        return f"usage is {usage!r:.200}: its tokens are whole numbers, 0 or more"
+    if cost is not None and not _is_cost(cost):
+        return f"cost is {cost!r:.80}: it is a number of USD, 0 or more, or None"
+    return ""
+
+
+def _is_cost(cost: object) -> bool:
+    return isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < inf
+
+
+def _is_usage(usage: object) -> bool:
+    if not isinstance(usage, Usage):
+        return False
+    counts = (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens)
+    hosted = (
+        usage.orchestration_input_tokens,
+        usage.orchestration_output_tokens,
+        usage.orchestration_cached_tokens,
+    )
+    return all(type(count) is int and count >= 0 for count in (*counts, *hosted))

@@ -1,18 +1,24 @@
 """How a run comes by its record: begun, taken up where it broke off, or waited for."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
 
-from podium.durable import has_ended, result_of, waiting_for
+from podium.durable import has_ended, is_undecided, result_of, waiting_for
 from podium.errors import ConfigError, LimitExceeded, RunExists, RunHeld
 from podium.events import ApprovalGiven, Event, PlanReady, RunResumed, RunStarted
 from podium.job import Job
 from podium.journal.journal import Journal
+from podium.messages import Message
+from podium.plan import Plan
 from podium.recording import Recording
 from podium.result import Result
+from podium.secrets import scrub
 
+Check = Callable[[Plan, frozenset[str]], None]
+"""Raises where a plan may not be carried out for a query of these labels."""
 SHORTEST_LOOK = 0.05
 LONGEST_LOOK = 1.0
 """Seconds between two looks at a run that someone else carries out."""
@@ -25,8 +31,8 @@ class Taken:
     job: Job
     """As it was asked for; of a run that is taken up, with the query it was begun for."""
     recording: Recording | None = None
-    ended: Result | None = None
-    """What it came to before: with a recording, it goes on all the same."""
+    before: Result | None = None
+    """What it has come to so far; `None` for a new run. Without a recording, that is its end."""
 
 
 async def take(journal: Journal, job: Job, workers: Sequence[str], *, seconds: float) -> Taken:
@@ -48,8 +54,6 @@ async def take(journal: Journal, job: Job, workers: Sequence[str], *, seconds: f
     try:
         log = await journal.begin(started(job, workers), minted=job.is_minted)
     except RunExists:
-        if job.caller is not None:
-            return await _claim(journal, job, workers)
         return await _join(journal, job, workers, seconds)
     return Taken(job, Recording(log, (), workers))
 
@@ -60,9 +64,11 @@ async def _join(journal: Journal, job: Job, workers: Sequence[str], seconds: flo
     with anyio.move_on_after(seconds):
         while True:
             events = [entry.event for entry in await journal.read(job.run_id)]
-            _check_same(job, events)
-            if has_ended(events):
-                return Taken(job, ended=result_of(events))
+            if job.caller is None:  # else its id stands for what it was asked
+                _check_same(job, events, workers)
+            ended = result_of(events) if has_ended(events) or is_undecided(events) else None
+            if ended is not None and not _goes_on(job, ended):
+                return Taken(job, before=ended)
             try:
                 return await _claim(journal, job, workers)
             except RunHeld:
@@ -74,19 +80,30 @@ async def _join(journal: Journal, job: Job, workers: Sequence[str], seconds: flo
 
 async def _claim(journal: Journal, job: Job, workers: Sequence[str]) -> Taken:
     """Take the run's record up, unless it has come to an end that stands."""
-    log = await journal.claim(job.run_id, force=job.force)
+    # One that is nested is not given up by itself: the run it is nested in is.
+    log = await journal.claim(job.run_id, force=job.force or job.caller is not None)
     try:
         events = [entry.event for entry in log.entries]
-        ended = result_of(events) if has_ended(events) else None
-        if ended is not None and not _goes_on(job, ended):
+        before = result_of(events)
+        if has_ended(events) and not _goes_on(job, before):
             await log.aclose()
-            return Taken(job, ended=ended)
-        recording = Recording(log, events, workers)
+            return Taken(job, before=before)
+        nested = await _nested_in(journal, job.run_id)
+        recording = Recording(log, events, workers, nested)
         first = next(event for event in events if isinstance(event, RunStarted))
-        return Taken(replace(job, query=first.query, labels=first.labels | job.labels), recording, ended)
+        return Taken(replace(job, query=first.query, labels=first.labels | job.labels), recording, before)
     except BaseException:
         await log.aclose()
         raise
+
+
+async def _nested_in(journal: Journal, run_id: str) -> list[list[Event]]:
+    """Return the events of all runs that are nested in a run, at any depth."""
+    found: list[list[Event]] = []
+    for row in await journal.runs(parent=run_id, nested=True, limit=None):
+        found.append([entry.event for entry in await journal.read(row.run_id)])
+        found += await _nested_in(journal, row.run_id)
+    return found
 
 
 def _goes_on(job: Job, ended: Result) -> bool:
@@ -94,13 +111,24 @@ def _goes_on(job: Job, ended: Result) -> bool:
     return job.resumes or (job.caller is not None and ended.status == "failed")
 
 
-def _check_same(job: Job, events: Sequence[Event]) -> None:
-    """Raise `RunExists` if a recorded run is another than what was asked for."""
+def _check_same(job: Job, events: Sequence[Event], workers: Sequence[str]) -> None:
+    """Raise `RunExists` if a recorded run is another than what was asked for, secrets aside."""
     first = next((event for event in events if isinstance(event, RunStarted)), None)
     plan = next((event.plan for event in events if isinstance(event, PlanReady)), None)
-    same_plan = job.plan is None or plan is None or plan == job.plan
-    if first is None or first.query != job.query or not same_plan:
+    same = first is not None and _spelled(first.query) == _spelled(job.query)
+    if same and first is not None and job.plan is not None and plan is not None:
+        then, now = _named(plan, first.workers), _named(job.plan, workers)
+        same = scrub(json.dumps(then)) == scrub(json.dumps(now))
+    if not same:
         raise RunExists(f"run {job.run_id} is of another query or plan: give this one an id of its own")
+
+
+def _spelled(query: Sequence[Message]) -> str:
+    return scrub(json.dumps([message.to_wire() for message in query], sort_keys=True))
+
+
+def _named(plan: Plan, workers: Sequence[str]) -> list[tuple[str, str, list[int]]]:
+    return [(workers[step.worker], step.subtask, list(step.access)) for step in plan.steps]
 
 
 def started(job: Job, workers: Sequence[str]) -> RunStarted:
@@ -116,11 +144,18 @@ def started(job: Job, workers: Sequence[str]) -> RunStarted:
     )
 
 
-async def decide(journal: Journal, given: ApprovalGiven, workers: Sequence[str]) -> None:
+async def decide(journal: Journal, given: ApprovalGiven, workers: Sequence[str], check: Check) -> None:
     """Record what someone says of the plan of a run that waits for it.
+
+    Args:
+        journal: where it waits.
+        given: what they say.
+        workers: the names of the pool's workers.
+        check: refuses a changed plan, given the labels of the run's query.
 
     Raises:
         ConfigError: the run waits for nothing.
+        PlanForbidden: the policy does not allow the changed plan.
         JournalError: it cannot be taken up, or the decision cannot be recorded.
     """
     log = await journal.claim(given.run_id)
@@ -129,6 +164,9 @@ async def decide(journal: Journal, given: ApprovalGiven, workers: Sequence[str])
         if asked is None:
             told = f"run {given.run_id} waits for no decision: look at it with `podium show {given.run_id}`"
             raise ConfigError(told)
+        if given.plan is not None:
+            started = next(e.event for e in log.entries if isinstance(e.event, RunStarted))
+            check(given.plan, started.labels)
         at, run_id = asked.at, given.run_id
         log.append(RunResumed(run_id=run_id, at=at, workers=tuple(workers), recovery=log.recovery))
         log.append(replace(given, at=at, round=asked.round))

@@ -21,7 +21,7 @@ def steps_of(current: Round) -> tuple[Outcome, ...]:
 def missing(current: Round) -> list[Outcome]:
     """Return the steps that the round's answer was made without, though they were to be shown."""
     outcomes = steps_of(current)
-    if current.plan is None or answer_of(current) is None:
+    if current.plan is None or answer_of(current) is None or all(one.shown is None for one in outcomes):
         return []
     found, met, todo = set[int](), set[int](), [len(outcomes) - 1]
     while todo:

@@ -28,7 +28,7 @@ from podium.planners.planner import Planner
 from podium.planners.rule import RulePlanner
 from podium.planning import Planners, Planning
 from podium.policy import Policy
-from podium.recall import Recall
+from podium.recall import Recall, step_key
 from podium.result import Result
 from podium.retry import Retry
 from podium.running import Running, plan_only, reckon
@@ -37,7 +37,7 @@ from podium.stream import Listener, called_with, events_of
 from podium.sync import run_sync
 from podium.workers.bounds import check_prices
 from podium.workers.pool import Pool
-from podium.workers.worker import Card, Request, Worker
+from podium.workers.worker import Card, Request, Worker, brief_of
 
 
 class Conductor(Worker):
@@ -168,8 +168,15 @@ class Conductor(Worker):
             ListenerFailed: `on_event` raised; what the run came to is in `result`.
             PodiumError: what is wrong with the planner's text, with `strict`.
         """
-        job = self._job(asked, run_id=run_id, labels=labels, policy=policy)
-        job = replace(job, recall=recall, forecasts=forecast, stream=on_event is not None)
+        job = self._job(
+            asked,
+            run_id=run_id,
+            labels=labels,
+            policy=policy,
+            recall=recall,
+            forecasts=forecast,
+            stream=on_event is not None,
+        )
         return await called_with(on_event, lambda listen: self._run(job, listen))
 
     def stream(
@@ -186,8 +193,8 @@ class Conductor(Worker):
         """
 
         async def run(emit: Listener) -> Result:
-            job = self._job(asked, run_id=run_id, labels=labels, policy=policy)
-            return await self._run(replace(job, stream=True), emit)
+            job = self._job(asked, run_id=run_id, labels=labels, policy=policy, stream=True)
+            return await self._run(job, emit)
 
         return events_of(run)
 
@@ -247,8 +254,15 @@ class Conductor(Worker):
         self._recorded()
         if plan is not None:
             self._check(plan)
-        job = Job(run_id=run_id, is_minted=False, plan=plan, policy=policy, resumes=True, force=force)
-        job = replace(job, stream=on_event is not None)
+        job = Job(
+            run_id=run_id,
+            is_minted=False,
+            plan=plan,
+            policy=policy,
+            resumes=True,
+            force=force,
+            stream=on_event is not None,
+        )
         return await called_with(on_event, lambda listen: self._run(job, listen))
 
     async def decide(
@@ -267,6 +281,7 @@ class Conductor(Worker):
             ConfigError: the conductor has no journal, or the run waits for nothing.
             RunUnknown: the journal holds no such run.
             RunHeld: someone carries it out.
+            PlanForbidden: the policy does not allow the changed plan.
         """
         journal = self._recorded()
         if plan is not None:
@@ -275,7 +290,10 @@ class Conductor(Worker):
             given = ApprovalGiven(
                 run_id=run_id, at=0.0, round=0, approved=approved, plan=plan, by=by, why=why
             )
-            await decide(journal, given, self.pool.names)
+            await decide(journal, given, self.pool.names, self._verify)
+
+    def _verify(self, plan: Plan, labels: frozenset[str]) -> None:
+        self._team.policy.verify(plan, self.pool.cards, labels)
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
         """Return `None` within a run, whose ledger the nested run's calls are booked in."""
@@ -312,19 +330,22 @@ class Conductor(Worker):
                     result = event.result
                 elif isinstance(event, AnswerDelta):
                     yield event.text
-        yield _completion(result, runs[0].billed)
+        yield _completion(result, runs[0].before)
 
     async def _run(self, job: Job, listen: Listener | None) -> Result:
         async with self._open():
             return await Running(self._team, job, listen).run()
 
-    def _job(
+    def _job(  # noqa: PLR0913 - as `run` is given them
         self,
         asked: Query | Plan,
         *,
         run_id: str | None = None,
         labels: Iterable[str] = (),
         policy: Policy | None = None,
+        recall: Recall | None = None,
+        forecasts: bool = False,
+        stream: bool = False,
     ) -> Job:
         if run_id is not None:
             self._recorded()
@@ -337,6 +358,9 @@ class Conductor(Worker):
             plan=plan,
             labels=frozenset(labels),
             policy=policy,
+            recall=recall,
+            forecasts=forecasts,
+            stream=stream,
         )
         rules = self._team.policy
         if policy is not None:
@@ -351,7 +375,9 @@ class Conductor(Worker):
         """Return the run that answers a request: the one that did so before, if it was recorded."""
         query, caller = read_query(request.messages), request.caller
         minted = caller is None or caller.journal is None
-        run_id = uuid4().hex if caller is None or minted else nested_id(caller, self.card.name, query)
+        run_id = uuid4().hex
+        if caller is not None and not minted:
+            run_id = nested_id(caller, step_key(self.card.name, brief_of(request)))
         labels = frozenset[str]() if caller is None else caller.labels
         return Job(
             run_id=run_id,
@@ -399,7 +425,8 @@ class Conductor(Worker):
 
     def _open(self) -> AbstractAsyncContextManager[object]:
         """Return what keeps everything open during a run: nothing, where the caller does."""
-        return nullcontext() if self._opened.get(get_running_loop()) else self
+        # Its own parts, and not itself: a run that ends closes nothing under another one.
+        return nullcontext() if self._opened.get(get_running_loop()) else _Parts(self._parts())
 
     def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:
         team = self._team
@@ -407,20 +434,30 @@ class Conductor(Worker):
         return (self.pool, team.planners.first, team.planners.fallback, *own)
 
 
+class _Parts(Opened):
+    """What a run holds open for itself."""
+
+    def __init__(self, parts: Sequence[AbstractAsyncContextManager[Any]]) -> None:
+        self._held = parts
+
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return self._held
+
+
 def _told(planning: Planning) -> str:
     problems = [p.problem.message for p in planning.proposals if p.problem is not None]
     return "; ".join(problems)
 
 
-def _completion(result: Result | None, billed: Result | None) -> Completion:
+def _completion(result: Result | None, before: Result | None) -> Completion:
     """Return a nested run's answer, or raise for its having none.
 
-    What the run had told its caller before is billed already.
+    What the run had spent before it was taken up is billed to the call that it answered then.
     """
     usage, cost = (None, None) if result is None else (result.usage, result.cost)
-    if billed is not None and usage is not None:
-        usage -= billed.usage
-        cost = None if cost is None or billed.cost is None else cost - billed.cost
+    if before is not None and usage is not None:
+        usage -= before.usage
+        cost = None if cost is None or before.cost is None else max(cost - before.cost, 0.0)
     if result is None or usage is None or not result.answer or result.status in ("failed", "waiting"):
         problem = None if result is None else result.problem
         told = "no answer" if problem is None else problem.message

@@ -44,9 +44,10 @@ class Execution:
         self._setting = setting
         self._number = number
         self._last = last
-        self._known = [recall for recall in (setting.recall, paid) if recall is not None]
+        self._paid = paid
+        self._is_replanned = setting.on_failure == "replan"
         self._is_metered = is_metered(setting)
-        self._has_keys = bool(self._known) or setting.on_failure == "replan"
+        self._has_keys = setting.recall is not None or self._is_replanned
         self._places = Places(setting.on_failure)
         self._answering: Place | None = None
         self._ended = 0
@@ -149,7 +150,8 @@ class Execution:
 
     def _decide(self, places: Iterable[Place]) -> list[Place]:
         """Return the steps that can start; end those that never will, and go on with whom that sets free."""
-        ready, todo = list[Place](), deque(places)
+        ready: list[Place] = []
+        todo = deque(places)
         while todo:
             place = todo.popleft()
             match self._places.verdict(place):
@@ -180,26 +182,32 @@ class Execution:
         """End the steps that are paid for, in the order in which they ended then; return the others."""
         while True:
             ready = [place for place in ready if place.outcome is None]
-            found: list[tuple[tuple[bool, int], int, Place, Recall]] = []
+            found: list[tuple[tuple[bool, int], int, Place, Recall, str]] = []
             for place in ready:
-                place.key = place.key or self._key(place)
-                for later, recall in enumerate(self._known):
-                    position = recall.position(place.key, self._number, place.index)
+                for later, (recall, key) in enumerate(self._known(place)):
+                    position = recall.position(key, self._number, place.index)
                     if position is not None:
-                        found.append((position, later, place, recall))
+                        found.append((position, later, place, recall, key))
                         break
             if not found:
                 return ready
-            *_, place, recall = min(found, key=lambda one: (one[1], one[0], one[2].index))
-            outcome = recall.take(place.key, self._number, place.index)
+            *_, place, recall, key = min(found, key=lambda one: (one[1], one[0], one[2].index))
+            outcome = recall.take(key, self._number, place.index)
             assert outcome is not None
             self._end(place, outcome)
             ready += self._release(place)
 
-    def _key(self, place: Place) -> str:
-        query = self._setting.query if self._setting.show_question else ()
-        brief = Brief(place.step.subtask, place.visible or (), query)
-        return step_key(self._setting.pool.names[place.step.worker], brief)
+    def _known(self, place: Place) -> list[tuple[Recall, str]]:
+        """Return what is paid for, with what stands for the step there: a record holds no secrets."""
+        setting = self._setting
+        if not place.key:
+            query = setting.query if setting.show_question else ()
+            brief = Brief(place.step.subtask, place.visible or (), query)
+            worker = setting.pool.names[place.step.worker]
+            place.key = step_key(worker, brief)
+            place.exact = step_key(worker, brief, exact=True) if self._is_replanned else ""
+        known = ((setting.recall, place.key), (self._paid, place.exact))
+        return [(recall, key) for recall, key in known if recall is not None]
 
     async def _run(self, place: Place) -> None:
         setting = self._setting
@@ -294,7 +302,7 @@ class Execution:
         if place.visible is not None:
             place.written = after(self._card(place, outcome), place.labels)
         tell_end(self._setting, outcome, place.key)
-        if place.is_good:
+        if self._is_metered and place.is_good:
             self._keep_for_last(place)
 
     def _card(self, place: Place, outcome: Outcome) -> Card:
@@ -306,15 +314,19 @@ class Execution:
         return pool.cards[pool.names.index(outcome.worker)]
 
     def _keep_for_last(self, ended: Place | None = None) -> None:
-        """Keep of the run's limits what the last step needs, told anew as it is known what it is shown."""
+        """Keep of the run's limits what the last step needs, told anew as it is known what it is shown.
+
+        Where no more than calls is limited, that changes nothing, and is told once.
+        """
         plan, last, setting = self._places.plan, self._places.last, self._setting
         if plan is None or len(plan.steps) < 2 or last is None or last.visible is not None:
             return
-        if ended is None or (self._is_metered and ended.index in plan.steps[-1].access):
+        if ended is None or ended.index in plan.steps[-1].access:
             setting.ledger.keep(last_step(setting, plan, [place.outcome for place in self._places]))
 
 
 def tell_end(setting: Setting, outcome: Outcome, key: str = "") -> None:
     """Emit that a step came to `outcome`."""
-    ids = {"round": outcome.round, "step": outcome.step, "attempt": outcome.attempts}
-    setting.tell(StepEnded, **ids, outcome=outcome, key=key)
+    if setting.emit is not None:
+        ids = {"round": outcome.round, "step": outcome.step, "attempt": outcome.attempts}
+        setting.tell(StepEnded, **ids, outcome=outcome, key=key)

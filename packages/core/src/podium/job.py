@@ -66,7 +66,12 @@ class Job:
     force: bool = False
 
 
-def nested_id(caller: Caller, name: str, query: tuple[Message, ...]) -> str:
-    """Return the id of the run a conductor starts as a worker: the same if it is asked the same again."""
-    told = [caller.run_id, caller.round, caller.step, name, [m.to_wire() for m in query]]
-    return sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def nested_id(caller: Caller, key: str) -> str:
+    """Return the id of the run a conductor starts as a worker: the same if it is asked the same again.
+
+    Args:
+        caller: whom it answers.
+        key: what stands for what it is asked.
+    """
+    told = f"{caller.run_id}/{caller.round}/{caller.step}/{key}"
+    return sha256(told.encode()).hexdigest()[:32]

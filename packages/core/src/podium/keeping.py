@@ -28,13 +28,16 @@ def last_step(setting: Setting, plan: Plan, outcomes: Sequence[Outcome | None]) 
         plan: one of at least one step.
         outcomes: what its steps have come to so far; `None` for those that have not ended.
     """
+    metered, left = is_metered(setting), setting.ledger.left
+    hopeful = all(outcome is None or outcome.status == "ok" for outcome in outcomes)
+    if hopeful and not metered and _fit([_CALL] * len(plan.steps), left):
+        return _CALL  # most plans: there is room for all of it
     ways = [way for seen in plan.steps[-1].access if (way := _way(plan, seen, outcomes)) is not None]
     if not ways:
         return Spend()
     steps = [len(plan.steps) - 1, *min(ways, key=len)]
-    metered = is_metered(setting)
     amounts = [_worst(setting, plan, index, outcomes) if metered else _CALL for index in steps]
-    return amounts[0] if _fit(amounts, setting.ledger.left) else Spend()
+    return amounts[0] if _fit(amounts, left) else Spend()
 
 
 def is_metered(setting: Setting) -> bool:

@@ -8,6 +8,8 @@ what the call really came to. It knows no worker and no price: it is given amoun
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+import anyio
+
 from podium.errors import LimitExceeded
 from podium.limits import Limits
 from podium.usage import Usage
@@ -61,6 +63,8 @@ class Reservation:
     books_itself: bool = False
     """Whether the call books what it spends itself, so that settling it books nothing."""
     settled: bool = False
+    counts: "tuple[_Counts, ...]" = ()
+    """What it counts as in each of the ledger's books."""
 
 
 @dataclass(slots=True)
@@ -74,10 +78,13 @@ class Ledger:
     """That of the run this one is nested in; what is booked here is booked there too."""
     _books: "tuple[_Book, ...]" = field(init=False, repr=False)
     """This run's own, then those of the runs it is nested in, the nearest first."""
+    _limited: frozenset[str] = field(init=False, repr=False)
+    """Names of what is limited in any of them."""
 
     def __post_init__(self) -> None:
         above = () if self.parent is None else self.parent._books  # noqa: SLF001 - of its own kind
         self._books = (_Book(self.limits, nested=bool(above)), *above)
+        self._limited = frozenset(_NAMES[index] for book in self._books for index, _ in book.most)
 
     def nested(self, limits: Limits, depth: int, deadline: float) -> "Ledger":
         """Return the ledger of a run nested `depth` deep in this one, which is held to both limits."""
@@ -102,22 +109,22 @@ class Ledger:
     @property
     def left(self) -> Left:
         """What may still be spent beyond what is reserved, here and in all this ledger is nested in."""
-        free: dict[str, int] = {}
+        free: list[int | None] = [None] * len(_NAMES)
         for book in self._books:
-            for (index, _), amount in zip(book.most, book.free(), strict=True):
-                free[_NAMES[index]] = min(amount, free.get(_NAMES[index], amount))
-        cost = free.get("cost")
-        return Left(
-            steps=min(max(book.limits.steps - book.steps, 0) for book in self._books),
-            calls=free["calls"],
-            input_tokens=free.get("input_tokens"),
-            output_tokens=free.get("output_tokens"),
-            cost=None if cost is None else cost / _BILLION,
-        )
+            for index, most in book.most:
+                amount, least = book.free(index, most), free[index]
+                free[index] = amount if least is None else min(amount, least)
+        calls, read, written, cost = free
+        steps = min([max(book.limits.steps - book.steps, 0) for book in self._books])
+        return Left(steps, calls, read, written, None if cost is None else cost / _BILLION)
 
     def limits_any(self, *names: str) -> bool:
-        """Say whether one of these fields of `Limits` is set, here or in what this ledger is nested in."""
-        return any(getattr(book.limits, name) is not None for book in self._books for name in names)
+        """Say whether one of these fields of `Limits` is set, here or in what this ledger is nested in.
+
+        Args:
+            names: of what calls spend: `calls`, `input_tokens`, `output_tokens`, `cost`.
+        """
+        return not self._limited.isdisjoint(names)
 
     def start_step(self, *, last: bool = False) -> None:
         """Book one step.
@@ -150,17 +157,17 @@ class Ledger:
         Raises:
             LimitExceeded: it does not fit; nothing was booked.
         """
-        own = self._books[0]
-        if worst is not None:
-            for book in self._books:
-                book.check(worst, _NOTHING if last and book is own else book.kept)
+        books, own = self._books, self._books[0]
+        if worst is None:
+            reservation = Reservation(Spend(), books_itself=True)
+        else:
+            checked = [book.check(worst, _NOTHING if last and book is own else book.kept) for book in books]
+            reservation = Reservation(worst, counts=tuple(checked))
+            for book, counts in zip(books, checked, strict=True):
+                book.reserved.add(counts, worst.cost)
         if last:
             own.kept = _NOTHING
-        if worst is None:
-            return Reservation(Spend(), books_itself=True)
-        for book in self._books:
-            book.reserved.add(book.counts(worst), worst.cost)
-        return Reservation(worst)
+        return reservation
 
     def settle(self, reservation: Reservation, spent: Spend) -> None:
         """Put what a call came to in the place of what was set aside for it; once settled, it stays so.
@@ -172,11 +179,23 @@ class Ledger:
         reservation.settled = True
         if reservation.books_itself:
             return
+        self._books[-1].wake()
         worst = reservation.amount
-        counted = replace(spent, cost=worst.cost) if spent.cost is None else spent
-        for book in self._books:
-            book.reserved.add(book.counts(worst), worst.cost, -1)
-            book.spent.add(book.counts(counted), spent.cost)
+        for book, reserved in zip(self._books, reservation.counts, strict=True):
+            book.reserved.take(reserved, worst.cost)
+            book.spent.add(book.counts(spent, worst.cost), spent.cost)
+
+    async def freed(self) -> bool:
+        """Wait until a call under way anywhere in the run is settled, which may leave room for another.
+
+        Returns:
+            `False`, at once, where no call is under way.
+        """
+        outermost = self._books[-1]  # every call of the run is booked there too
+        if outermost.reserved.counts == _NOTHING:
+            return False
+        await outermost.wait()
+        return True
 
     def keep(self, amount: Spend) -> None:
         """Keep this much for the last step, in place of what was kept before.
@@ -188,10 +207,14 @@ class Ledger:
         own.kept = own.counts(amount)
         own.keeps_step = amount.calls > 0
 
-    def charge(self, spent: Spend) -> None:
+    def charge(self, spent: Spend, *, steps: int = 0) -> None:
         """Book what was spent before this ledger was made, as by a run that is resumed.
 
         That may be more than the limits allow; then nothing more can be reserved.
+
+        Args:
+            spent: what was spent.
+            steps: how many steps were started.
 
         Raises:
             LimitExceeded: its cost is unknown, is limited, and no one says what that counts as.
@@ -200,6 +223,7 @@ class Ledger:
             book.check_known(spent)
         for book in self._books:
             book.spent.add(book.counts(spent), spent.cost)
+            book.steps += steps
 
 
 _Counts = tuple[int, int, int, int]
@@ -216,15 +240,19 @@ class _Sum:
     __slots__ = ("counts", "unknown")
 
     def __init__(self) -> None:
-        self.counts = list(_NOTHING)
+        self.counts = _NOTHING
         self.unknown = 0
         """Amounts of unknown cost among them."""
 
-    def add(self, counts: _Counts, cost: float | None, sign: int = 1) -> None:
-        for index, count in enumerate(counts):
-            self.counts[index] += sign * count
-        if cost is None:
-            self.unknown += sign
+    def add(self, counts: _Counts, cost: float | None) -> None:
+        calls, read, written, money = self.counts
+        self.counts = (calls + counts[0], read + counts[1], written + counts[2], money + counts[3])
+        self.unknown += cost is None
+
+    def take(self, counts: _Counts, cost: float | None) -> None:
+        calls, read, written, money = self.counts
+        self.counts = (calls - counts[0], read - counts[1], written - counts[2], money - counts[3])
+        self.unknown -= cost is None
 
     def told(self) -> Spend:
         calls, read, written, money = self.counts
@@ -234,7 +262,7 @@ class _Sum:
 class _Book:
     """One run's own limits, and what counts against them."""
 
-    __slots__ = ("keeps_step", "kept", "limits", "most", "reserved", "spent", "steps", "whose")
+    __slots__ = ("keeps_step", "kept", "limits", "most", "reserved", "settled", "spent", "steps", "whose")
 
     def __init__(self, limits: Limits, *, nested: bool) -> None:
         self.limits = limits
@@ -248,33 +276,48 @@ class _Book:
         self.reserved = _Sum()
         self.kept = _NOTHING
         self.keeps_step = False
+        self.settled: anyio.Event | None = None
 
-    def counts(self, amount: Spend) -> _Counts:
-        """Return what an amount counts as here; one of unknown cost has the worth the limits give it."""
-        cost = amount.cost
+    async def wait(self) -> None:
+        """Wait until the next call is settled."""
+        self.settled = self.settled or anyio.Event()
+        await self.settled.wait()
+
+    def wake(self) -> None:
+        """Let go on who waits for a call to be settled."""
+        if self.settled is not None:
+            self.settled.set()
+            self.settled = None
+
+    def counts(self, amount: Spend, otherwise: float | None = None) -> _Counts:
+        """Return what an amount counts as here; of unknown cost, as `otherwise`, else as the limits say."""
+        cost = otherwise if amount.cost is None else amount.cost
         if cost is None:
             cost = (self.limits.unpriced or 0.0) * amount.calls
         return (amount.calls, amount.input_tokens, amount.output_tokens, round(cost * _BILLION))
 
-    def free(self, kept: _Counts = _NOTHING) -> list[int]:
-        """Return, for each limit that is set, what is neither spent, nor reserved, nor kept."""
-        spent, reserved = self.spent.counts, self.reserved.counts
-        return [max(most - spent[i] - reserved[i] - kept[i], 0) for i, most in self.most]
+    def free(self, index: int, most: int, kept: _Counts = _NOTHING) -> int:
+        """Return what is neither spent, nor reserved, nor kept of a limit."""
+        return max(most - self.spent.counts[index] - self.reserved.counts[index] - kept[index], 0)
 
-    def check(self, worst: Spend, kept: _Counts) -> None:
-        """Raise `LimitExceeded` unless it fits."""
+    def check(self, worst: Spend, kept: _Counts) -> _Counts:
+        """Return what it counts as; raise `LimitExceeded` unless it fits besides what is kept."""
         self.check_known(worst)
         needed = self.counts(worst)
-        for (index, most), free in zip(self.most, self.free(kept), strict=True):
+        for index, most in self.most:
+            free = self.free(index, most, kept)
             if needed[index] > free:
-                name = _NAMES[index]
-                besides = f", besides {_amount(name, kept[index])} kept for the plan's last step"
-                message = (
-                    f"a call may come to {_amount(name, needed[index])}, and {self.whose} has "
-                    f"{_amount(name, free)} left of its {_amount(name, most)}"
-                    f"{besides if kept[index] else ''}: raise Limits.{name} for more"
-                )
-                raise LimitExceeded(name, message)
+                raise self._refused(index, needed[index], free, kept[index])
+        return needed
+
+    def _refused(self, index: int, needed: int, free: int, kept: int) -> LimitExceeded:
+        name, most = _NAMES[index], dict(self.most)[index]
+        besides = f", besides {_amount(name, kept)} kept for the plan's last step" if kept else ""
+        message = (
+            f"a call may come to {_amount(name, needed)}, and {self.whose} has {_amount(name, free)} "
+            f"left of its {_amount(name, most)}{besides}: raise Limits.{name} for more"
+        )
+        return LimitExceeded(name, message)
 
     def check_known(self, amount: Spend) -> None:
         """Raise `LimitExceeded` for an unknown cost that counts as nothing anyone has chosen."""

@@ -22,11 +22,13 @@ class Place:
     __slots__ = (
         "blocked",
         "dependents",
+        "exact",
         "following",
         "good",
         "index",
         "key",
         "labels",
+        "least",
         "number",
         "outcome",
         "rank",
@@ -42,6 +44,8 @@ class Place:
     def __init__(self, index: int, step: Step, number: int = 1) -> None:
         self.index = index
         self.step = step
+        self.least = step.least
+        """How many of the steps on its access list must end well before it starts."""
         self.number = number
         """Number of its first call."""
         self.following = number
@@ -59,6 +63,7 @@ class Place:
         """Those of all it is shown."""
         self.written: frozenset[str] = frozenset()
         """Those of what its worker wrote."""
+        self.exact = ""
         self.key = ""
         """What stands for it by content, where that is asked for."""
         self.scope: anyio.CancelScope | None = None
@@ -77,7 +82,7 @@ class Place:
     @property
     def is_lacking(self) -> bool:
         """Whether so many steps on its access list came to nothing that too few are left."""
-        return self.good + self.blocked < self.step.least
+        return self.good + self.blocked < self.least
 
     @property
     def is_wanted(self) -> bool:
@@ -91,9 +96,10 @@ class Place:
 
     def released(self) -> "list[Place]":
         """Tell the steps that see this one that it has ended; return them."""
+        good = self.is_good
         for place in self.dependents:
             place.blocked -= 1
-            place.good += self.is_good
+            place.good += good
         return self.dependents
 
     def as_shown(self) -> Shown:

@@ -3,7 +3,7 @@
 It decides and does nothing: `execute` starts, stops and ends steps.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from podium.errors import LimitExceeded
@@ -45,7 +45,7 @@ class Places:
     def append(self, step: Step) -> Place:
         """Give the next step its place."""
         index = len(self._places)
-        replaced = (place.following for place in self._superseded if place.index == index)
+        replaced = [place.following for place in self._superseded if place.index == index]
         place = Place(index, step, max(replaced, default=1))
         for seen in step.access:
             before = self._places[seen]
@@ -78,7 +78,7 @@ class Places:
         """
         if not place.is_undecided:
             return "wait"
-        if place.good >= place.step.least or self._bridges(place):
+        if place.good >= place.least or self._bridges(place):
             return "start"
         if not place.is_lacking or self.plan is None:
             return "wait"
@@ -115,10 +115,12 @@ class Places:
             labels: those every step is shown.
         """
         step, places = place.step, self._places
-        good = [seen for seen in step.access if places[seen].is_good]
+        good: Sequence[int] = step.access
+        if place.good < len(good):
+            good = [seen for seen in good if places[seen].is_good]
         if step.enough is not None and len(good) > step.enough:
             good = sorted(sorted(good, key=lambda seen: places[seen].rank)[: step.enough])
-        seen = good if len(good) >= step.least else step.access
+        seen = good if len(good) >= place.least else step.access
         place.visible = tuple([places[index].as_shown() for index in seen])
         place.labels = labels.union(*[places[index].written for index in good])
         if len(good) < len(step.access):
@@ -139,6 +141,6 @@ class Places:
     def paid(self) -> tuple[tuple[str, Outcome], ...]:
         """What ended well, as it ended, with what stands for it by content."""
         good = sorted(
-            (place for place in self.all if place.key and place.is_good), key=lambda place: place.rank
+            (place for place in self.all if place.exact and place.is_good), key=lambda place: place.rank
         )
-        return tuple((place.key, place.outcome) for place in good if place.outcome is not None)
+        return tuple((place.exact, place.outcome) for place in good if place.outcome is not None)

@@ -8,7 +8,7 @@ how they are carried out.
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import anyio
 
@@ -17,7 +17,9 @@ from podium.errors import (
     PlanError,
     PlanForbidden,
     PlanInvalid,
+    PlanInvalidCode,
     PlannerError,
+    PlanSyntaxCode,
     PlanSyntaxError,
     PodiumError,
     WorkerTimeout,
@@ -35,6 +37,7 @@ from podium.setting import Setting
 from podium.workers.bounds import answer_bound
 from podium.workers.pool import take
 
+_BAD_PLANS = (*get_args(PlanSyntaxCode), *get_args(PlanInvalidCode), PlanForbidden.code)
 MAX_QUOTED_CHARS = 16_000
 """Most of a bad plan text that its planner is shown again, in characters from its end."""
 
@@ -89,16 +92,29 @@ class Planning:
         policy = self.setting.policy
         if not policy.silent or policy.approvers:
             self.on_step = None
-        asked = await self._ask(self.planners.first, self.turns)
+        known = self._known()
+        asked = known or await self._ask(self.planners.first, self.turns)
         if asked.error is not None and self.planners.strict:
             raise asked.error
         self.on_step = None
-        if asked.made and isinstance(asked.error, PlanError):
+        if asked.made and isinstance(asked.error, PlanError) and len(self.proposals) < 2:
             repair = Turn(asked.text[-MAX_QUOTED_CHARS:], repair_feedback(asked.error))
             asked = await self._ask(self.planners.first, (*self.turns, repair))
         if asked.error is not None and not self.turns:
             asked = await self._ask(self.planners.fallback, ())
         return asked.plan
+
+    def _known(self) -> _Asked | None:
+        """Return what the planner wrote before the run was taken up, if that was a bad plan."""
+        last = self.proposals[-1] if self.proposals else None
+        if (
+            last is None
+            or self.planners.strict
+            or last.problem is None
+            or last.problem.code not in _BAD_PLANS
+        ):
+            return None
+        return _Asked(None, last.text, PlanError(last.problem.message), made=True)
 
     async def _ask(self, planner: Planner, turns: tuple[Turn, ...]) -> _Asked:
         setting, began = self.setting, self.setting.clock()

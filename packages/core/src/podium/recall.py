@@ -15,15 +15,20 @@ from podium.usage import Usage
 from podium.workers.worker import Brief
 
 
-def step_key(worker: str, brief: Brief) -> str:
+def step_key(worker: str, brief: Brief, *, exact: bool = False) -> str:
     """Return what stands for a step by content: who works, and all they are shown.
 
-    Neither the step's place in its plan nor the order in which steps ended counts; nor do
-    secrets, which no journal holds.
+    Neither the step's place in its plan nor the order in which steps ended counts.
+
+    Args:
+        worker: the worker's name.
+        brief: what it is shown.
+        exact: whether secrets in it count too, which no journal holds.
     """
     seen = [[shown.subtask, shown.output, shown.gap] for shown in brief.visible]
     told = [worker, brief.subtask, seen, [message.to_wire() for message in brief.query]]
-    return sha256(scrub(json.dumps(told, sort_keys=True)).encode("utf-8", "surrogatepass")).hexdigest()
+    text = json.dumps(told, sort_keys=True)
+    return sha256((text if exact else scrub(text)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(slots=True)
@@ -36,6 +41,8 @@ class Recall:
     """By number of the round."""
     decisions: dict[int, ApprovalGiven] = field(default_factory=dict)
     """By number of the round."""
+    asked: set[int] = field(default_factory=set)
+    """Numbers of the rounds whose plan someone was to approve."""
     reasons: dict[int, str] = field(default_factory=dict)
     """By number of the round: why it was begun."""
     lost: dict[tuple[int, int], list[Call]] = field(default_factory=dict)

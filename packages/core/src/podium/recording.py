@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from podium.durable import recall_of, rounds_of, spent_by
+from podium.durable import rounds_of
 from podium.errors import JournalError
 from podium.events import (
     Event,
@@ -16,9 +16,11 @@ from podium.events import (
 )
 from podium.journal.journal import Log
 from podium.ledger import Spend
+from podium.paid import recall_of, spent_by, steps_of
 from podium.plan import Plan
 from podium.recall import Recall
 from podium.result import Result
+from podium.usage import Usage
 
 
 class Recording:
@@ -28,22 +30,34 @@ class Recording:
         log: what the run is recorded in, held by this process.
         events: what it held before; empty for a new run.
         workers: the names of the pool's workers.
+        nested: the events of the runs nested in it, at any depth.
 
     Raises:
         ConfigError: the pool lacks a worker that a recorded plan names.
     """
 
-    def __init__(self, log: Log, events: Sequence[Event], workers: Sequence[str]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        events: Sequence[Event],
+        workers: Sequence[str],
+        nested: Sequence[Sequence[Event]] = (),
+    ) -> None:
         self._log = log
         self._before = tuple(events)
         self._new: list[Event] = []
-        self.recall: Recall = recall_of(events, workers) if events else Recall()
-        self.spent: tuple[Spend, ...] = spent_by(events)
+        self.recall: Recall = recall_of(events, workers, nested=nested) if events else Recall()
+        self.spent: tuple[Spend, ...] = tuple(spend for run in (events, *nested) for spend in spent_by(run))
+        """What the run and those nested in it have spent."""
+        self.steps = sum(steps_of(run) for run in (events, *nested))
+        """How many steps they have started."""
         self.is_lost = False
         """Whether the journal gave the run up, or another process took it over."""
         self._rounds = {e.round for e in events if isinstance(e, RoundStarted)}
         self._plans = dict(self.recall.plans)
-        self._steps = {(e.round, e.step, e.key) for e in events if isinstance(e, StepEnded)}
+        self._ends = {(e.round, e.step): e for e in events if isinstance(e, StepEnded)}
+        """What was recorded last of each place."""
+        self._billed = {(e.round, e.step, e.key) for e in events if isinstance(e, StepEnded)}
 
     def watch(self, lost: Callable[[], None]) -> None:
         """Call `lost` once if the journal gives the run up, or another process takes it over."""
@@ -79,6 +93,8 @@ class Recording:
         if self.is_resumed:
             if self._holds(event):
                 return
+            if isinstance(event, StepEnded):
+                event = self._noted(event)
             self._new.append(event)
         self._log.append(event)
 
@@ -92,11 +108,23 @@ class Recording:
             case PlannerEnded():
                 return event.proposal in self.recall.proposals.get(event.round, ())
             case PlanReady():
-                known = self._plans.get(event.round)
-                return known is not None and known.plan == event.plan and known.planner == event.planner
+                ready = self._plans.get(event.round)
+                return ready is not None and ready.plan == event.plan and ready.planner == event.planner
             case StepEnded():
-                return event.outcome.reused and (event.round, event.step, event.key) in self._steps
+                known = self._ends.get((event.round, event.step))
+                return event.outcome.reused and known is not None and _is_same(known, event)
         return False
+
+    def _noted(self, event: StepEnded) -> StepEnded:
+        """Note an end as the latest of its place; one that was recorded there before is billed there."""
+        place = (event.round, event.step)
+        outcome = event.outcome
+        if outcome.reused and outcome.attempts and (*place, event.key) in self._billed:
+            free = replace(outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False)
+            event = replace(event, outcome=free)
+        self._ends[place] = event
+        self._billed.add((*place, event.key))
+        return event
 
     async def finish(self, ended: RunEnded) -> Result:
         """Record the end and return the result, once all is durable.
@@ -118,3 +146,10 @@ class Recording:
     async def aclose(self) -> None:
         """Write down what is left, and give the run up."""
         await self._log.aclose()
+
+
+def _is_same(known: StepEnded, again: StepEnded) -> bool:
+    """Say whether an outcome that was used again is the one recorded last in its place."""
+    one, other = known.outcome, again.outcome
+    facts = (one.status, one.text, one.attempts) == (other.status, other.text, other.attempts)
+    return facts and known.key == again.key

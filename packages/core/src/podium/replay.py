@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from podium.conductor import Conductor
-from podium.durable import recall_of
 from podium.errors import PlanInvalid
 from podium.events import AttemptFailed, Event, PlannerEnded, RunStarted, StepEnded, StepStarted
 from podium.messages import Query
 from podium.outcome import Outcome, Round
+from podium.paid import recall_of
 from podium.plan import Plan
 from podium.result import Result
 from podium.usage import Usage

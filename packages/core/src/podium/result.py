@@ -92,9 +92,7 @@ class Result:
 
     def explain(self) -> str:
         """Say in words what was decided, by whom and why, and what it cost."""
-        told = {"ok": "answered", "partial": "answered in part", "failed": "no answer", "waiting": "waits"}[
-            self.status
-        ]
+        told = _TOLD[self.status]
         if self.problem is not None:
             told += f" ({self.problem.code}: {self.problem.message})"
         lines = [f"Run {self.run_id}: {told} after {self.seconds:.2f} s."]

@@ -11,7 +11,7 @@ from podium.events import AnswerDelta, Event, PlanReady, RunEnded, RunResumed, R
 from podium.forecast import Forecast
 from podium.forecasting import forecast
 from podium.job import Job, Team
-from podium.ledger import Ledger
+from podium.ledger import Ledger, Spend
 from podium.logs import start_log
 from podium.messages import Message
 from podium.outcome import Problem
@@ -39,8 +39,8 @@ class Running:
         self._journal = team.journal if job.caller is None else job.caller.journal
         self._recording: Recording | None = None
         self._forecast: Forecast | None = None
-        self.billed: Result | None = None
-        """What the run had come to before it was taken up again; `None` if it had come to no end."""
+        self.before: Result | None = None
+        """What the run had come to before it was taken up again; `None` for a new one."""
 
     async def run(self) -> Result:
         """Carry it out, or return what it came to before.
@@ -54,11 +54,12 @@ class Running:
             names, seconds = self._team.pool.names, self._team.limits.seconds
             taken = await take(self._journal, self._job, names, seconds=seconds)
             self._job, self._recording = taken.job, taken.recording
+            self.before = taken.before
             if taken.recording is None:
-                assert taken.ended is not None
-                self._tell(RunEnded(run_id=taken.job.run_id, at=taken.ended.seconds, result=taken.ended))
-                return taken.ended
-            self.billed = taken.ended
+                assert taken.before is not None
+                ended = taken.before
+                self._tell(RunEnded(run_id=ended.run_id, at=ended.seconds, result=ended))
+                return ended
             try:
                 return await self._carry_out()
             finally:
@@ -72,14 +73,15 @@ class Running:
         setting = self.setting()
         rounds = Rounds(setting, self._team.planners, self._team.accept)
         if recording is not None and recording.is_resumed:
-            if job.caller is None or self.billed is None:  # else the outer run has booked it
+            if job.caller is None:  # else the outer run has booked it, then or when it was taken up itself
                 for spent in recording.spent:
                     setting.ledger.charge(spent)
+                setting.ledger.charge(Spend(), steps=recording.steps)
             if job.plan is not None:
                 recording.edit(job.plan)
             setting.tell(RunResumed, workers=self._team.pool.names, recovery=recording.recovery)
-        else:
-            self._emit(started(job, self._team.pool.names))
+        elif setting.emit is not None:
+            setting.emit(started(job, setting.pool.names))
         try:
             with anyio.CancelScope(deadline=setting.ledger.deadline) as scope:
                 if recording is not None:
@@ -100,6 +102,7 @@ class Running:
             ledger = Ledger(team.limits, deadline)
         else:
             ledger = caller.ledger.nested(team.limits, depth, deadline)
+            caller.nested.append(ledger)
         return Setting(
             run_id=job.run_id,
             query=job.query,
@@ -155,7 +158,9 @@ class Running:
 
     def _result(self, setting: Setting, rounds: Rounds, *, out_of_time: bool) -> Result:
         answer, status, problem = rounds.conclusion()
-        if out_of_time:
+        if self._recording is not None and self._recording.is_lost:
+            status, problem = ("partial" if answer else "failed"), LOST
+        elif out_of_time:
             status = "partial" if status == "ok" else status
             whose = f"its {setting.limits.seconds:g} s (Limits.seconds)"
             whose += " or its caller's" if setting.depth else ""
@@ -170,6 +175,9 @@ class Running:
             seconds=setting.now(),
             forecast=self._forecast,
         )
+
+
+LOST = Problem("journal", "the run was stopped, since its journal failed or someone else took it over")
 
 
 def reckon(team: Team, plan: Plan, query: tuple[Message, ...]) -> Forecast:

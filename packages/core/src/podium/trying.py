@@ -164,7 +164,7 @@ class Trying:
                 await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
             if cooling.failures and cooling.rest(setting.clock(), retry.cool_after, retry.cool_seconds):
                 return None
-            attempt = self._begin(number, cooling, deadline)
+            attempt = await self._begin_once_it_fits(number, cooling, deadline)
             if retry.hedge is not None:
                 return await self._hedged(retry.hedge, attempt, deadline, held)
             await attempt.run(self._on_text)
@@ -172,6 +172,20 @@ class Trying:
         finally:
             for taken in held:
                 taken.release()
+
+    async def _begin_once_it_fits(self, number: int, cooling: Cooling, deadline: float) -> Attempt:
+        """Begin a call, once those under way have left room for it.
+
+        Raises:
+            LimitExceeded: it does not fit even with none under way.
+        """
+        while True:
+            try:
+                return self._begin(number, cooling, deadline)
+            except LimitExceeded as error:
+                self._waits = "found no room in what the run may spend"
+                if error.limit == "calls" or not await self.setting.ledger.freed():
+                    raise
 
     def _begin(self, number: int, cooling: Cooling, deadline: float) -> Attempt:
         """Set aside what a call may spend, and tell that it begins.
@@ -286,6 +300,9 @@ class Trying:
         ids = {"round": self.round, "step": self.index, "attempt": attempt.number}
         self.setting.tell(AttemptFailed, **ids, call=attempt.call(), wait=wait)
 
+    def _calls(self) -> list[Call]:
+        return [*self.before, *(attempt.call() for attempt in self._made)]
+
     def _ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
         for attempt in self._made:
             if attempt.problem is None and attempt.completion is None:  # it was stopped
@@ -296,7 +313,8 @@ class Trying:
             # It was paid for and stands, even if its worker failed or hung in clearing up.
             status, problem = "ok", _shortfall(whole)
         latest = good or (self._made[-1] if self._made else None)
-        bill: Sequence[Attempt | Call] = [*self.before, *self._made]
+        bill: Sequence[Attempt | Call] = [*self.before, *self._made] if self.before else self._made
+        usage, cost, maybe_paid = _total(bill)
         now = self.setting.now()
         started = now if self._reused is not None else None
         if self._made:
@@ -309,15 +327,23 @@ class Trying:
             text=whole.text if whole is not None else "" if latest is None else "".join(latest.pieces),
             problem=problem,
             finish_reason=None if whole is None else whole.finish_reason,
-            usage=bill[0].usage if len(bill) == 1 else Usage.total([call.usage for call in bill]),
-            cost=total_cost([call.cost for call in bill]),
+            usage=usage,
+            cost=cost,
             attempts=0 if latest is None else latest.number,
-            calls=(*self.before, *(made.call() for made in self._made)) if len(bill) > 1 else (),
-            maybe_paid=any(call.maybe_paid for call in bill),
+            calls=tuple(self._calls()) if self.before or len(self._made) > 1 else (),
+            maybe_paid=maybe_paid,
             reused=self._reused is not None,
             started=started,
             ended=None if started is None else now,
         )
+
+
+def _total(bill: Sequence[Attempt | Call]) -> tuple[Usage, float | None, bool]:
+    """Return tokens and USD of calls, and whether some may not be on the bill."""
+    if len(bill) == 1:  # of most steps, and dear to add up
+        return bill[0].usage, bill[0].cost, bill[0].maybe_paid
+    usage, cost = Usage.total(call.usage for call in bill), total_cost(call.cost for call in bill)
+    return usage, cost, any(call.maybe_paid for call in bill)
 
 
 def _shortfall(completion: Completion) -> Problem | None:

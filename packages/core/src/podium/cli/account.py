@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from podium.forecast import within
 from podium.result import Result
 
 _ENDS = {
@@ -29,9 +30,33 @@ def result_json(result: Result) -> dict[str, Any]:
         "cost": result.cost,
         "cost_by_worker": result.cost_by_worker,
         "seconds": result.seconds,
+        "forecast": _forecast_json(result),
         "tool_calls": [dict(call) for call in result.tool_calls],
         "explain": result.explain(),
     }
+
+
+def _forecast_json(result: Result) -> dict[str, Any] | None:
+    """Write what the first plan was expected to take, and whether it took something within that."""
+    if result.forecast is None:
+        return None
+    outcomes = result.rounds[0].outcomes if result.rounds else ()
+    return {**asdict(result.forecast), "within": within(result.forecast, outcomes) if outcomes else None}
+
+
+def planner_notes(result: Result) -> list[str]:
+    """Say of each round for which another planner stood in why that was so."""
+    notes = []
+    for current in result.rounds:
+        if not current.proposals:
+            continue
+        first, last = current.proposals[0], current.proposals[-1]
+        if first.problem is None or last.problem is not None or first.planner == last.planner:
+            continue
+        did = "gave no plan that could be used" if first.text else "was not asked"
+        why = f"{first.problem.code}: {first.problem.message}"
+        notes.append(f"planner {first.planner!r} {did}, so {last.planner!r} planned ({why})")
+    return notes
 
 
 def status_line(result: Result) -> str:

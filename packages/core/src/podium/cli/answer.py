@@ -4,7 +4,7 @@ import anyio
 import typer
 from rich.markdown import Markdown
 
-from podium.cli.account import result_json, status_line
+from podium.cli.account import planner_notes, result_json, status_line
 from podium.cli.archive import SHORT
 from podium.cli.board import Board
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
@@ -60,6 +60,9 @@ class Answering:
             self._screen.result_json(result_json(result))
             return
         show_answer(self._screen, result)
+        if self.view is None:  # which has shown it
+            for note in planner_notes(result):
+                self._screen.note(f"podium: {note}")
         if self._screen.interactive or result.status != "ok":
             self._screen.note(f"podium: {status_line(result)}")
         if self._recorded:

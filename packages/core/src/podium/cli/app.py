@@ -10,7 +10,7 @@ import typer
 
 from podium.cli.recorded import commands
 from podium.cli.screen import EXIT_CODES, reporting
-from podium.cli.typed import AsJson, ConfigPath, above_zero, load, names
+from podium.cli.typed import Approve, AsJson, ConfigPath, Labels, above_zero, load, names
 
 DEMO_QUESTION = "What is 17.5% of 2,340, and what does an access list decide?"
 
@@ -89,16 +89,12 @@ def run(  # noqa: PLR0913 - one parameter per thing that can be typed
     max_cost: Annotated[
         float | None, typer.Option(callback=above_zero, metavar="USD", help="Most the whole run may cost.")
     ] = None,
-    approve: Annotated[
-        bool, typer.Option("--approve", help="Show each plan and ask before it runs, at a terminal.")
-    ] = False,
+    approve: Approve = False,
     run_id: Annotated[
         str | None,
         typer.Option(metavar="ID", help="The run's id; the same id and question again are the same run."),
     ] = None,
-    labels: Annotated[
-        str, typer.Option(metavar="NAMES", help="Labels the question carries: eu,confidential")
-    ] = "",
+    labels: Labels = "",
     no_journal: Annotated[bool, typer.Option("--no-journal", help="Record nothing of the run.")] = False,
 ) -> None:
     """Answer a question, or carry out a saved plan."""
@@ -125,6 +121,7 @@ def run(  # noqa: PLR0913 - one parameter per thing that can be typed
 def plan(
     question: Question = None,
     *,
+    labels: Labels = "",
     config: ConfigPath = None,
     as_json: AsJson = False,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Draw only the mermaid flowchart.")] = False,
@@ -138,7 +135,8 @@ def plan(
         from podium.cli.question import read_question  # noqa: PLC0415
 
         conductor = load(config).conductor(journaled=False)
-        show_plan(screen, conductor, read_question(question), as_json=as_json, mermaid=mermaid)
+        asked = read_question(question)
+        show_plan(screen, conductor, asked, names(labels), as_json=as_json, mermaid=mermaid)
 
 
 @app.command(epilog=EXIT_CODES)

@@ -1,6 +1,7 @@
 """Shows a plan at the terminal and asks whether it may run."""
 
 from contextlib import nullcontext
+from typing import Literal
 
 from podium.cli.saved import edited
 from podium.cli.screen import Screen
@@ -34,23 +35,28 @@ def at_the_terminal(screen: Screen, view: View | None, conductor: Conductor) -> 
 
     def ask(request: ApprovalRequest) -> bool | str | Plan:
         with nullcontext() if view is None else view.aside():
-            return _ask(screen, request, conductor)
+            return verdict_on(screen, request.plan, conductor)
 
     return ask
 
 
-def _ask(screen: Screen, request: ApprovalRequest, conductor: Conductor) -> bool | str | Plan:
-    plan = request.plan
+def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[True] | str | Plan:
+    """Show a plan with what it may cost, and ask the person at the terminal.
+
+    Returns:
+        That it may run; or why it is refused; or the plan to carry out in its place.
+    """
+    plan, workers = shown, conductor.pool.names
     while True:
-        screen.console(stderr=True).print(plan_table(plan, request.workers, screen.shown))
+        screen.console(stderr=True).print(plan_table(plan, workers, screen.shown))
         screen.note(explain_forecast(conductor.forecast(plan)))
         said = screen.ask(_QUESTION).strip().lower()
         if said in ("y", "yes"):
-            return True if plan is request.plan else plan
+            return True if plan is shown else plan
         if said in ("n", "no", ""):
             return "refused at the terminal"
         if said in ("e", "edit"):
             try:
-                plan = edited(plan, request.workers, conductor.limits.plan_steps) or plan
+                plan = edited(plan, workers, conductor.limits.plan_steps) or plan
             except PodiumError as error:
                 screen.note(f"podium: {error}")

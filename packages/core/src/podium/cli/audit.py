@@ -11,10 +11,11 @@ import typer
 
 from podium.cli.archive import family, find_run, look
 from podium.cli.screen import NO_ANSWER, Screen
-from podium.errors import ConfigError, QueryError
-from podium.journal import Journal
-from podium.journal.audit import audit, export, verify_lines
-from podium.journal.chain import Break
+from podium.errors import ConfigError, JournalBroken, QueryError
+from podium.events import RunEnded, RunStopped
+from podium.journal import Journal, Record
+from podium.journal.audit import audit, export, read_lines
+from podium.journal.chain import Break, verify
 
 
 def verify_journal(screen: Screen, journal: Journal, typed: str | None) -> None:
@@ -36,16 +37,25 @@ def verify_journal(screen: Screen, journal: Journal, typed: str | None) -> None:
 def verify_file(screen: Screen, path: Path) -> None:
     """Verify an export; leave with 1 unless each run in it is as it was written.
 
+    A run that lacks an end is told too: where it had one, its last records were cut off.
+
     Raises:
-        JournalBroken: the file is no export, or a line of it was cut.
+        JournalBroken: the file is no export, a line of it was cut, or it holds no run.
         QueryError: the file cannot be read.
     """
+    runs, breaks = 0, list[Break]()
     try:
         with path.open(encoding="utf-8") as lines:
-            found = [broken for _, _, broken in verify_lines(lines)]
+            for runs, records in enumerate(read_lines(lines), 1):  # noqa: B007 - counts them
+                if broken := verify(records):
+                    breaks.append(broken)
+                elif not isinstance(records[-1].entry().event, RunEnded | RunStopped):
+                    screen.result(_unfinished(records))
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError(f"{path} cannot be read: {error}") from error
-    _tell(screen, len(found), [broken for broken in found if broken is not None])
+    if not runs:
+        raise JournalBroken(f"{path} holds no run: it is no export, or what it held was taken out")
+    _tell(screen, runs, breaks)
 
 
 def export_runs(screen: Screen, journal: Journal, typed: Sequence[str], path: Path | None) -> None:
@@ -76,6 +86,11 @@ def export_runs(screen: Screen, journal: Journal, typed: Sequence[str], path: Pa
         raise ConfigError(f"the export cannot be written: {error}") from error
     if path is not None:
         screen.note(f"podium: wrote {path}")
+
+
+def _unfinished(records: Sequence[Record]) -> str:
+    told = "unfinished when it was exported, or its end was cut off"
+    return f"? run {records[0].run_id}: {told}; the hash of record {len(records) - 1} is {records[-1].hash}"
 
 
 def _tell(screen: Screen, runs: int, breaks: Sequence[Break]) -> None:

@@ -1,5 +1,7 @@
 """`podium plan`: what would be done, and nothing of it."""
 
+from functools import partial
+
 import anyio
 from rich.text import Text
 
@@ -12,16 +14,22 @@ from podium.hosted import HostedConductor
 
 
 def show_plan(
-    screen: Screen, conductor: Conductor | HostedConductor, question: str, *, as_json: bool, mermaid: bool
+    screen: Screen,
+    conductor: Conductor | HostedConductor,
+    question: str,
+    labels: frozenset[str],
+    *,
+    as_json: bool,
+    mermaid: bool,
 ) -> None:
-    """Plan `question` and show the plan.
+    """Plan `question`, which carries `labels`, and show the plan.
 
     Raises:
         PodiumError: there is no plan, and why.
     """
     if isinstance(conductor, HostedConductor):
         raise ConfigError("a hosted conductor shows no plan: use a config with a planner and workers")
-    plan = anyio.run(conductor.plan, question)
+    plan = anyio.run(partial(conductor.plan, question, labels=labels))
     names = conductor.pool.names
     screen.note(f"{plan.why}\n{explain_forecast(conductor.forecast(plan))}")
     if as_json:

@@ -11,9 +11,11 @@ import typer
 
 from podium.cli.screen import EXIT_CODES, reporting
 from podium.cli.typed import (
+    Approve,
     AsJson,
     ConfigPath,
     Edit,
+    Edits,
     NewPlan,
     Run,
     Step,
@@ -21,6 +23,7 @@ from podium.cli.typed import (
     Worker,
     journal_of,
     load,
+    shared_cache_of,
     span,
 )
 from podium.errors import ConfigError
@@ -30,8 +33,10 @@ if TYPE_CHECKING:
 
 commands = typer.Typer()
 runs = typer.Typer(rich_markup_mode=None)
+cache = typer.Typer(rich_markup_mode=None)
 audit = typer.Typer(rich_markup_mode=None)
 commands.add_typer(runs, name="runs", epilog=EXIT_CODES)
+commands.add_typer(cache, name="cache", epilog=EXIT_CODES)
 commands.add_typer(audit, name="audit", epilog=EXIT_CODES)
 
 
@@ -70,11 +75,25 @@ def prune(
     ],
     config: ConfigPath = None,
 ) -> None:
-    """Forget the runs that ended long ago."""
+    """Forget the runs that ended long ago, and the answers that were kept for use again then."""
     with reporting() as screen:
         from podium.cli.runs import prune_runs  # noqa: PLC0415
 
-        prune_runs(screen, journal_of(config), older_than)
+        prune_runs(screen, journal_of(config), shared_cache_of(config), older_than)
+
+
+@cache.callback()
+def cached() -> None:
+    """Forget answers that are kept for use again."""
+
+
+@cache.command(epilog=EXIT_CODES)
+def clear(*, config: ConfigPath = None) -> None:
+    """Forget all answers that are kept beside the journal, by `cache = "shared"`."""
+    with reporting() as screen:
+        from podium.cli.runs import clear_cache  # noqa: PLC0415
+
+        clear_cache(screen, shared_cache_of(config))
 
 
 @commands.command(epilog=EXIT_CODES)
@@ -114,10 +133,12 @@ def resume(  # noqa: PLR0913 - one parameter per thing that can be typed, as bel
     run: Run,
     *,
     plan: NewPlan = None,
+    edits: Edits = None,
     edit: Edit = False,
     step: Step = None,
     subtask: Subtask = None,
     worker: Worker = None,
+    approve: Approve = False,
     force: Annotated[
         bool, typer.Option("--force", help="Take it up even if it was taken up too often.")
     ] = False,
@@ -128,8 +149,8 @@ def resume(  # noqa: PLR0913 - one parameter per thing that can be typed, as bel
     with reporting() as screen:
         from podium.cli.resume import resume_run  # noqa: PLC0415
 
-        change = _change(plan, step, subtask, worker, edit=edit)
-        resume_run(screen, load(config), run, change, force=force, as_json=as_json)
+        change = _change(plan, edits, step, subtask, worker, edit=edit)
+        resume_run(screen, load(config), run, change, approve=approve, force=force, as_json=as_json)
 
 
 @commands.command(epilog=EXIT_CODES)
@@ -137,6 +158,7 @@ def approve(  # noqa: PLR0913
     run: Run,
     *,
     plan: NewPlan = None,
+    edits: Edits = None,
     edit: Edit = False,
     step: Step = None,
     subtask: Subtask = None,
@@ -149,7 +171,7 @@ def approve(  # noqa: PLR0913
     with reporting() as screen:
         from podium.cli.resume import decide_on_run  # noqa: PLC0415
 
-        change = _change(plan, step, subtask, worker, edit=edit)
+        change = _change(plan, edits, step, subtask, worker, edit=edit)
         decide_on_run(screen, load(config), run, change, approved=True, by=by, why=why)
 
 
@@ -173,6 +195,7 @@ def replay(  # noqa: PLR0913
     run: Run,
     *,
     plan: NewPlan = None,
+    edits: Edits = None,
     edit: Edit = False,
     step: Step = None,
     subtask: Subtask = None,
@@ -187,7 +210,7 @@ def replay(  # noqa: PLR0913
     with reporting() as screen:
         from podium.cli.resume import replay_run  # noqa: PLC0415
 
-        change = _change(plan, step, subtask, worker, edit=edit)
+        change = _change(plan, edits, step, subtask, worker, edit=edit)
         replay_run(screen, load(config), run, change, as_json=as_json)
 
 
@@ -235,6 +258,7 @@ def export(
 
 def _change(
     plan: Path | None = None,
+    edits: Path | None = None,
     step: int | None = None,
     subtask: str | None = None,
     worker: str | None = None,
@@ -243,4 +267,4 @@ def _change(
 ) -> "PlanChange":
     from podium.cli.saved import PlanChange  # noqa: PLC0415
 
-    return PlanChange(file=plan, edit=edit, step=step, subtask=subtask, worker=worker)
+    return PlanChange(file=plan, edits=edits, edit=edit, step=step, subtask=subtask, worker=worker)

@@ -1,15 +1,16 @@
-"""`podium runs`: which runs are recorded, and forgetting them."""
+"""`podium runs` and `podium cache`: which runs are recorded, and forgetting them and kept answers."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 
+import anyio
 from rich.table import Column, Table
 from rich.text import Text
 
 from podium.cli.archive import SHORT, find_run, look, when
 from podium.cli.screen import Screen
-from podium.journal import Journal, RunRow
+from podium.journal import Journal, RunRow, SqlCache
 
 
 def list_runs(screen: Screen, journal: Journal, *, limit: int, nested: bool, as_json: bool) -> None:
@@ -38,10 +39,20 @@ def delete_run(screen: Screen, journal: Journal, typed: str) -> None:
     screen.note(f"podium: forgot run {look(journal, delete)}")
 
 
-def prune_runs(screen: Screen, journal: Journal, older_than: float) -> None:
-    """Forget the runs that ended longer ago than this, in seconds."""
-    count = look(journal, partial(journal.prune, older_than))
-    screen.note(f"podium: forgot {count} run{'' if count == 1 else 's'}")
+def prune_runs(screen: Screen, journal: Journal, cache: SqlCache, older_than: float) -> None:
+    """Forget the runs that ended, and the answers that were kept, longer ago than this, in seconds."""
+    forgot = _counted(look(journal, partial(journal.prune, older_than)), "run")
+    answers = anyio.run(cache.prune, older_than)
+    screen.note(f"podium: forgot {forgot}" + (f" and {_counted(answers, 'kept answer')}" if answers else ""))
+
+
+def clear_cache(screen: Screen, cache: SqlCache) -> None:
+    """Forget all answers that are kept."""
+    screen.note(f"podium: forgot {_counted(anyio.run(cache.prune, 0.0), 'kept answer')}")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _table(screen: Screen, rows: Sequence[RunRow]) -> Table:

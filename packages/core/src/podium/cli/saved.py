@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from podium.edits import Change, edit_plan
+from podium.edits import Change, Edit, edit_plan, read_edits
 from podium.errors import ConfigError, PlanInvalid, QueryError
 from podium.files import read_text
 from podium.messages import MAX_QUERY_CHARS
@@ -27,6 +27,8 @@ class PlanChange:
 
     file: Path | None = None
     """The plan that takes its place."""
+    edits: Path | None = None
+    """Changes of it, as `read_edits` takes them."""
     edit: bool = False
     """Whether it is opened in an editor."""
     step: int | None = None
@@ -40,15 +42,17 @@ class PlanChange:
         Raises:
             ConfigError: the options do not go together, or no editor can be had.
             PlanError: what was written is no plan.
-            QueryError: the file cannot be read.
+            QueryError: a file cannot be read.
         """
         has_step = self.step is not None
         if has_step != (self.subtask is not None or self.worker is not None):
             raise ConfigError("--step goes with --subtask or --worker, or both: say what that step is to be")
-        if (self.file is not None) + self.edit + has_step > 1:
-            raise ConfigError("a plan is changed by --plan, --edit or --step: leave out all but one")
+        if (self.file is not None) + (self.edits is not None) + self.edit + has_step > 1:
+            raise ConfigError("a plan is changed by --plan, --edits, --edit or --step: leave out all but one")
         if self.file is not None:
             return replace(read_plan(self.file, workers, max_steps), query=plan.query)
+        if self.edits is not None:
+            return edit_plan(plan, *_read_edits(self.edits, workers))
         if self.step is not None:
             worker = None if self.worker is None else _number(self.worker, workers, self.step)
             return edit_plan(plan, Change(step=self.step, worker=worker, subtask=self.subtask))
@@ -62,11 +66,7 @@ def read_plan(path: Path, workers: Sequence[str], max_steps: int) -> Plan:
         QueryError: the file cannot be read.
         PlanError: it holds no plan.
     """
-    try:
-        text = read_text(path, _MOST_BYTES)
-    except (OSError, ValueError) as error:
-        raise QueryError(f"the plan {path} cannot be read: {error}") from error
-    return _read(text, workers, max_steps)
+    return _read(_text(path, "the plan"), workers, max_steps)
 
 
 def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
@@ -90,6 +90,22 @@ def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
             raise ConfigError(f"the editor {command!r} failed: {error}; name one in $EDITOR") from error
         changed = path.read_text(encoding="utf-8", errors="replace")
     return None if changed == text else replace(_read(changed, workers, max_steps), query=plan.query)
+
+
+def _read_edits(path: Path, workers: Sequence[str]) -> tuple[Edit, ...]:
+    text = _text(path, "the changes")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise QueryError(f"the changes {path} are no JSON: {error}") from error
+    return read_edits(data, workers)
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        return read_text(path, _MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise QueryError(f"{what} {path} cannot be read: {error}") from error
 
 
 def _read(text: str, workers: Sequence[str], max_steps: int) -> Plan:

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from podium.errors import ConfigError, PlanError, PodiumError, QueryError
+from podium.errors import (
+    ConfigError,
+    PlanError,
+    PodiumError,
+    QueryError,
+    RunDead,
+    RunExists,
+    RunHeld,
+    RunUnknown,
+)
 from podium.secrets import scrub
 
 if TYPE_CHECKING:
@@ -22,9 +31,12 @@ if TYPE_CHECKING:
 NO_ANSWER, BAD_INPUT, PARTIAL, WAITING, INTERRUPTED = 1, 2, 3, 4, 130
 EXIT_CODES = (
     "Exit codes: 0 all went well; 1 there is no answer, or a check failed; 2 the command, the question, "
-    "the config or a plan is wrong; 3 the answer is partial; 4 a plan waits for approval; 130 interrupted."
+    "the config, a plan or the run that is named is wrong; 3 the answer is partial; 4 a plan waits for "
+    "approval; 130 interrupted."
 )
 
+_WRONG_INPUT = (ConfigError, QueryError, PlanError, RunUnknown, RunExists, RunHeld, RunDead)
+"""What whoever typed the command can mend by typing another."""
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "�")
 _CONTROLS |= {ord("\n"): "\n", ord("\t"): "\t"}
 
@@ -109,8 +121,7 @@ def reporting() -> Iterator[Screen]:
         raise typer.Exit(INTERRUPTED) from None
     except PodiumError as error:
         screen.note("\n".join([f"podium: {error}", *_notes(error)]))
-        wrong_input = isinstance(error, ConfigError | QueryError | PlanError)
-        raise typer.Exit(BAD_INPUT if wrong_input else NO_ANSWER) from error
+        raise typer.Exit(BAD_INPUT if isinstance(error, _WRONG_INPUT) else NO_ANSWER) from error
     except (typer.Exit, OSError):
         raise
     except Exception as error:  # the outermost edge: a bug is told without the secrets in its trace

@@ -39,6 +39,7 @@ def show_run(screen: Screen, journal: Journal, typed: str, *, as_json: bool, eve
     if as_json:
         facts = {"state": row.state, "began": row.began, "ended": row.ended, "parent": row.parent}
         facts |= {"recoveries": row.recoveries, "labels": sorted(started.labels)}
+        facts["hash"] = next(entry.hash for entry in reversed(entries) if entry.run_id == row.run_id)
         query = [message.to_wire() for message in started.query]
         screen.result_json({**result_json(result), **facts, "query": query})
         return

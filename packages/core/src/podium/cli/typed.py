@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from podium.config import Config
-    from podium.journal import Journal
+    from podium.journal import Journal, SqlCache
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -45,6 +45,17 @@ def load(path: Path | None) -> "Config":
     return load_config(find_config(path))
 
 
+def shared_cache_of(path: Path | None) -> "SqlCache":
+    """Return the answers kept beside the journal of `journal_of`.
+
+    Raises:
+        ConfigError: the config is wrong.
+    """
+    from podium.config import find_shared_cache  # noqa: PLC0415 - as above
+
+    return find_shared_cache(path)
+
+
 def journal_of(path: Path | None) -> "Journal":
     """Return the journal of the config that was named, or of the one that is found, if any.
 
@@ -63,10 +74,18 @@ ConfigPath = Annotated[
         help="The config; else $PODIUM_CONFIG, ./podium.toml, or podium/podium.toml in your config folder.",
     ),
 ]
+Approve = Annotated[
+    bool, typer.Option("--approve", help="Show each plan and ask before it runs, at a terminal.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+Labels = Annotated[str, typer.Option(metavar="NAMES", help="Labels the question carries: eu,confidential")]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.")]
 NewPlan = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="A plan in place of the run's last.")
+]
+Edits = Annotated[
+    Path | None,
+    typer.Option("--edits", metavar="FILE", help="Changes of the run's last plan, as JSON."),
 ]
 Edit = Annotated[bool, typer.Option("--edit", help="Change the run's last plan in $EDITOR.")]
 Step = Annotated[int | None, typer.Option("--step", min=0, help="Change this step of the run's last plan.")]

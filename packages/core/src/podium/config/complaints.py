@@ -98,9 +98,8 @@ def _dangling_planner(planner: ChatPlannerSection, sections: Sections) -> Iterat
         if named is not None and not isinstance(named, ChatSection):
             told = f"'worker' in [planner] names {planner.worker!r}, which is of type {named.type!r}"
             yield ("planner", "worker"), f"{told}: name a worker of type 'chat', which can write a plan"
-        own = {"endpoint": planner.endpoint, "model": planner.model, "price": planner.price}
-        for key, value in own.items():
-            if value is not None:
+        for key in ("endpoint", "model", "price", "labels"):
+            if getattr(planner, key) is not None:
                 yield ("planner", key), f"{key!r} in [planner] is the worker's to say: leave it out"
     elif planner.endpoint is None or planner.model is None:
         yield ("planner",), "[planner] names no model: give it worker, or endpoint and model"

@@ -135,6 +135,16 @@ class Config:
         with self._source.at("journal"):
             return SqlJournal(place, **said)
 
+    def shared_cache(self) -> SqlCache:
+        """Return the answers that are kept in the journal's place, whoever uses them.
+
+        Raises:
+            ConfigError: as for `journal`.
+        """
+        place = self._place()
+        with self._source.at("journal"):
+            return SqlCache(place)
+
     def _place(self) -> Path | str | None:
         """Return the journal's place; `None` stands for the file in the user's state folder."""
         section = self._sections.journal
@@ -155,12 +165,12 @@ class Config:
         with self._source.at("workers", name):
             match section:
                 case CalculatorSection():
-                    return Calculator(name)
+                    return Calculator(name, labels=section.labels)
                 case DocumentsSection():
-                    folder = self._near(section.folder)
-                    return Documents(folder, name=name, description=section.description)
+                    folder, said = self._near(section.folder), section.description
+                    return Documents(folder, name=name, description=said, labels=section.labels)
                 case GatherSection():
-                    return Gather(name)
+                    return Gather(name, labels=section.labels)
 
     def planner(self) -> Planner:
         """Make the planner.
@@ -196,7 +206,7 @@ class Config:
             case "memory":
                 return MemoryCache()
             case "shared":
-                return SqlCache(self._place())
+                return self.shared_cache()
 
     def _chat_worker(self, name: str, section: ChatSection) -> ChatWorker:
         endpoint = self._endpoint(section.endpoint)
@@ -220,7 +230,8 @@ class Config:
             assert section.model is not None
             endpoint = self._endpoint(section.endpoint)
             with self._source.at("planner", "model"):
-                card = Card(name=section.model, price=section.price)
+                labels = frozenset(section.labels or ())
+                card = Card(name=section.model, price=section.price, labels=labels)
             worker = ChatWorker(section.model, endpoint=endpoint, card=card)
         return ChatPlanner(
             worker,

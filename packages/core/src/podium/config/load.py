@@ -15,7 +15,7 @@ from podium.config.sections import Sections
 from podium.config.source import Source
 from podium.errors import ConfigError
 from podium.files import read_text
-from podium.journal import Journal, SqlJournal
+from podium.journal import Journal, SqlCache, SqlJournal
 
 _MOST_BYTES = 2**20
 _SYNTAX_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
@@ -46,16 +46,27 @@ def find_journal(path: str | Path | None = None, *, environ: Mapping[str, str] =
     Raises:
         ConfigError: the config is wrong, or says that nothing is recorded.
     """
-    found = _first(_choices(path, environ))
+    found = _with_journal(path, environ)
     if found is None:
         return SqlJournal()
-    source, sections = _checked(found)
-    if wrong := list(wrong_journal(sections.journal)):
-        raise ConfigError(_told(source, wrong))
+    source, sections = found
     journal = Config(sections, source).journal()
     if journal is None:
         raise ConfigError(source.told(("journal", "off"), "nothing is recorded: take out `off` in [journal]"))
     return journal
+
+
+def find_shared_cache(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> SqlCache:
+    """Return the answers that are kept beside the journal of `find_journal`, even if that is off.
+
+    Raises:
+        ConfigError: the config is wrong.
+    """
+    found = _with_journal(path, environ)
+    if found is None:
+        return SqlCache()
+    source, sections = found
+    return Config(sections, source).shared_cache()
 
 
 def load_config(path: str | Path) -> Config:
@@ -71,6 +82,17 @@ def load_config(path: str | Path) -> Config:
     if found := list(dangling(sections)):
         raise ConfigError(_told(source, found))
     return Config(sections, source)
+
+
+def _with_journal(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Source, Sections] | None:
+    """Return what stands in the config that is found, its `[journal]` checked; `None` without one."""
+    found = _first(_choices(path, environ))
+    if found is None:
+        return None
+    source, sections = _checked(found)
+    if wrong := list(wrong_journal(sections.journal)):
+        raise ConfigError(_told(source, wrong))
+    return source, sections
 
 
 def _choices(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -56,6 +56,7 @@ class CalculatorSection(Section):
     """`[workers.NAME]` of type `calculator`: arithmetic on this machine."""
 
     type: Literal["calculator"]
+    labels: list[str] = Field(default_factory=list)
 
 
 class DocumentsSection(Section):
@@ -64,18 +65,20 @@ class DocumentsSection(Section):
     type: Literal["documents"]
     folder: str
     description: str | None = None
+    labels: list[str] = Field(default_factory=list)
 
 
 class GatherSection(Section):
     """`[workers.NAME]` of type `gather`: joins what earlier steps returned."""
 
     type: Literal["gather"]
+    labels: list[str] = Field(default_factory=list)
 
 
 class ChatPlannerSection(Section):
     """`[planner]` of type `chat`, which is the default: a model writes the plan.
 
-    It is named by `worker`, or by `endpoint` and `model`.
+    It is named by `worker`, or by `endpoint` and `model` with what rules and prices go by.
     """
 
     type: Literal["chat"] = "chat"
@@ -83,6 +86,7 @@ class ChatPlannerSection(Section):
     endpoint: str | None = None
     model: str | None = None
     price: PriceTable | None = None
+    labels: list[str] | None = None
     spelling: Spelling = "rows"
     show: Show = "cards"
     shuffle: bool = False

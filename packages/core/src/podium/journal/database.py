@@ -1,55 +1,73 @@
-"""One database, open in one event loop: its connections, its tables, its transactions."""
+"""One database, open in one event loop: its tables, and its transactions.
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import TypeVar
+A transaction is one function, run whole wherever the database is reached from: in a thread,
+or on a connection. It waits for nothing else, so that neither a caller who is cancelled nor
+an event loop that is held up leaves one open, with its locks.
+"""
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 import anyio
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
 from podium.errors import JournalError
-from podium.journal.dialects import READS, Dialect
-from podium.journal.tables import upgrade
+from podium.journal.dialects import Dialect
+from podium.journal.tables import is_newest, upgrade
+from podium.journal.whole import whole
 
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 1.0
 """Seconds between two tries to reach a database that fails."""
 _PASSING_STATES = frozenset({"08", "25", "40", "53", "55", "57", "58", "0A", "XX"})
 """Classes of PostgreSQL's error codes: connection, transaction, resources, shutdown, system."""
+_TAKEN = "23505"
+"""PostgreSQL's error code for a key that is there already."""
 
 _Value = TypeVar("_Value")
 
 
-class Database:
+@dataclass(slots=True)
+class Rows:
+    """What one transaction writes, of runs whose fences are as they should be."""
+
+    begun: list[tuple[Any, ...]]
+    """Rows of `podium_runs`, in the order of its columns."""
+    minted: int
+    """How many of these cannot be there already; they come first."""
+    held: list[tuple[str, str]]
+    """Run id and fence of those that began before."""
+    records: list[tuple[Any, ...]]
+    """Rows of `podium_events`, in the order of its columns."""
+    changed: list[tuple[Any, ...]]
+    """State, end, cost, holder, run id and fence of those that stand otherwise now."""
+
+
+class Database(ABC):
     """The connections to one database.
 
     Args:
         dialect: which it is.
         patience: how long to try again while it fails, in seconds.
-
-    Raises:
-        JournalError: its file cannot be made.
     """
+
+    now: ClassVar[str]
+    """SQL for the database's time, in seconds of Unix time."""
+    failures: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
+    """What is raised where it cannot be used."""
 
     def __init__(self, dialect: Dialect, patience: float) -> None:
         self.dialect = dialect
         self.patience = patience
-        try:
-            self._engine = dialect.engine(patience)
-        except OSError as error:
-            raise self.failed(error) from error
 
-    @asynccontextmanager
-    async def connect(self) -> AsyncGenerator[AsyncConnection, None]:
-        """Give a connection of one's own."""
-        async with self._engine.connect() as connection:
-            yield connection
-
-    async def transact(
-        self, work: Callable[[AsyncConnection], Awaitable[_Value]], *, reads: bool = False
-    ) -> _Value:
+    async def transact(self, work: Callable[[Connection], _Value], *, reads: bool = False) -> _Value:
         """Do `work` in a transaction; again while the database fails, as long as there is patience.
+
+        Who is cancelled meanwhile waits for the transaction's end.
 
         Args:
             work: what is done, which may be done again though it was done: an acknowledgement can be lost.
@@ -61,55 +79,33 @@ class Database:
         end, wait = anyio.current_time() + self.patience, FIRST_WAIT
         while True:
             try:
-                async with self._engine.connect() as connection:
-                    connection = await connection.execution_options(**{READS: reads})  # noqa: PLW2901
-                    async with connection.begin():
-                        return await work(connection)
-            except self.dialect.failures as error:
+                return await whole(self.attempt(work, reads=reads))
+            except self.failures as error:
                 if not passes(error) or anyio.current_time() + wait > end:
                     raise self.failed(error) from error
             await anyio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
+    @abstractmethod
+    async def attempt(self, work: Callable[[Connection], _Value], *, reads: bool = False) -> _Value:
+        """Do `work` in a transaction, once."""
+
+    @abstractmethod
+    async def write(self, rows: Rows) -> Collection[str]:
+        """Write all of it and return nothing; or nothing of it, and return the fences that are not so.
+
+        Returns once it is durable.
+        """
+
+    @abstractmethod
+    async def lock_schema(self) -> Callable[[Connection], object]:
+        """Return what keeps others from changing the tables until its transaction ends."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close all connections."""
+
     def failed(self, error: Exception) -> JournalError:
         """Return what is raised for a failure of the database."""
         origin = getattr(error, "orig", None) or error
         return JournalError(f"the journal in {self.dialect} fails: {type(origin).__name__}: {origin}")
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await self._engine.dispose()
-
-
-async def open_database(dialect: Dialect, patience: float) -> Database:
-    """Open a database and make its tables, or bring them to the newest version.
-
-    Args:
-        dialect: which it is.
-        patience: how long to try again while it fails, in seconds.
-
-    Raises:
-        JournalBroken: they are of a newer version.
-        JournalError: the database cannot be used.
-    """
-    database = Database(dialect, patience)
-
-    async def make(connection: AsyncConnection) -> None:
-        await dialect.lock_schema(connection)
-        await connection.run_sync(upgrade)
-
-    try:
-        await database.transact(make)
-    except BaseException:
-        with anyio.CancelScope(shield=True):
-            await database.aclose()
-        raise
-    return database
-
-
-def passes(error: Exception) -> bool:
-    """Say whether a failure may pass by itself: the database is down, full or locked."""
-    state = getattr(getattr(error, "orig", None) or error, "sqlstate", None)
-    if state is not None:
-        return state[:2] in _PASSING_STATES
-    return not isinstance(error, DBAPIError) or isinstance(error, OperationalError | InterfaceError)

@@ -14,10 +14,10 @@ def answer_bound(card: Card, ledger: Ledger) -> int | None:
 
     `None` means that the ledger, and those it is nested in, limit nothing that it could exceed.
     """
-    paid = card.price is not None and card.price.output > 0
-    if ledger.limits_any("output_tokens") or (paid and ledger.limits_any("cost")):
+    if ledger.limits_any("output_tokens"):
         return ledger.limits.answer_tokens
-    return None
+    paid = card.price is not None and card.price.output > 0
+    return ledger.limits.answer_tokens if paid and ledger.limits_any("cost") else None
 
 
 def bounded(worker: Worker, request: Request, ledger: Ledger) -> Request:

@@ -4,7 +4,7 @@ import ast
 import decimal
 import operator
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from decimal import Decimal
 
 from podium.errors import ConfigError, WorkerRefused
@@ -29,6 +29,7 @@ class Calculator(Worker):
 
     Args:
         name: what plans call it.
+        labels: properties that rules refer to.
 
     Raises:
         ConfigError: the extra `offline` is not installed.
@@ -36,7 +37,7 @@ class Calculator(Worker):
 
     uses_tokens = False
 
-    def __init__(self, name: str = "calculator") -> None:
+    def __init__(self, name: str = "calculator", *, labels: Iterable[str] = ()) -> None:
         try:
             import simpleeval  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra
         except ImportError as error:
@@ -45,7 +46,7 @@ class Calculator(Worker):
             )
             raise ConfigError(message) from error
         self._library = simpleeval
-        self.card = Card(name=name, description=_DESCRIPTION, price=FREE)
+        self.card = Card(name=name, description=_DESCRIPTION, price=FREE, labels=frozenset(labels))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Work out the subtask.

@@ -1,7 +1,7 @@
 """An offline worker that searches a folder of text and Markdown."""
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 from threading import Lock
 
@@ -37,6 +37,7 @@ class Documents(Worker):
         name: what plans call it.
         description: what its card says; `None` describes a search of this folder.
         top: most passages of an answer.
+        labels: properties that rules refer to; `untrusted`, where others write what it finds.
 
     Raises:
         ConfigError: there is no such folder, `top` is below 1, or the extra `offline` is
@@ -46,7 +47,13 @@ class Documents(Worker):
     uses_tokens = False
 
     def __init__(
-        self, folder: str | Path, *, name: str = "documents", description: str | None = None, top: int = 3
+        self,
+        folder: str | Path,
+        *,
+        name: str = "documents",
+        description: str | None = None,
+        top: int = 3,
+        labels: Iterable[str] = (),
     ) -> None:
         try:
             import bm25s  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra
@@ -63,7 +70,8 @@ class Documents(Worker):
         # The library logs every index it builds, at a level it sets itself.
         logging.getLogger("bm25s").setLevel(logging.WARNING)
         told = _DESCRIPTION.format(folder=repr(self.folder.resolve().name))
-        self.card = Card(name=name, description=told if description is None else description, price=FREE)
+        said = told if description is None else description
+        self.card = Card(name=name, description=said, price=FREE, labels=frozenset(labels))
         self._top = top
         self._library = bm25s
         self._lock = Lock()

@@ -1,6 +1,6 @@
 """An offline worker that joins what earlier steps returned."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 
 from podium.errors import WorkerRefused
 from podium.messages import Completion
@@ -17,12 +17,13 @@ class Gather(Worker):
 
     Args:
         name: what plans call it.
+        labels: properties that rules refer to.
     """
 
     uses_tokens = False
 
-    def __init__(self, name: str = "gather") -> None:
-        self.card = Card(name=name, description=_DESCRIPTION, price=FREE)
+    def __init__(self, name: str = "gather", *, labels: Iterable[str] = ()) -> None:
+        self.card = Card(name=name, description=_DESCRIPTION, price=FREE, labels=frozenset(labels))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Join the visible steps.

@@ -7,7 +7,7 @@ A worker is given messages and answers with a stream of text that ends in a
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Literal
 
@@ -32,12 +32,10 @@ class Price:
     """Input served from the provider's prompt cache; `None` means it costs as other input."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            price = getattr(self, field.name)
+        for part in fields(self):
+            price = getattr(self, part.name)
             if price is not None and not 0 <= price < inf:
-                raise ConfigError(
-                    f"price {field.name} is {price!r}: it must be 0 or more, in USD per million"
-                )
+                raise ConfigError(f"price {part.name} is {price!r}: it must be 0 or more, in USD per million")
 
     def cost(self, usage: Usage) -> float:
         """Return what `usage` costs, in USD; a hosted conductor's own calls cost as the rest."""
@@ -46,6 +44,11 @@ class Price:
         written = usage.output_tokens + usage.orchestration_output_tokens
         cached_price = self.input if self.cached_input is None else self.cached_input
         return (read * self.input + cached * cached_price + written * self.output) / 1e6
+
+    def most(self, input_tokens: int, output_tokens: int) -> float:
+        """Return what so many tokens cost at most, in USD: none of them comes from a cache."""
+        dearest = max(self.input, self.cached_input or 0.0)
+        return (input_tokens * dearest + output_tokens * self.output) / 1e6
 
 
 FREE = Price(input=0.0, output=0.0)
@@ -121,6 +124,8 @@ class Caller:
     """Where runs nested in this one are recorded too."""
     policy: Policy = Policy()
     """The run's; what of it holds `everywhere` holds for runs nested in it."""
+    nested: list[Ledger] = field(default_factory=list, compare=False)
+    """Takes the ledgers of runs that answer the call, which tell what it cost if it does not end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +201,7 @@ class Worker(Opened, ABC):
             return Spend(1, cost=None if price is None else 0.0)
         read = most_tokens(request.messages, request.sampling.constraint)
         written = request.sampling.max_tokens or self.max_tokens or answer_tokens
-        return Spend(1, read, written, None if price is None else price.cost(Usage(read, written)))
+        return Spend(1, read, written, None if price is None else price.most(read, written))
 
 
 def brief_of(request: Request) -> Brief:
