@@ -15,12 +15,13 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import aiosqlite  # noqa: F401  (this and others below are else imported when they are first used)
 import anyio
-import asyncpg  # noqa: F401
+import asyncpg  # noqa: F401  (this and others below are else imported when they are first used)
 from faults.diamonds import PARTS, plan_of
 from sqlalchemy import Engine, event
 
+import podium.journal.postgres
+import podium.journal.sqlite
 import podium.journal.store
 import podium.workers.exchange  # noqa: F401
 from podium.conductor import Conductor

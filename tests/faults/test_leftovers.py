@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from random import Random
 
 import anyio
@@ -12,14 +13,15 @@ from faults.leftovers import open_files, resident_mib, until
 from servers.chat_server import ChatServer, says
 
 from podium.conductor import Conductor
+from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.workers.chat import ChatWorker
 from podium.workers.endpoint import Endpoint
 from podium.workers.scripted import ScriptedWorker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 
-RUNS, RUNS_OVER_HTTP = 10_000, 600
+RUNS = 10_000
 IN_FLIGHT = 64
 MEMORY_MIB = 6.0
 """Most that all runs together may leave behind: 0.6 KiB each."""
@@ -74,25 +76,28 @@ async def test_ten_thousand_runs_leave_nothing() -> None:
         assert resident_mib() - memory < MEMORY_MIB
 
 
-async def test_runs_over_sockets_leave_nothing() -> None:
-    """The same over HTTP: what is open after the storm is a few idle connections, and then nothing."""
+async def test_ten_thousand_recorded_runs_over_sockets_leave_nothing(tmp_path: Path) -> None:
+    """The same over HTTP and with a journal: what stays open is a few idle connections, and then nothing."""
     async with ChatServer(lambda call: says(call, "fine", delay=0.01)) as server:
         before, files = asyncio.all_tasks(), open_files()
         pool = [ChatWorker(name, endpoint=Endpoint(server.url)) for name in ("one", "two")]
-        async with Conductor(PLAN, pool) as conductor:
+        journal = SqlJournal(tmp_path / "journal.db", synchronous="normal")
+        async with Conductor(PLAN, pool, journal=journal) as conductor:
 
             async def run() -> None:
                 await conductor.run("Why?")
                 server.calls.clear()
 
-            await _storm(run, RUNS_OVER_HTTP // 4, 0.03)
+            await _storm(run, 500, 0.03)
             memory = resident_mib()
-            left = await _storm(run, RUNS_OVER_HTTP, 0.03)
+            left = await _storm(run, RUNS, 0.03)
             await until(lambda: not server.tasks)
             server.calls.clear()
-            assert left > RUNS_OVER_HTTP * 0.4
+            assert left > RUNS * 0.4
             assert server.open_connections <= 2 * IN_FLIGHT
             assert resident_mib() - memory < MEMORY_MIB
+            states = {row.state for row in await journal.runs(limit=None)}
+            assert states == {"ok", "stopped"}
         await until(lambda: not server.open_connections)
         await until(lambda: not asyncio.all_tasks() - before)
         assert open_files() <= files

@@ -193,8 +193,14 @@ def test_interrupted_approval_is_still_asked_for(
     process.wait(30)
     assert podium("resume", "asked").exit_code == 4
     assert asked(server) == ["plan"]
+    assert podium("resume", "asked", "--step", "0", "--subtask", "Think of a prime.").exit_code == 4
     assert at_a_terminal(spawn, "y", "resume", "asked", "--approve")[0] == 0
     assert asked(server) == ["0", "1", "plan"]
+    assert any("Think of a prime." in str(call.body) for call in server.calls)
+    changed = podium("replay", "asked", "--step", "1", "--subtask", "Whisper it.")
+    assert changed.exit_code == 4
+    assert podium("approve", run_id(changed)).exit_code == 0
+    assert podium("resume", run_id(changed)).exit_code == 0
 
 
 def test_refused_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:

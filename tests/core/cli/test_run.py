@@ -49,6 +49,10 @@ def test_json_holds_the_whole_result(podium: Podium, config: Path) -> None:
     assert said["usage"]["input_tokens"] == 33
     assert said["cost"] is None
     assert said["run_id"] in said["explain"]
+    assert said["forecast"]["calls"]["likely"] == 2
+    assert said["forecast"]["within"] in (True, False)
+    assert said["forecast"]["guessed"] == ["thinker", "speaker"]
+    assert json.loads(podium("show", said["run_id"], "--json").stdout)["forecast"] == said["forecast"]
 
 
 def test_explain_goes_to_stderr(podium: Podium, config: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -66,8 +66,9 @@ async def test_commits_reach_the_disk_as_it_was_said(tmp_path: Path, synchronous
     path = tmp_path / "journal.db"
     async with SqlJournal(path, synchronous=synchronous) as journal:  # type: ignore[arg-type]
         here = await journal._enter()
-        async with here.database.connect() as connection:
-            said = [(await connection.exec_driver_sql(f"PRAGMA {name}")).scalar() for name in _PRAGMAS]
+        said = await here.database.attempt(
+            lambda c: [c.exec_driver_sql(f"PRAGMA {name}").scalar() for name in _PRAGMAS], reads=True
+        )
         await journal._leave()
     assert said == ["wal", 2 if synchronous == "full" else 1]
 
@@ -162,15 +163,13 @@ async def test_tables_of_an_older_version_are_brought_on(place: Place) -> None:
     assert seen == [3, "there"]
 
 
-async def _do(place: Place, work: object) -> None:
+async def _do(place: Place, work: Callable[[sa.Connection], object]) -> None:
     """Do something to a database behind the journal's back."""
-    journal = SqlJournal(place)
-    engine = journal._dialect.engine(10.0)
+    database = SqlJournal(place)._dialect.open(10.0)
     try:
-        async with engine.begin() as connection:
-            await connection.run_sync(work)  # type: ignore[arg-type]
+        await database.attempt(work)
     finally:
-        await engine.dispose()
+        await database.aclose()
 
 
 @pytest.fixture
@@ -211,7 +210,6 @@ async def test_runs_fail_after_a_while_and_can_be_taken_up(tmp_path: Path) -> No
     path = tmp_path / "journal.db"
     lost: list[int] = []
     journal = SqlJournal(path, patience=0.5)
-    journal._dialect._BUSY_SECONDS = 0.1  # type: ignore[attr-defined]
     async with journal:
         log = await journal.begin(started("mine"), minted=False)
         log.on_lost = lambda: lost.append(1)

@@ -4,7 +4,9 @@ A planner reads a question and writes the plan, which worker does what and is sh
 earlier results; Podium checks it and runs its steps, each as soon as its inputs exist.
 
 What workers and planners of your own need is in `podium.workers` and `podium.planners`;
-what happens in a run in `podium.events`; what can go wrong in `podium.errors`.
+which calls are made again in `podium.retry`; what plans may do in `podium.policy`; where
+runs are recorded in `podium.journal`; what happens in a run in `podium.events`; what can
+go wrong in `podium.errors`.
 """
 
 from podium.conductor import Conductor

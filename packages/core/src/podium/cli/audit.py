@@ -43,19 +43,20 @@ def verify_file(screen: Screen, path: Path) -> None:
         JournalBroken: the file is no export, a line of it was cut, or it holds no run.
         QueryError: the file cannot be read.
     """
-    runs, breaks = 0, list[Break]()
+    runs, breaks, unfinished = 0, list[Break](), 0
     try:
         with path.open(encoding="utf-8") as lines:
             for runs, records in enumerate(read_lines(lines), 1):  # noqa: B007 - counts them
                 if broken := verify(records):
                     breaks.append(broken)
                 elif not isinstance(records[-1].entry().event, RunEnded | RunStopped):
+                    unfinished += 1
                     screen.result(_unfinished(records))
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError(f"{path} cannot be read: {error}") from error
     if not runs:
         raise JournalBroken(f"{path} holds no run: it is no export, or what it held was taken out")
-    _tell(screen, runs, breaks)
+    _tell(screen, runs, breaks, f", {unfinished} without an end" if unfinished else "")
 
 
 def export_runs(screen: Screen, journal: Journal, typed: Sequence[str], path: Path | None) -> None:
@@ -93,9 +94,9 @@ def _unfinished(records: Sequence[Record]) -> str:
     return f"? run {records[0].run_id}: {told}; the hash of record {len(records) - 1} is {records[-1].hash}"
 
 
-def _tell(screen: Screen, runs: int, breaks: Sequence[Break]) -> None:
+def _tell(screen: Screen, runs: int, breaks: Sequence[Break], besides: str = "") -> None:
     for broken in breaks:
         screen.result(f"✗ run {broken.run_id}, entry {broken.number}: {broken.reason}")
     if breaks:
         raise typer.Exit(NO_ANSWER)
-    screen.note(f"podium: {runs} run{' is' if runs == 1 else 's are'} as written")
+    screen.note(f"podium: {runs} run{' is' if runs == 1 else 's are'} as written{besides}")

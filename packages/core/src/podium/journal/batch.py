@@ -12,6 +12,8 @@ from podium.secrets import scrub
 
 Queued = tuple[SqlLog, float, Event | None]
 """What a log appended and when, in seconds of Unix time; `None` gives the run up."""
+Row = tuple[str, int, float, str, str]
+"""A record: run id, number, time, text and hash."""
 
 
 @dataclass(slots=True)
@@ -22,8 +24,8 @@ class Batch:
     """The logs it is of, and how much was queued by each."""
     begun: list[SqlLog] = field(default_factory=list)
     """Those whose run begins with it."""
-    records: list[tuple[str, int, float, str, str]] = field(default_factory=list)
-    """Run id, number, time, text and hash, in order."""
+    records: dict[SqlLog, list[Row]] = field(default_factory=dict)
+    """Of each log, in order."""
     states: dict[SqlLog, State] = field(default_factory=dict)
     """Those whose run stands otherwise after it."""
     is_again: bool = False
@@ -34,7 +36,7 @@ class Batch:
         return Batch(
             counts={log: self.counts[log]},
             begun=[each for each in self.begun if each is log],
-            records=[record for record in self.records if record[0] == log.run_id],
+            records={log: self.records[log]} if log in self.records else {},
             states={each: state for each, state in self.states.items() if each is log},
             is_again=True,
         )
@@ -64,7 +66,7 @@ def sealed(queue: Iterable[Queued]) -> Batch:
         texts = [scrub(text) for text in texts]
     for (log, at, _), text in zip(written, texts, strict=True):
         log.head = link(log.head, log.number, at, text)
-        batch.records.append((log.run_id, log.number, at, text, log.head))
+        batch.records.setdefault(log, []).append((log.run_id, log.number, at, text, log.head))
         log.number += 1
     return batch
 

@@ -37,8 +37,8 @@ class Rows:
 
     begun: list[tuple[Any, ...]]
     """Rows of `podium_runs`, in the order of its columns."""
-    minted: int
-    """How many of these cannot be there already; they come first."""
+    is_sure: bool
+    """Whether no run in `begun` can be there already."""
     held: list[tuple[str, str]]
     """Run id and fence of those that began before."""
     records: list[tuple[Any, ...]]
@@ -98,8 +98,8 @@ class Database(ABC):
         """
 
     @abstractmethod
-    async def lock_schema(self) -> Callable[[Connection], object]:
-        """Return what keeps others from changing the tables until its transaction ends."""
+    def lock_schema(self, connection: Connection) -> None:
+        """Keep others from changing the tables until the transaction ends."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -107,5 +107,54 @@ class Database(ABC):
 
     def failed(self, error: Exception) -> JournalError:
         """Return what is raised for a failure of the database."""
-        origin = getattr(error, "orig", None) or error
+        origin = _origin(error)
         return JournalError(f"the journal in {self.dialect} fails: {type(origin).__name__}: {origin}")
+
+
+async def open_database(dialect: Dialect, patience: float) -> Database:
+    """Open a database and make its tables, or bring them to the newest version.
+
+    Args:
+        dialect: which it is.
+        patience: how long to try again while it fails, in seconds.
+
+    Raises:
+        JournalBroken: they are of a newer version.
+        JournalError: the database cannot be used.
+    """
+    database = dialect.open(patience)
+
+    def make(connection: Connection) -> None:
+        database.lock_schema(connection)
+        upgrade(connection)
+
+    try:
+        if not await database.transact(is_newest, reads=True):
+            await database.transact(make)
+    except BaseException:
+        await whole(database.aclose())
+        raise
+    return database
+
+
+def passes(error: Exception) -> bool:
+    """Say whether a failure may pass by itself: the database is down, full or locked."""
+    origin = _origin(error)
+    state = getattr(origin, "sqlstate", None)
+    if state is not None:
+        return state[:2] in _PASSING_STATES
+    if isinstance(origin, sqlite3.Error):
+        return isinstance(origin, sqlite3.OperationalError)
+    if isinstance(error, DBAPIError):
+        return isinstance(error, OperationalError | InterfaceError)
+    return not isinstance(error, ValueError)
+
+
+def is_taken(error: Exception) -> bool:
+    """Say whether a failure is that of a key that is there already."""
+    origin = _origin(error)
+    return isinstance(origin, sqlite3.IntegrityError) or getattr(origin, "sqlstate", None) == _TAKEN
+
+
+def _origin(error: Exception) -> BaseException:
+    return getattr(error, "orig", None) or error

@@ -11,6 +11,7 @@ from podium.journal.chain import ROOT
 from podium.journal.entry import Entry
 from podium.journal.journal import Log
 from podium.journal.record import PIECES
+from podium.journal.whole import whole
 
 _LEFT_OUT = (*PIECES, RunStarted)
 _LAST = (RunEnded, RunStopped)
@@ -102,10 +103,12 @@ class SqlLog(Log):
             self._open = False
             self._queue(None)
         try:
-            await self.flush()
+            if self._waiting:
+                await whole(self.flush())
+            elif self.failure is not None:
+                raise self.failure
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._leave()
+            await self._leave()
 
     def settle(self, count: int) -> None:
         """Count what was committed."""

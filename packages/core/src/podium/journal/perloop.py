@@ -10,6 +10,8 @@ from typing import Generic, Self, TypeVar
 
 import anyio
 
+from podium.journal.whole import whole
+
 Part = TypeVar("Part")
 
 
@@ -37,7 +39,7 @@ class PerLoop(ABC, Generic[Part]):
 
     @abstractmethod
     async def _close(self, part: Part) -> None:
-        """Close it; not cancelled half-way."""
+        """Close it; cancelled, let go of it at once."""
 
     async def __aenter__(self) -> Self:
         await self._enter()
@@ -80,5 +82,4 @@ class PerLoop(ABC, Generic[Part]):
         if not opened.users:
             del self._opened[loop]
             if opened.part is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._close(opened.part)
+                await whole(self._close(opened.part))

@@ -43,13 +43,19 @@ def _form(kind: type[Any]) -> TypeAdapter[Any]:
     return form
 
 
+def prepare() -> None:
+    """Make all readers and writers of events, so that no run waits for it."""
+    for kind in TYPES.values():
+        _form(kind)
+
+
 def encode(event: Event) -> str:
     """Write an event in JSON.
 
     A result is written without its rounds, which the events before it tell.
 
     Raises:
-        TypeError: it holds what JSON cannot.
+        TypeError: it holds what JSON cannot, or a value of another type than its fields say.
     """
     if isinstance(event, RunEnded):
         event = replace(event, result=replace(event.result, rounds=()))
@@ -82,14 +88,19 @@ def write(facts: object, name: str) -> str:
     """Write a record of ours in JSON, under the name its type is known by.
 
     Raises:
-        TypeError: it holds what JSON cannot.
+        TypeError: it holds what JSON cannot, or a value of another type than its fields say.
     """
-    form = _form(type(facts)).serializer
+    form = _form(type(facts))
     try:
-        return form.to_json(_Record(SCHEMA, name, facts)).decode()
+        return form.serializer.to_json(_Record(SCHEMA, name, facts), warnings="error").decode()
     except (PydanticSerializationError, UnicodeError):
         plain = {"schema": SCHEMA, "type": name, "event": _plain(facts)}
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    try:
+        form.validate_json(text)
+    except (ValidationError, PodiumError) as error:
+        raise TypeError(_told(error) if isinstance(error, ValidationError) else str(error)) from error
+    return text
 
 
 def read(text: str, kind: type[Any], name: str) -> Any:

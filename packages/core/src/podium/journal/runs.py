@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Double, Select, delete, literal_column, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, Double, Select, delete, literal_column, select, update
 
 from podium.errors import RunDead, RunHeld, RunUnknown
 from podium.journal.entry import Entry, Record, RunRow
@@ -43,21 +42,21 @@ class Runs:
     async def claim(self, run_id: str, fence: str, *, force: bool) -> Claimed:
         """Take a run that no one who lives holds; raises as `Journal.claim`."""
 
-        async def take(connection: AsyncConnection) -> Claimed:
-            row = await self._row(connection, run_id, lock=True)
+        def take(connection: Connection) -> Claimed:
+            row = self._row(connection, run_id, lock=True)
             if row.fence == fence:  # from an earlier try, whose acknowledgement was lost
-                return await self._claimed(connection, row, row.recoveries)
+                return self._claimed(connection, row, row.recoveries)
             if _is_held(row):
                 raise RunHeld(f"run {run_id} is carried out by {row.holder}: wait for it to end or stop")
             recoveries = row.recoveries + (row.holder is not None)
             died_too_often = row.holder is not None and recoveries > self._max_recoveries
             if (died_too_often or row.state == "dead") and not force:
-                await self._update(connection, run_id, state="dead", holder=None, recoveries=recoveries)
-                return replace(await self._claimed(connection, row, recoveries), is_dead=True)
-            claimed = await self._claimed(connection, row, recoveries)
-            await self._store.beat(connection)
+                self._update(connection, run_id, state="dead", holder=None, recoveries=recoveries)
+                return replace(self._claimed(connection, row, recoveries), is_dead=True)
+            claimed = self._claimed(connection, row, recoveries)
+            self._store.beat(connection)
             facts = {"holder": self._store.holder, "fence": fence, "recoveries": recoveries}
-            await self._update(connection, run_id, **facts)
+            self._update(connection, run_id, **facts)
             return claimed
 
         claimed = await self._database.transact(take)
@@ -71,9 +70,9 @@ class Runs:
     async def records(self, run_id: str) -> tuple[Record, ...]:
         """Return all that is recorded of a run; raises as `Journal.records`."""
 
-        async def read(connection: AsyncConnection) -> tuple[Record, ...]:
-            await self._row(connection, run_id)
-            return await self._records(connection, run_id)
+        def read(connection: Connection) -> tuple[Record, ...]:
+            self._row(connection, run_id)
+            return self._records(connection, run_id)
 
         return await self._database.transact(read, reads=True)
 
@@ -89,64 +88,62 @@ class Runs:
         if prefix:
             query = query.where(RUNS.c.run_id.startswith(prefix, autoescape=True))
 
-        async def read(connection: AsyncConnection) -> tuple[RunRow, ...]:
-            return tuple(map(_run_row, await connection.execute(query)))
+        def read(connection: Connection) -> tuple[RunRow, ...]:
+            return tuple(map(_run_row, connection.execute(query)))
 
         return await self._database.transact(read, reads=True)
 
     async def delete(self, run_id: str) -> None:
         """Forget a run and what is nested in it; raises as `Journal.delete`."""
 
-        async def forget(connection: AsyncConnection) -> None:
-            row = await self._row(connection, run_id, lock=True)
+        def forget(connection: Connection) -> None:
+            row = self._row(connection, run_id, lock=True)
             doomed, rows = [run_id], [row]
             while rows:
                 held = next((row for row in rows if _is_held(row)), None)
                 if held is not None:
                     raise RunHeld(f"run {held.run_id} is carried out by {held.holder}: wait for it to end")
                 nested = RUNS.c.parent.in_([row.run_id for row in rows])
-                rows = [r for r in await self._found(connection, nested, lock=True) if r.run_id not in doomed]
+                rows = [r for r in self._found(connection, nested, lock=True) if r.run_id not in doomed]
                 doomed += [row.run_id for row in rows]
-            await connection.execute(delete(EVENTS).where(EVENTS.c.run_id.in_(doomed)))
-            await connection.execute(delete(RUNS).where(RUNS.c.run_id.in_(doomed)))
+            connection.execute(delete(EVENTS).where(EVENTS.c.run_id.in_(doomed)))
+            connection.execute(delete(RUNS).where(RUNS.c.run_id.in_(doomed)))
 
         await self._database.transact(forget)
 
-    async def _row(self, connection: AsyncConnection, run_id: str, *, lock: bool = False) -> Any:
-        rows = await self._found(connection, RUNS.c.run_id == run_id, lock=lock)
+    def _row(self, connection: Connection, run_id: str, *, lock: bool = False) -> Any:
+        rows = self._found(connection, RUNS.c.run_id == run_id, lock=lock)
         if not rows:
             raise RunUnknown(f"there is no run {run_id} in the journal")
         return rows[0]
 
-    async def _found(
-        self, connection: AsyncConnection, which: ColumnElement[bool], *, lock: bool
-    ) -> Sequence[Any]:
+    def _found(self, connection: Connection, which: ColumnElement[bool], *, lock: bool) -> Sequence[Any]:
         """Return rows, and whether their holders' leases last; no one else takes them if they are locked.
 
         The lock is had by a statement before: one that waits for it sees other tables as they
         were when it began to wait.
         """
         if lock:
-            await connection.execute(select(RUNS.c.run_id).where(which).with_for_update())
-        found: Sequence[Any] = (await connection.execute(self._rows().where(which))).all()
+            connection.execute(select(RUNS.c.run_id).where(which).with_for_update())
+        found: Sequence[Any] = (connection.execute(self._rows().where(which))).all()
         return found
 
     def _rows(self) -> Select[Any]:
-        lives = (HOLDERS.c.until > literal_column(self._database.dialect.now, Double)).label("lives")
+        lives = (HOLDERS.c.until > literal_column(self._database.now, Double)).label("lives")
         return select(RUNS, lives).outerjoin(HOLDERS, HOLDERS.c.holder == RUNS.c.holder)
 
-    async def _claimed(self, connection: AsyncConnection, row: Any, recoveries: int) -> Claimed:
-        entries = tuple(record.entry() for record in await self._records(connection, row.run_id))
+    def _claimed(self, connection: Connection, row: Any, recoveries: int) -> Claimed:
+        entries = tuple(record.entry() for record in self._records(connection, row.run_id))
         return Claimed(entries, State(row.state, row.ended, row.cost), recoveries)
 
     @staticmethod
-    async def _records(connection: AsyncConnection, run_id: str) -> tuple[Record, ...]:
+    def _records(connection: Connection, run_id: str) -> tuple[Record, ...]:
         query = select(EVENTS).where(EVENTS.c.run_id == run_id).order_by(EVENTS.c.number)
-        return tuple(Record(**row._mapping) for row in await connection.execute(query))  # noqa: SLF001
+        return tuple(Record(**row._mapping) for row in connection.execute(query))  # noqa: SLF001
 
     @staticmethod
-    async def _update(connection: AsyncConnection, run_id: str, **facts: object) -> None:
-        await connection.execute(update(RUNS).where(RUNS.c.run_id == run_id).values(**facts))
+    def _update(connection: Connection, run_id: str, **facts: object) -> None:
+        connection.execute(update(RUNS).where(RUNS.c.run_id == run_id).values(**facts))
 
 
 def _is_held(row: Any) -> bool:

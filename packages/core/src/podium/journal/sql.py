@@ -10,6 +10,7 @@ from podium.events import RunStarted
 from podium.journal.entry import Record, RunRow, check_id
 from podium.journal.journal import Journal, Log
 from podium.journal.perloop import PerLoop
+from podium.journal.whole import whole
 
 if TYPE_CHECKING:
     from podium.journal.batch import Batch
@@ -83,7 +84,7 @@ class SqlJournal(PerLoop[_Open], Journal):
         here = await self._enter()
         log = SqlLog(here.writer.put, started.run_id, uuid4().hex, self._leave)
         log.begin(started, minted=minted)
-        if not minted:
+        if not minted or here.writer.fails:
             try:
                 await log.flush()
             except BaseException:
@@ -97,13 +98,20 @@ class SqlJournal(PerLoop[_Open], Journal):
 
         here = await self._enter()
         log = SqlLog(here.writer.put, run_id, uuid4().hex, self._leave)
-        try:
+        is_ours = False
+
+        async def take() -> None:
+            nonlocal is_ours
             claimed = await here.runs.claim(run_id, log.fence, force=force)
+            log.follow(claimed.entries, claimed.state, claimed.recoveries)
+            here.writer.hold(log)
+            is_ours = True
+
+        try:
+            await whole(take())
         except BaseException:
-            await self._leave()
+            await (log.aclose() if is_ours else self._leave())
             raise
-        log.follow(claimed.entries, claimed.state, claimed.recoveries)
-        here.writer.hold(log)
         return log
 
     async def records(self, run_id: str) -> Sequence[Record]:
@@ -129,11 +137,13 @@ class SqlJournal(PerLoop[_Open], Journal):
 
     async def _open(self) -> _Open:
         from podium.journal.database import open_database  # noqa: PLC0415  (brings in SQLAlchemy)
+        from podium.journal.record import prepare  # noqa: PLC0415  (brings in pydantic)
         from podium.journal.runs import Runs  # noqa: PLC0415
         from podium.journal.store import Store  # noqa: PLC0415
         from podium.journal.writer import Writer  # noqa: PLC0415
 
         database = await open_database(self._dialect, self._patience)
+        prepare()
         store = Store(database, self._lease)
         writer = Writer(lambda batch: self._commit(store, batch), self._lease / 3)
         return _Open(database, store, writer, Runs(store, self._max_recoveries))
@@ -142,5 +152,4 @@ class SqlJournal(PerLoop[_Open], Journal):
         try:
             await part.writer.aclose()
         finally:
-            await part.store.aclose()
             await part.database.aclose()

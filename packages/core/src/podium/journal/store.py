@@ -1,26 +1,24 @@
 """How batches reach the database: one transaction each, in which every run's fence is checked.
 
-A run's row says who holds it, and a fence that is made anew whenever the run is taken. A
-batch reads the fences of its runs and keeps them so until it is committed; what is of a
-run whose fence is another is left out. So a holder that was stopped beyond its lease, and
-comes back, writes nothing. The numbers of records, being a primary key, see to it once more.
+A run's row says who holds it, and a fence that is made anew whenever the run is taken. The
+fences of a batch's runs are checked, and kept so, in the transaction that writes it; where
+one is another, nothing is written, and the batch is tried again without what is of that run.
+So a holder that was stopped beyond its lease, and comes back, writes nothing. The numbers of
+records, being a primary key, see to it once more.
 """
 
 from collections.abc import Collection
-from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import anyio
-from sqlalchemy import Double, bindparam, delete, func, literal_column, select, update
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, Double, delete, literal_column, select
 
 from podium.journal.batch import Batch
-from podium.journal.database import FIRST_WAIT, LONGEST_WAIT, Database, passes
+from podium.journal.database import FIRST_WAIT, LONGEST_WAIT, Database, Rows, is_taken, passes
 from podium.journal.entry import question_of
 from podium.journal.holder import new_holder
 from podium.journal.log import SqlLog, State
-from podium.journal.tables import EVENTS, HOLDERS, RUNS
+from podium.journal.tables import EVENTS, HOLDERS
 from podium.journal.writer import Unwritable
 
 _FORGOTTEN_AFTER = 86400.0
@@ -28,7 +26,7 @@ _FORGOTTEN_AFTER = 86400.0
 
 
 class Store:
-    """Writes batches over a connection of its own.
+    """Writes batches.
 
     Args:
         database: where to.
@@ -40,22 +38,10 @@ class Store:
         self.holder = new_holder()
         self._lease = lease
         self._beaten = -lease
-        self._opened = AsyncExitStack()
-        self._connection: AsyncConnection | None = None
-        dialect = database.dialect
-        now = literal_column(dialect.now, Double)
-        self._fences = dialect.fences()
-        self._begin = dialect.insert(RUNS).on_conflict_do_nothing()
-        self._change = (
-            update(RUNS)
-            .where(RUNS.c.run_id == bindparam("id"), RUNS.c.fence == bindparam("held_by"))
-            .values(
-                state=bindparam("name"), ended=bindparam("at"), cost=bindparam("usd"), holder=bindparam("who")
-            )
-        )
-        beat = dialect.insert(HOLDERS).values(holder=self.holder, until=now + lease)
-        self._beat = beat.on_conflict_do_update(index_elements=["holder"], set_={"until": now + lease})
-        self._forget = delete(HOLDERS).where(HOLDERS.c.until < now - _FORGOTTEN_AFTER)
+        until = literal_column(database.now, Double) + lease
+        beat = database.dialect.insert(HOLDERS).values(holder=self.holder, until=until)
+        self._beat = beat.on_conflict_do_update(index_elements=["holder"], set_={"until": until})
+        self._forget = delete(HOLDERS).where(HOLDERS.c.until < until - lease - _FORGOTTEN_AFTER)
 
     async def commit(self, batch: Batch) -> Collection[SqlLog]:
         """Write a batch and return once it is durable, with the logs that hold their run no longer.
@@ -68,10 +54,9 @@ class Store:
         while True:
             try:
                 return await self._write(batch)
-            except self.database.dialect.failures as error:
-                await self._disconnect()
-                twice = isinstance(error, IntegrityError) and not batch.is_again
-                if not (passes(error) or twice):
+            except self.database.failures as error:
+                self._beaten = -self._lease
+                if not (passes(error) or (is_taken(error) and not batch.is_again)):
                     raise Unwritable(str(self.database.failed(error))) from error
                 if anyio.current_time() + wait > end:
                     raise self.database.failed(error) from error
@@ -79,93 +64,67 @@ class Store:
             await anyio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
-    async def aclose(self) -> None:
-        """Close the connection."""
-        await self._opened.aclose()
+    def beat(self, connection: Connection) -> None:
+        """Say that the holder lives."""
+        connection.execute(self._beat)
+        connection.execute(self._forget)
 
     async def _write(self, batch: Batch) -> Collection[SqlLog]:
-        connection = await self._connected()
-        async with connection.begin():
-            now = anyio.current_time()
-            is_due = now - self._beaten >= self._lease / 3
-            if is_due:
-                await self.beat(connection)
-            if batch.begun:
-                await connection.execute(self._begin, [self._row(log, batch) for log in batch.begun])
-            lost = await self._lost(connection, batch)
-            records = batch.records
-            if lost:
-                ids = {log.run_id for log in lost}
-                records = [record for record in records if record[0] not in ids]
-            if batch.is_again:
-                records = await self._missing(connection, records)
-            if records:
-                await self.database.dialect.add_records(connection, records)
-            begun = set(batch.begun)
-            changes = [self._changed(log, state) for log, state in batch.states.items() if log not in begun]
-            if changes:
-                await connection.execute(self._change, changes)
-        if is_due:
+        now = anyio.current_time()
+        if now - self._beaten >= self._lease / 3:
+            await self.database.attempt(self.beat)  # before there are runs that it holds
             self._beaten = now
-        return lost
+        if not batch.counts and not batch.states:
+            return ()
+        there = await self._there(batch) if batch.is_again else frozenset[str]()
+        lost: set[SqlLog] = set()
+        while True:
+            gone = await self.database.write(self._rows(batch, lost, there))
+            if not gone:
+                return lost
+            lost |= {log for log in batch.counts if log.fence in gone}
 
-    async def beat(self, connection: AsyncConnection) -> None:
-        """Say that the holder lives."""
-        await connection.execute(self._beat)
-        await connection.execute(self._forget)
+    async def _there(self, batch: Batch) -> frozenset[str]:
+        """Return the hashes of records that are there from an earlier try, whose acknowledgement was lost."""
+        ids = [log.run_id for log in batch.records]
+        query = select(EVENTS.c.hash).where(EVENTS.c.run_id.in_(ids))
+        return await self.database.attempt(lambda c: frozenset(c.execute(query).scalars()), reads=True)
 
-    async def _lost(self, connection: AsyncConnection, batch: Batch) -> set[SqlLog]:
-        sure = {log for log in batch.begun if log.is_minted}
-        logs = [log for log in batch.counts if log not in sure]
-        if not logs:
-            return set()
-        ids = self.database.dialect.ids([log.run_id for log in logs])
-        found = {row.run_id: row.fence for row in await connection.execute(self._fences, {"ids": ids})}
-        return {log for log in logs if found.get(log.run_id) != log.fence}
+    def _rows(self, batch: Batch, lost: Collection[SqlLog], there: Collection[str]) -> Rows:
+        logs = [log for log in batch.counts if log not in lost]
+        begun = [log for log in batch.begun if log not in lost]
+        news = set(begun)
+        return Rows(
+            begun=[self._row(log, batch) for log in begun],
+            is_sure=all(log.is_minted for log in begun),
+            held=[(log.run_id, log.fence) for log in logs if log not in news],
+            records=[row for log in logs for row in batch.records.get(log, ()) if row[4] not in there],
+            changed=[
+                self._changed(log, state)
+                for log, state in batch.states.items()
+                if log not in news and log not in lost
+            ],
+        )
 
-    async def _missing(self, connection: AsyncConnection, records: list[Any]) -> list[Any]:
-        """Return the records that are not there from an earlier try, whose acknowledgement was lost."""
-        ids = {record[0] for record in records}
-        last = select(EVENTS.c.run_id, func.max(EVENTS.c.number)).where(EVENTS.c.run_id.in_(ids))
-        there: dict[str, int] = dict(map(tuple, await connection.execute(last.group_by(EVENTS.c.run_id))))
-        return [record for record in records if record[1] > there.get(record[0], -1)]
-
-    def _row(self, log: SqlLog, batch: Batch) -> dict[str, Any]:
+    def _row(self, log: SqlLog, batch: Batch) -> tuple[Any, ...]:
         started, state = log.started, batch.states.get(log, State())
         assert started is not None
-        return {
-            "run_id": log.run_id,
-            "parent": None if started.parent is None else started.parent[0],
-            "question": question_of(started),
-            "state": state.name,
-            "began": next(record[2] for record in batch.records if record[0] == log.run_id),
-            "ended": state.ended,
-            "cost": state.cost,
-            "holder": self.holder if state.is_held else None,
-            "fence": log.fence,
-            "recoveries": 0,
-        }
+        parent = None if started.parent is None else started.parent[0]
+        began, holder = batch.records[log][0][2], self.holder if state.is_held else None
+        question = question_of(started)
+        return (
+            log.run_id,
+            parent,
+            question,
+            state.name,
+            began,
+            state.ended,
+            state.cost,
+            holder,
+            log.fence,
+            0,
+        )
 
-    def _changed(self, log: SqlLog, state: State) -> dict[str, Any]:
-        return {
-            "id": log.run_id,
-            "held_by": log.fence,
-            "name": state.name,
-            "at": state.ended,
-            "usd": state.cost,
-            "who": self.holder if state.is_held else None,
-        }
-
-    async def _connected(self) -> AsyncConnection:
-        if self._connection is None:
-            self._connection = await self._opened.enter_async_context(self.database.connect())
-        return self._connection
-
-    async def _disconnect(self) -> None:
-        connection, self._connection, opened = self._connection, None, self._opened
-        self._opened, self._beaten = AsyncExitStack(), -self._lease
-        if connection is not None:
-            with anyio.move_on_after(1.0), suppress(*self.database.dialect.failures):
-                await connection.invalidate()
-            with suppress(*self.database.dialect.failures):
-                await opened.aclose()
+    def _changed(self, log: SqlLog, state: State) -> tuple[Any, ...]:
+        holder = self.holder if state.is_held else None
+        return state.name, state.ended, state.cost, holder, log.run_id, log.fence

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Table,
     Text,
     insert,
+    inspect,
     select,
     update,
 )
@@ -64,6 +65,13 @@ _VERSION = Table("podium_schema", _VERSIONS, Column("version", Integer, nullable
 
 STEPS: tuple[Callable[[Connection], None], ...] = (METADATA.create_all,)
 """What makes version n + 1 of version n; later ones say in full what they change."""
+
+
+def is_newest(connection: Connection) -> bool:
+    """Say whether the tables are there, of the newest version."""
+    if not inspect(connection).has_table(_VERSION.name):
+        return False
+    return bool(connection.scalar(select(_VERSION.c.version)) == len(STEPS))
 
 
 def upgrade(connection: Connection, steps: Sequence[Callable[[Connection], None]] = STEPS) -> None:

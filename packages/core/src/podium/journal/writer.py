@@ -50,6 +50,8 @@ class Writer:
         """What is being written."""
         self._end: JournalError | None = None
         """Why the task ended before it was told to."""
+        self.fails = False
+        """Whether what was written last could not be: what is begun now is best waited for."""
         self._task = asyncio.create_task(self._run(), name="podium journal")
 
     def put(self, log: SqlLog, event: Event | None) -> None:
@@ -57,8 +59,9 @@ class Writer:
         if self._end is not None:
             log.fail(self._end)
             return
+        if not self._queue:
+            self._woken.set()
         self._queue.append((log, time(), event))
-        self._woken.set()
 
     def hold(self, log: SqlLog) -> None:
         """Take it that a log's run is held before anything is written."""
@@ -66,10 +69,15 @@ class Writer:
         self._woken.set()
 
     async def aclose(self) -> None:
-        """Write what is queued, and end the task."""
+        """Write what is queued, and end the task; cancelled, end it with that unwritten."""
         self._is_closing = True
         self._woken.set()
-        await asyncio.wait([self._task])
+        try:
+            await asyncio.wait([self._task])
+        except asyncio.CancelledError:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            raise
         self._task.result()
 
     async def _run(self) -> None:
@@ -78,6 +86,7 @@ class Writer:
         except BaseException as error:
             self._end = JournalError(f"the journal's writer was ended by {type(error).__name__}: {error}")
             self._end.__cause__ = error
+            self.fails = True
             for log in {*(log for log, *_ in (*self._taken, *self._queue)), *self._held}:
                 log.fail(self._end)
             raise
@@ -107,8 +116,10 @@ class Writer:
                 self._fail(batch, error)
             return
         except JournalError as error:
+            self.fails = True
             self._fail(batch, error)
             return
+        self.fails = False
         for log in batch.states:
             self._abandoned.pop(log, None)
         for log, count in batch.counts.items():

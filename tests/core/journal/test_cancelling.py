@@ -1,0 +1,166 @@
+"""Transactions whose caller is cancelled, or whose event loop is held up: nothing stays open behind them."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from core.journal.happenings import course, ended, started, step_ended
+
+from podium.errors import JournalError
+from podium.journal import SqlJournal
+
+pytestmark = pytest.mark.anyio
+
+Place = str | Path
+Work = Callable[[], Coroutine[Any, Any, object]]
+Cancel = Callable[[Work, int], Coroutine[Any, Any, None]]
+PATIENCE = 2.0
+"""Seconds; longer than anything takes that nobody holds up."""
+TURNS = range(0, 60, 3)
+"""Of the event loop, after which something is cancelled or held up."""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Return an empty database."""
+    if request.param == "sqlite":
+        return tmp_path / "journal.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+async def record_one(journal: SqlJournal, run_id: str) -> None:
+    """Record a whole run."""
+    log = await journal.begin(started(run_id), minted=False)
+    for event in course(run_id):
+        log.append(event)
+    await log.aclose()
+
+
+async def by_scope(work: Work, turns: int) -> None:
+    """Cancel work as anyio does, over and over until it heeds."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        await turn(turns)
+        tasks.cancel_scope.cancel()
+
+
+async def by_task(work: Work, turns: int) -> None:
+    """Cancel work as asyncio does, once."""
+    task = asyncio.create_task(work())
+    await turn(turns)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def turn(turns: int) -> None:
+    """Let the event loop go on for a while, at least a little of which is spent waiting for the database."""
+    for _ in range(turns):
+        await anyio.lowlevel.checkpoint()
+    await anyio.sleep(turns / 10_000)
+
+
+@pytest.mark.parametrize("cancel", [by_scope, by_task])
+async def test_who_is_cancelled_leaves_no_transaction_and_no_run_behind(place: Place, cancel: Cancel) -> None:
+    """Whenever it is cancelled: others write at once, and take the run at once."""
+    async with (
+        SqlJournal(place, patience=PATIENCE) as journal,
+        SqlJournal(place, patience=PATIENCE) as other,
+    ):
+        await record_one(journal, "mine")
+
+        async def claim() -> None:
+            await (await journal.claim("mine")).aclose()
+
+        for turns in TURNS:
+            for work in (claim, journal.runs, lambda: journal.records("mine")):
+                await cancel(work, turns)
+            with anyio.fail_after(10):
+                while [row.holder for row in await other.runs(prefix="mine")] != [None]:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)  # given up by the next commit, which announces nothing
+            await (await other.claim("mine")).aclose()
+            await record_one(other, f"run{turns}")
+        assert len(await other.runs(limit=None)) == 1 + len(TURNS)
+
+
+async def test_a_loop_that_is_held_up_holds_up_no_other(place: Place) -> None:
+    """Whatever a loop was doing in the database when it stood still, another thread's loop writes."""
+    failures: list[BaseException] = []
+
+    def elsewhere(run_id: str) -> None:
+        try:
+            asyncio.run(record_one(SqlJournal(place, patience=PATIENCE), run_id))
+        except BaseException as error:  # noqa: BLE001  (told below)
+            failures.append(error)
+
+    async with SqlJournal(place) as journal:
+        for turns in range(30):
+            log = await journal.begin(started(f"here{turns}"), minted=bool(turns % 2))
+            log.append(step_ended(log.run_id, 0))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(journal.runs)
+                for _ in range(turns):
+                    await anyio.lowlevel.checkpoint()
+                thread = threading.Thread(target=elsewhere, args=(f"there{turns}",))
+                thread.start()
+                thread.join()  # blocks this loop, as `run_sync` does
+            log.append(ended(log.run_id))
+            await log.aclose()
+        assert failures == []
+        assert len(await journal.runs(limit=None)) == 60
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> tuple[Path, sqlite3.Connection]:
+    """Return a journal's file, and a connection that is to lock it."""
+    path = tmp_path / "journal.db"
+    asyncio.run(record_one(SqlJournal(path), "first"))
+    return path, sqlite3.connect(path, isolation_level=None)
+
+
+@pytest.mark.parametrize("cancel", [by_scope, by_task])
+async def test_leaving_by_a_cancel_waits_for_no_patience(
+    locked: tuple[Path, sqlite3.Connection],
+    cancel: Cancel,
+) -> None:
+    """A database that does not answer keeps nobody who is cancelled; the run can be taken up later."""
+    path, locking = locked
+    locking.execute("BEGIN IMMEDIATE")
+
+    async def carry_out() -> None:
+        async with SqlJournal(path, patience=600.0, lease=600.0) as journal:
+            log = await journal.begin(started("mine"), minted=True)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                await log.aclose()
+
+    with anyio.fail_after(60):
+        await cancel(carry_out, 50)
+    locking.execute("ROLLBACK")
+    locking.close()
+    await record_one(SqlJournal(path), "other")
+
+
+async def test_while_the_journal_fails_no_run_begins(locked: tuple[Path, sqlite3.Connection]) -> None:
+    """A new run waits for its first record then, so that nothing is paid which cannot be recorded."""
+    path, locking = locked
+    async with SqlJournal(path, patience=0.2) as journal:
+        locking.execute("BEGIN IMMEDIATE")
+        log = await journal.begin(started("one"), minted=True)
+        with pytest.raises(JournalError, match="locked"):
+            await log.flush()
+        with pytest.raises(JournalError, match="locked"):
+            await journal.begin(started("two"), minted=True)
+        with pytest.raises(JournalError):
+            await log.aclose()
+        locking.execute("ROLLBACK")
+        locking.close()
+        await (await journal.begin(started("three"), minted=True)).aclose()
+        assert [row.run_id for row in await journal.runs()] == ["three", "first"]
