@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from copy import copy
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -19,7 +20,11 @@ from podium.result import Result
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | TEXT,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
@@ -162,6 +167,21 @@ def test_a_result_is_kept_without_its_rounds() -> None:
     back = decode(encode(RunEnded(run_id="r", at=1.5, result=result)))
     assert isinstance(back, RunEnded)
     assert (back.result.rounds, back.result.answer, back.result.seconds) == ((), "A.", 1.5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"text": 5}, {"text": b"a"}, {"cost": "1"}, {"usage": None}, {"text": None, "worker": "\ud800"}],
+    ids=str,
+)
+def test_what_could_not_be_read_is_not_written(wrong: dict[str, Any]) -> None:
+    """A value of another type than its field says, which a careless worker may give."""
+    event = next(e for e in course("r") if isinstance(e, StepEnded))
+    outcome = copy(event.outcome)
+    for name, value in wrong.items():
+        object.__setattr__(outcome, name, value)
+    with pytest.raises(TypeError):
+        encode(replace(event, outcome=outcome))
 
 
 def test_lone_surrogates_are_replaced() -> None:

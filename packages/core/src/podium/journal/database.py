@@ -9,14 +9,14 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import anyio
 from sqlalchemy import Connection
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
 from podium.errors import JournalError
-from podium.journal.dialects import Dialect
 from podium.journal.tables import is_newest, upgrade
 from podium.journal.whole import whole
 
@@ -45,6 +45,33 @@ class Rows:
     """Rows of `podium_events`, in the order of its columns."""
     changed: list[tuple[Any, ...]]
     """State, end, cost, holder, run id and fence of those that stand otherwise now."""
+
+
+Synchronous = Literal["full", "normal"]
+
+
+class Dialect(ABC):
+    """One kind of database, and where it is."""
+
+    insert: ClassVar[Any]
+    """Makes an insert that may do nothing, or update, on a conflict."""
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+
+    def __str__(self) -> str:
+        return self.url.render_as_string(hide_password=True)
+
+    @abstractmethod
+    def open(self, patience: float) -> "Database":
+        """Say how connections are opened.
+
+        Args:
+            patience: how long to try again while the database fails, in seconds.
+
+        Raises:
+            JournalError: its file cannot be made.
+        """
 
 
 class Database(ABC):

@@ -1,44 +1,15 @@
 """Which database a journal's place names."""
 
-from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from platformdirs import user_state_path
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from podium.errors import ConfigError
-
-if TYPE_CHECKING:
-    from podium.journal.database import Database
+from podium.journal.database import Dialect, Synchronous
 
 Place = str | Path | None
-Synchronous = Literal["full", "normal"]
-
-
-class Dialect(ABC):
-    """One kind of database, and where it is."""
-
-    insert: ClassVar[Any]
-    """Makes an insert that may do nothing, or update, on a conflict."""
-
-    def __init__(self, url: URL) -> None:
-        self.url = url
-
-    def __str__(self) -> str:
-        return self.url.render_as_string(hide_password=True)
-
-    @abstractmethod
-    def open(self, patience: float) -> "Database":
-        """Say how connections are opened.
-
-        Args:
-            patience: how long to try again while the database fails, in seconds.
-
-        Raises:
-            JournalError: its file cannot be made.
-        """
 
 
 def dialect_of(place: Place, synchronous: Synchronous) -> Dialect:

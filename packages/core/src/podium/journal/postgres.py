@@ -15,8 +15,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from podium.errors import ConfigError
-from podium.journal.database import Database, Rows
-from podium.journal.dialects import Dialect
+from podium.journal.database import Database, Dialect, Rows
 from podium.secrets import register
 
 _CONNECT_SECONDS = 10.0
@@ -63,10 +62,6 @@ SELECT fence FROM held UNION ALL SELECT fence FROM begun
 was begun by an earlier try, whose acknowledgement was lost, it says that it is begun."""
 
 _Value = TypeVar("_Value")
-
-
-class _NotHeld(Exception):
-    """Takes back what was written."""
 
 
 class Postgres(Dialect):
@@ -117,12 +112,10 @@ class PostgresDatabase(Database):
             connection = await self._connected()
             if rows.is_sure:
                 return await _put(connection, rows)
-            lost: Collection[str] = ()
-            with suppress(_NotHeld):
-                async with connection.transaction():
-                    lost = await _put(connection, rows)
-                    if lost:
-                        raise _NotHeld  # noqa: TRY301 - undoes the transaction, and is the way to say so
+            transaction = connection.transaction()
+            await transaction.start()
+            lost = await _put(connection, rows)
+            await (transaction.rollback() if lost else transaction.commit())
         except BaseException:
             await self._disconnect()
             raise

@@ -13,12 +13,16 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from pydantic_core import PydanticSerializationError
 
 from podium.errors import JournalBroken, PodiumError
-from podium.events import SCHEMA, AnswerDelta, Event, PlanDelta, RunEnded, StepDelta
+from podium.events import SCHEMA, AnswerDelta, Event, PlanDelta, PlannerEnded, RunEnded, StepDelta, StepEnded
 from podium.messages import storable
 
 PIECES = (PlanDelta, StepDelta, AnswerDelta)
 """Events that are not recorded: what they hold comes again, whole."""
 TYPES: dict[str, type[Event]] = {kind.type: kind for kind in get_args(Event) if kind not in PIECES}
+
+_FOREIGN = (StepEnded, PlannerEnded)
+"""Events that hold what workers and planners gave, and so are read back before they are recorded:
+`None`, for one, is written whatever a field's type is."""
 
 _Facts = TypeVar("_Facts")
 
@@ -92,15 +96,18 @@ def write(facts: object, name: str) -> str:
     """
     form = _form(type(facts))
     try:
-        return form.serializer.to_json(_Record(SCHEMA, name, facts), warnings="error").decode()
+        written = form.serializer.to_json(_Record(SCHEMA, name, facts), warnings="error").decode()
     except (PydanticSerializationError, UnicodeError):
         plain = {"schema": SCHEMA, "type": name, "event": _plain(facts)}
-        text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        written = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    else:
+        if not isinstance(facts, _FOREIGN):
+            return written
     try:
-        form.validate_json(text)
+        form.validate_json(written)
     except (ValidationError, PodiumError) as error:
         raise TypeError(_told(error) if isinstance(error, ValidationError) else str(error)) from error
-    return text
+    return written
 
 
 def read(text: str, kind: type[Any], name: str) -> Any:

@@ -14,8 +14,8 @@ from podium.journal.whole import whole
 
 if TYPE_CHECKING:
     from podium.journal.batch import Batch
-    from podium.journal.database import Database
-    from podium.journal.dialects import Place, Synchronous
+    from podium.journal.database import Database, Synchronous
+    from podium.journal.dialects import Place
     from podium.journal.log import SqlLog
     from podium.journal.runs import Runs
     from podium.journal.store import Store

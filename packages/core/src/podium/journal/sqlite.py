@@ -16,8 +16,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 
 from podium.errors import ConfigError
-from podium.journal.database import Database, Rows
-from podium.journal.dialects import Dialect, Synchronous
+from podium.journal.database import Database, Dialect, Rows, Synchronous
 
 BUSY_SECONDS = 0.5
 """How long SQLite itself waits for a file that someone else writes, before it is tried again."""

@@ -1,11 +1,14 @@
 """Who does the job durably: Podium over its journals, and DBOS. Each is imported only when opened."""
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from typing import Literal, get_args
 
 import anyio
+import anyio.to_thread
 
 from podium_evals.overhead.arms.asking import Run
 from podium_evals.overhead.job import ANSWER, DIAMOND, MODELS, write_prompt
@@ -47,9 +50,11 @@ async def _podium(place: str, latency: float) -> AsyncGenerator[Run, None]:
     from podium.workers.function import FunctionWorker  # noqa: PLC0415
     from podium.workers.worker import FREE, Brief, Card  # noqa: PLC0415
 
+    waiting = anyio.CapacityLimiter(math.inf)
+
     async def answer(brief: Brief) -> str:  # noqa: ARG001  (the face of a worker's function)
-        if latency:
-            await anyio.sleep(latency)
+        if latency:  # outside of the loop, as workers are: its own timers are up to 1 ms late if it is woken
+            await anyio.to_thread.run_sync(time.sleep, latency, limiter=waiting)
         return ANSWER
 
     journal = None

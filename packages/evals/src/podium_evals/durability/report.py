@@ -17,7 +17,7 @@ from podium_evals.durability.measuring import GROUPS, Group, Reading, reading_of
 
 SCHEMA = 1
 """Version of the report's JSON form."""
-_PACKAGES = ("podium", "SQLAlchemy", "aiosqlite", "asyncpg", "dbos", "psycopg")
+_PACKAGES = ("podium", "SQLAlchemy", "asyncpg", "dbos", "psycopg")
 
 _RATES: tuple[tuple[Arm, Arm, float | None], ...] = (
     ("podium-sqlite", "dbos-sqlite", 15.0),
