@@ -22,11 +22,6 @@ _GATHERING = 8
 told a few turns after that of its last step, and would else wait for that one's commit."""
 
 
-_LOGS = 16
-"""Of which a batch is at most. Runs that wait for the same commit else go on, and wait again, all at
-once: while some of them compute, the others' commit is under way."""
-
-
 class Unwritable(JournalError):
     """The database refuses something that a batch holds."""
 
@@ -104,7 +99,7 @@ class Writer:
             for _ in range(_GATHERING):
                 await anyio.lowlevel.checkpoint()
             self._woken = anyio.Event()
-            self._taken, self._queue = _split(self._queue)
+            self._taken, self._queue = self._queue, []
             batch = sealed(self._taken)
             if batch.counts or self._held or self._abandoned:
                 batch.states.update(self._abandoned)
@@ -139,15 +134,6 @@ class Writer:
             log.fail(error)
             self._held.discard(log)
             self._abandoned[log] = State("stopped", is_held=False)
-
-
-def _split(queue: list[Queued]) -> tuple[list[Queued], list[Queued]]:
-    """Return what is written next, all there is of some logs, and the rest."""
-    logs = list(dict.fromkeys(log for log, *_ in queue))
-    if len(logs) <= _LOGS:
-        return queue, []
-    first = set(logs[:_LOGS])
-    return [put for put in queue if put[0] in first], [put for put in queue if put[0] not in first]
 
 
 def _lost(log: SqlLog, batch: Batch) -> JournalError:
