@@ -12,7 +12,7 @@ ROOT = Path(podium.__file__).parent
 STAGES: tuple[tuple[str, ...], ...] = (
     ("usage",),
     ("errors",),
-    ("secrets", "boundary", "files", "limits", "messages", "opened", "words"),
+    ("secrets", "boundary", "files", "limits", "messages", "opened", "timeout", "words"),
     ("ledger", "plan", "edits"),
     ("literal", "interpret", "labelled", "parse", "spelling"),
     ("outcome", "forecast", "explain", "result", "conclusion", "events"),

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 PLAN = plan_of((0, "do it", ()))
 PRICE = Price(input=1.0, output=1.0)
-LIMITS = Limits(attempt_seconds=0.2)
+LIMITS = Limits(attempt_seconds=0.5)
 
 
 def _status(status: int, **headers: str) -> Reply:

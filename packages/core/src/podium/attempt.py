@@ -1,11 +1,11 @@
 """One call of one worker: what is set aside for it, and how it is billed however it ends."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from math import inf
+from operator import attrgetter
 from typing import get_args
 
 from podium.boundary import Boundary
@@ -21,6 +21,7 @@ from podium.ledger import Reservation, Spend
 from podium.messages import Completion, FinishReason, estimate_usage, storable
 from podium.outcome import Call, Problem, total_cost
 from podium.setting import Setting
+from podium.timeout import Timeout
 from podium.usage import Usage
 from podium.workers.cooling import Cooling
 from podium.workers.history import Took
@@ -28,6 +29,8 @@ from podium.workers.worker import FREE, Card, Request
 
 _FAILED = partial(WorkerFailed, maybe_paid=True)
 _NOTHING = Usage()
+_WHOLE = {int}
+_counts = attrgetter(*[each.name for each in fields(Usage) if each.name != "estimated"])
 _REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
 
@@ -77,18 +80,25 @@ class Attempt:
             maybe_paid=self.maybe_paid,
         )
 
-    async def run(self, on_text: Callable[["Attempt", str], None]) -> None:
+    async def run(
+        self, on_text: Callable[["Attempt", str], None], on_over: Callable[[], None] | None = None
+    ) -> None:
         """Call the worker until it has ended. It fails by `error`; a cancel passes through.
 
+        Neither argument is kept: whoever made the attempt would be, in a circle that only
+        the collector finds.
+
         Args:
-            on_text: takes this attempt and each piece it writes. It is not kept: whoever made
-                the attempt would be, in a circle that only the collector finds.
+            on_text: takes this attempt and each piece it writes.
+            on_over: is called when it has had its time; a worker may go on all the same.
         """
         try:
-            # Paid on every call, and half the price of an anyio scope.
-            async with asyncio.timeout_at(self.until):
-                with self._current(), Boundary(f"worker {self.card.name!r}", _FAILED):
-                    await self._read(on_text)
+            with (
+                Timeout(self.until, on_over),
+                self._current(),
+                Boundary(f"worker {self.card.name!r}", _FAILED),
+            ):
+                await self._read(on_text)
         except PodiumError as error:
             self._fail(error)
         except TimeoutError:
@@ -229,10 +239,5 @@ def _is_cost(cost: object) -> bool:
 def _is_usage(usage: object) -> bool:
     if not isinstance(usage, Usage):
         return False
-    counts = (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens)
-    hosted = (
-        usage.orchestration_input_tokens,
-        usage.orchestration_output_tokens,
-        usage.orchestration_cached_tokens,
-    )
-    return all(type(count) is int and count >= 0 for count in (*counts, *hosted))
+    counts: tuple[int, ...] = _counts(usage)
+    return set(map(type, counts)) == _WHOLE and min(counts) >= 0

@@ -21,7 +21,7 @@ def steps_of(current: Round) -> tuple[Outcome, ...]:
 def missing(current: Round) -> list[Outcome]:
     """Return the steps that the round's answer was made without, though they were to be shown."""
     outcomes = steps_of(current)
-    if current.plan is None or answer_of(current) is None or all(one.shown is None for one in outcomes):
+    if all(one.shown is None for one in outcomes) or current.plan is None or answer_of(current) is None:
         return []
     found, met, todo = set[int](), set[int](), [len(outcomes) - 1]
     while todo:
@@ -47,8 +47,7 @@ def conclusion(rounds: Sequence[Round], *, strictly: bool = False) -> tuple[str,
         strictly: whether a failure in the latest round leaves no answer at all.
     """
     answers = [current for current in rounds if answer_of(current) is not None]
-    failed = bool(rounds) and bool(steps_of(rounds[-1])) and answer_of(rounds[-1]) is None
-    if strictly and failed:
+    if strictly and rounds and steps_of(rounds[-1]) and answer_of(rounds[-1]) is None:
         return "", "failed", _first_problem(rounds)
     if answers:
         answer = answer_of(answers[-1])

@@ -226,12 +226,14 @@ class Execution:
         deadline = min(setting.ledger.deadline, setting.clock() + setting.limits.step_seconds)
         outcome, room = None, None
         try:
-            with anyio.CancelScope(deadline=deadline) as place.scope:
+            with anyio.CancelScope() as scope:
+                place.scope = scope
                 if self._room is not None:
+                    scope.deadline = deadline
                     await self._room.acquire()
                     room = self._room
                 await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
-                outcome = await trying.run(deadline)
+                outcome = await trying.run(deadline, scope)
         finally:
             if room is not None:
                 room.release()

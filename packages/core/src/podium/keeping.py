@@ -30,7 +30,7 @@ def last_step(setting: Setting, plan: Plan, outcomes: Sequence[Outcome | None]) 
     """
     metered, left = is_metered(setting), setting.ledger.left
     hopeful = all(outcome is None or outcome.status == "ok" for outcome in outcomes)
-    if hopeful and not metered and _fit([_CALL] * len(plan.steps), left):
+    if hopeful and not metered and _has_calls(left, len(plan.steps)):
         return _CALL  # most plans: there is room for all of it
     ways = [way for seen in plan.steps[-1].access if (way := _way(plan, seen, outcomes)) is not None]
     if not ways:
@@ -77,6 +77,11 @@ def _expected(setting: Setting, plan: Plan, index: int, outcome: Outcome | None)
     most = setting.pool[step.worker].max_tokens
     tokens = tokens if most is None else min(tokens, most)
     return Shown(index, step.subtask, "x" * min(4 * tokens, setting.limits.output_chars))
+
+
+def _has_calls(left: Left, count: int) -> bool:
+    """Say whether so many steps of one call each fit what is left."""
+    return (left.steps is None or count <= left.steps) and (left.calls is None or count <= left.calls)
 
 
 def _fit(amounts: Sequence[Spend], left: Left) -> bool:

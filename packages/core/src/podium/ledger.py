@@ -6,6 +6,7 @@ what the call really came to. It knows no worker and no price: it is given amoun
 """
 
 from dataclasses import dataclass, field, replace
+from operator import add, sub
 from typing import Self
 
 import anyio
@@ -135,16 +136,17 @@ class Ledger:
         Raises:
             LimitExceeded: the run has started as many as it may.
         """
-        own = self._books[0]
-        for book in self._books:
+        books, own = self._books, self._books[0]
+        for book in books:
             keeps = book.keeps_step and not (last and book is own)
             if book.steps + keeps >= book.limits.steps:
                 besides = ", the last kept for its plan's last" if keeps else ""
                 most = book.limits.steps
                 message = f"{book.whose} has started its {most} steps{besides}: raise Limits.steps for more"
                 raise LimitExceeded("steps", message)
-        own.keeps_step = own.keeps_step and not last
-        for book in self._books:
+        if last:
+            own.keeps_step = False
+        for book in books:
             book.steps += 1
 
     def reserve(self, worst: Spend | None, *, last: bool = False) -> Reservation:
@@ -226,7 +228,7 @@ class Ledger:
             book.steps += steps
 
 
-_Counts = tuple[int, int, int, int]
+_Counts = tuple[int, ...]
 """Calls, input tokens, output tokens, and money in whole billionths of a dollar, so that it balances."""
 _NAMES = ("calls", "input_tokens", "output_tokens", "cost")
 """What `Spend` and `Limits` call them."""
@@ -245,13 +247,11 @@ class _Sum:
         """Amounts of unknown cost among them."""
 
     def add(self, counts: _Counts, cost: float | None) -> None:
-        calls, read, written, money = self.counts
-        self.counts = (calls + counts[0], read + counts[1], written + counts[2], money + counts[3])
+        self.counts = tuple(map(add, self.counts, counts))
         self.unknown += cost is None
 
     def take(self, counts: _Counts, cost: float | None) -> None:
-        calls, read, written, money = self.counts
-        self.counts = (calls - counts[0], read - counts[1], written - counts[2], money - counts[3])
+        self.counts = tuple(map(sub, self.counts, counts))
         self.unknown -= cost is None
 
     def told(self) -> Spend:
@@ -294,7 +294,8 @@ class _Book:
         cost = otherwise if amount.cost is None else amount.cost
         if cost is None:
             cost = (self.limits.unpriced or 0.0) * amount.calls
-        return (amount.calls, amount.input_tokens, amount.output_tokens, round(cost * _BILLION))
+        money = round(cost * _BILLION) if cost else 0
+        return (amount.calls, amount.input_tokens, amount.output_tokens, money)
 
     def free(self, index: int, most: int, kept: _Counts = _NOTHING) -> int:
         """Return what is neither spent, nor reserved, nor kept of a limit."""
@@ -302,10 +303,11 @@ class _Book:
 
     def check(self, worst: Spend, kept: _Counts) -> _Counts:
         """Return what it counts as; raise `LimitExceeded` unless it fits besides what is kept."""
-        self.check_known(worst)
-        needed = self.counts(worst)
+        if worst.cost is None:
+            self.check_known(worst)
+        needed, spent, reserved = self.counts(worst), self.spent.counts, self.reserved.counts
         for index, most in self.most:
-            free = self.free(index, most, kept)
+            free = max(most - spent[index] - reserved[index] - kept[index], 0)
             if needed[index] > free:
                 raise self._refused(index, needed[index], free, kept[index])
         return needed

@@ -57,18 +57,22 @@ class Trying:
     _reused: Completion | None = None
     _next: Turns | None = None
     _waits: str = "had no free slot"
+    _scope: anyio.CancelScope | None = None
+    _deadline: float = inf
 
-    async def run(self, deadline: float) -> Outcome:
+    async def run(self, deadline: float, scope: anyio.CancelScope | None = None) -> Outcome:
         """Call workers until one answers and return the step's outcome; it fails by outcome.
 
         Args:
-            deadline: when the step must have ended, on the event loop's clock, in seconds;
-                whoever calls stops it then.
+            deadline: when the step must have ended, on the event loop's clock, in seconds.
+            scope: what the step runs in, to which the deadline is given before the first wait that
+                is not bounded by less; `None` where whoever calls stops it in time.
         """
+        self._scope, self._deadline = scope, deadline
         try:
             self.setting.policy.guard(self.setting.pool.cards[self.step.worker], self.labels)
             self.setting.ledger.start_step(last=self.last)
-            await self._try(deadline)
+            await self._try()
         except GivenUp as end:
             problem = Problem.of(end.error)
             told = f"{problem.message}; {end.because}" if end.because else problem.message
@@ -117,12 +121,21 @@ class Trying:
         """Number of the call after all that were made."""
         return self.number + len(self.before) + len(self._made)
 
-    async def _try(self, deadline: float) -> None:
-        number = self.step.worker
+    def _bound(self) -> None:
+        """Have the step stopped at its deadline from here on.
+
+        Most steps never need that: they are one call, which has less time, and a timer is dear.
+        """
+        if self._scope is not None and self._scope.deadline > self._deadline:
+            self._scope.deadline = self._deadline
+
+    async def _try(self) -> None:
+        number, deadline = self.step.worker, self._deadline
         while True:
-            attempt = await self._ask(number, deadline)
+            attempt = await self._ask(number)
             if self._reused is not None or (attempt is not None and attempt.completion is not None):
                 return
+            self._bound()
             turns = self._turns()
             if attempt is not None:
                 wait = turns.after(attempt, self._made, deadline)
@@ -139,41 +152,44 @@ class Trying:
             self._next = Turns(self.setting, self.round, self.index, self.step.worker, self.labels)
         return self._next
 
-    async def _ask(self, number: int, deadline: float) -> Attempt | None:
+    async def _ask(self, number: int) -> Attempt | None:
         """Look for an answer to use again; without one, call. `None` means that nobody was called."""
         cache = self.setting.cache
         if cache is None or (key := self._key(number)) is None:
-            return await self._in_slot(number, deadline)
+            return await self._in_slot(number)
+        self._bound()
         async with asking(cache, key):
             self._reused = await look_up(cache, key)
             if self._reused is not None:
                 return None
-            attempt = await self._in_slot(number, deadline)
+            attempt = await self._in_slot(number)
             if attempt is not None and attempt.completion is not None:
                 await remember(cache, self._key(attempt.worker), attempt.completion)
             return attempt
 
-    async def _in_slot(self, number: int, deadline: float) -> Attempt | None:
+    async def _in_slot(self, number: int) -> Attempt | None:
         """Call a worker in one of its slots, unless it is left out."""
         setting, retry = self.setting, self.setting.retry
         held: list[anyio.Semaphore] = []
         cooling, slot = setting.pool.cooling(number), setting.pool.slot(number)
         try:
             if slot is not None:
+                self._bound()
                 held = await take(slot)
                 await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
             if cooling.failures and cooling.rest(setting.clock(), retry.cool_after, retry.cool_seconds):
                 return None
-            attempt = await self._begin_once_it_fits(number, cooling, deadline)
+            attempt = await self._begin_once_it_fits(number, cooling)
             if retry.hedge is not None:
-                return await self._hedged(retry.hedge, attempt, deadline, held)
-            await attempt.run(self._on_text)
+                self._bound()
+                return await self._hedged(retry.hedge, attempt, held)
+            await attempt.run(self._on_text, self._bound)
             return attempt
         finally:
             for taken in held:
                 taken.release()
 
-    async def _begin_once_it_fits(self, number: int, cooling: Cooling, deadline: float) -> Attempt:
+    async def _begin_once_it_fits(self, number: int, cooling: Cooling) -> Attempt:
         """Begin a call, once those under way have left room for it.
 
         Raises:
@@ -181,21 +197,24 @@ class Trying:
         """
         while True:
             try:
-                return self._begin(number, cooling, deadline)
+                return self._begin(number, cooling)
             except LimitExceeded as error:
+                self._bound()
                 self._waits = "found no room in what the run may spend"
                 if error.limit == "calls" or not await self.setting.ledger.freed():
                     raise
 
-    def _begin(self, number: int, cooling: Cooling, deadline: float) -> Attempt:
+    def _begin(self, number: int, cooling: Cooling) -> Attempt:
         """Set aside what a call may spend, and tell that it begins.
 
         Raises:
             LimitExceeded: it does not fit, and is not made.
         """
-        setting, worker = self.setting, self.setting.pool[number]
+        setting, worker, deadline = self.setting, self.setting.pool[number], self._deadline
         began = setting.clock()
         until = began + setting.limits.attempt_seconds
+        if until >= deadline:
+            self._bound()
         with Boundary(f"worker {worker.card.name!r}", WorkerFailed):
             request = bounded(worker, self._request(number, min(until, deadline)), setting.ledger)
             worst = worker.worst_case(request, setting.limits.answer_tokens)
@@ -214,15 +233,16 @@ class Trying:
         )
         self._made.append(attempt)
         self._heard = attempt
-        setting.tell(
-            StepStarted,
-            round=self.round,
-            step=self.index,
-            attempt=attempt.number,
-            worker=worker.card.name,
-            subtask=self.step.subtask,
-            reserved=reservation.amount,
-        )
+        if setting.emit is not None:
+            setting.tell(
+                StepStarted,
+                round=self.round,
+                step=self.index,
+                attempt=attempt.number,
+                worker=worker.card.name,
+                subtask=self.step.subtask,
+                reserved=reservation.amount,
+            )
         return attempt
 
     def _request(self, number: int, deadline: float) -> Request:
@@ -262,9 +282,7 @@ class Trying:
         request = self._request(number, inf)
         return answer_key(identity, request.messages, request.sampling)
 
-    async def _hedged(
-        self, hedge: Hedge, attempt: Attempt, deadline: float, held: list[anyio.Semaphore]
-    ) -> Attempt:
+    async def _hedged(self, hedge: Hedge, attempt: Attempt, held: list[anyio.Semaphore]) -> Attempt:
         """Run a call, and another beside it if it is slow; return the one that counts."""
         setting = self.setting
 
@@ -277,7 +295,7 @@ class Trying:
                 if (slot := setting.pool.slot(number)) is not None:
                     slot.acquire_nowait()
                     held.append(slot)
-                second = self._begin(number, setting.pool.cooling(number), deadline)
+                second = self._begin(number, setting.pool.cooling(number))
             except (anyio.WouldBlock, PodiumError):
                 return None
             self._heard = None
@@ -304,10 +322,13 @@ class Trying:
         return [*self.before, *(attempt.call() for attempt in self._made)]
 
     def _ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
+        good = None
         for attempt in self._made:
-            if attempt.problem is None and attempt.completion is None:  # it was stopped
-                attempt.problem = problem
-        good = next((made for made in self._made if made.completion and made.problem is None), None)
+            if attempt.problem is None:
+                if attempt.completion is None:  # it was stopped
+                    attempt.problem = problem
+                else:
+                    good = good or attempt
         whole = self._reused if good is None else good.completion
         if whole is not None:
             # It was paid for and stands, even if its worker failed or hung in clearing up.

@@ -1,14 +1,13 @@
 """What calls of a worker took lately: what forecasts and hedges go by. Kept in memory."""
 
 from collections import deque
-from dataclasses import dataclass
+from typing import NamedTuple
 
 KEPT = 256
 """Calls of one worker that are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Took:
+class Took(NamedTuple):
     """What one call of a worker took."""
 
     seconds: float
