@@ -21,7 +21,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("retry", "recall", "prompt", "forecasting"),
     ("planners",),
     ("setting", "attempt", "turns", "hedging", "trying", "approval", "keeping", "place", "places", "execute"),
-    ("planning", "judging", "recursion"),
+    ("carrying", "planning", "judging", "recursion"),
     ("telemetry", "logs", "stream", "sync"),
     ("durable", "paid", "recording", "job", "claiming", "running", "replay", "conductor", "hosted"),
     ("config",),

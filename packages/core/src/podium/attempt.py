@@ -1,6 +1,6 @@
 """One call of one worker: what is set aside for it, and how it is billed however it ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -120,7 +120,9 @@ class Attempt:
 
     async def _read(self, on_text: Callable[["Attempt", str], None]) -> None:
         room = self.setting.limits.output_chars
-        async with aclosing(self.setting.pool[self.worker].call(self.request)) as pieces:
+        worker, through = self.setting.pool[self.worker], self.setting.through
+        call = worker.call(self.request) if through is None else through(worker, self.request)
+        async with aclosing(call) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Completion):
                     self.completion = self._checked(piece)
@@ -138,7 +140,7 @@ class Attempt:
         if wrong := _misfit(completion):
             told = f"worker {self.card.name!r} returned a completion whose {wrong}"
             raise WorkerFailed(told, maybe_paid=True)
-        if not completion.text.strip():
+        if not completion.text.strip() and not (completion.tool_calls and self.request.tools):
             raise self._broken("returned an empty answer", completion)
         if len(completion.text) > self.setting.limits.output_chars:
             raise self._too_long(completion)
@@ -220,6 +222,7 @@ class Attempt:
 def _misfit(completion: Completion) -> str:
     """Say what of a completion is not of its type, as code of others may return it; empty where all is."""
     text: object = completion.text
+    calls: object = completion.tool_calls
     usage, cost = completion.usage, completion.cost
     if not isinstance(text, str):
         return f"text is {type(text).__name__}"
@@ -227,9 +230,15 @@ def _misfit(completion: Completion) -> str:
         return f"finish_reason is {completion.finish_reason!r:.80}: it is one of {', '.join(_REASONS)}"
     if usage is not _NOTHING and not _is_usage(usage):
         return f"usage is {usage!r:.200}: its tokens are whole numbers, 0 or more"
+    if not isinstance(calls, tuple) or not all(map(_is_call, calls)):
+        return f"tool_calls are {calls!r:.80}: they are objects, as OpenAI writes them"
     if cost is not None and not _is_cost(cost):
         return f"cost is {cost!r:.80}: it is a number of USD, 0 or more, or None"
     return ""
+
+
+def _is_call(call: object) -> bool:
+    return isinstance(call, Mapping)
 
 
 def _is_cost(cost: object) -> bool:

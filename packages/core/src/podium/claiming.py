@@ -91,7 +91,16 @@ async def _claim(journal: Journal, job: Job, workers: Sequence[str]) -> Taken:
         nested = await _nested_in(journal, job.run_id)
         recording = Recording(log, events, workers, nested)
         first = next(event for event in events if isinstance(event, RunStarted))
-        return Taken(replace(job, query=first.query, labels=first.labels | job.labels), recording, before)
+        labels = first.labels | job.labels
+        job = replace(
+            job,
+            query=first.query,
+            labels=labels,
+            tools=first.tools,
+            sampling=first.sampling,
+            turns=first.turns,
+        )
+        return Taken(job, recording, before)
     except BaseException:
         await log.aclose()
         raise
@@ -115,7 +124,7 @@ def _check_same(job: Job, events: Sequence[Event], workers: Sequence[str]) -> No
     """Raise `RunExists` if a recorded run is another than what was asked for, secrets aside."""
     first = next((event for event in events if isinstance(event, RunStarted)), None)
     plan = next((event.plan for event in events if isinstance(event, PlanReady)), None)
-    same = first is not None and _spelled(first.query) == _spelled(job.query)
+    same = first is not None and _spelled(first.query + first.turns) == _spelled(job.query + job.turns)
     if same and first is not None and job.plan is not None and plan is not None:
         then, now = _named(plan, first.workers), _named(job.plan, workers)
         same = scrub(json.dumps(then)) == scrub(json.dumps(now))
@@ -140,6 +149,9 @@ def started(job: Job, workers: Sequence[str]) -> RunStarted:
         workers=tuple(workers),
         query=job.query,
         labels=job.labels,
+        tools=job.tools,
+        sampling=job.sampling,
+        turns=job.turns,
         parent=None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt),
     )
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from podium.cache import Cache
+from podium.carrying import Carry
 from podium.claiming import decide
 from podium.errors import ConfigError, LimitExceeded, PlanInvalid, PlannerError, WorkerFailed
 from podium.events import AnswerDelta, ApprovalGiven, Event, RunEnded
@@ -20,7 +21,7 @@ from podium.journal.journal import Journal
 from podium.judging import Accept
 from podium.ledger import Spend
 from podium.limits import Limits
-from podium.messages import Completion, Query, read_query
+from podium.messages import Completion, Part, Query, Sampling, Tools, read_query, read_turns
 from podium.opened import Opened
 from podium.plan import Plan
 from podium.planners.direct import DirectPlanner
@@ -37,7 +38,7 @@ from podium.stream import Listener, called_with, events_of
 from podium.sync import run_sync
 from podium.workers.bounds import check_prices
 from podium.workers.pool import Pool
-from podium.workers.worker import Card, Request, Worker, brief_of
+from podium.workers.worker import Card, Request, Through, Worker, brief_of
 
 
 class Conductor(Worker):
@@ -70,6 +71,8 @@ class Conductor(Worker):
     Raises:
         ConfigError: the planner is none, or the pool has no workers, or two of one name.
     """
+
+    takes_tools = True
 
     def __init__(  # noqa: PLR0913 - one record of these would only be spelled out at every use
         self,
@@ -141,6 +144,11 @@ class Conductor(Worker):
         policy: Policy | None = None,
         recall: Recall | None = None,
         forecast: bool = False,
+        journal: Journal | None = None,
+        tools: Tools | Sequence[Part] = (),
+        sampling: Sampling = Sampling(),
+        through: Through | None = None,
+        carry: Carry | None = None,
         on_event: Listener | None = None,
     ) -> Result:
         """Answer a query, or carry out a plan.
@@ -148,7 +156,9 @@ class Conductor(Worker):
         A worker that fails does not raise: the result says what is missing and why.
 
         Args:
-            asked: a question, a conversation, or a plan.
+            asked: a question, a conversation, or a plan. A conversation may go on after its
+                question with calls of tools and what they returned, which are shown to the
+                worker of the plan's last step.
             run_id: what the journal is to call the run. The same id and query twice are one
                 run: the second waits for the first, or goes on where that broke off.
                 `None` makes an id.
@@ -157,6 +167,16 @@ class Conductor(Worker):
             recall: what the run finds paid for already; `None` finds nothing.
             forecast: whether to reckon beforehand what the first plan will take, which the
                 result then compares with what it took.
+            journal: where the run is recorded, in place of the conductor's own journal;
+                `None` records it there.
+            tools: offered to the worker of the plan's last step, if it takes any: it may answer
+                with calls of them, which are in `Result.tool_calls` and the caller's to make.
+                Nothing starts before the plan is whole then.
+            sampling: how that worker is to write, over what it does by itself.
+            through: calls the workers, and the model of a planner, in place of the run;
+                `None` calls them.
+            carry: starts the steps of each plan in place of the run; `None` starts each as
+                soon as those it is shown have ended.
             on_event: takes each event as it happens, as `stream` yields them.
 
         Raises:
@@ -175,17 +195,29 @@ class Conductor(Worker):
             policy=policy,
             recall=recall,
             forecasts=forecast,
+            journal=journal,
+            tools=tools,
+            sampling=sampling,
+            through=through,
+            carry=carry,
             stream=on_event is not None,
         )
         return await called_with(on_event, lambda listen: self._run(job, listen))
 
-    def stream(
+    def stream(  # noqa: PLR0913 - as `run`
         self,
         asked: Query | Plan,
         *,
         run_id: str | None = None,
         labels: Iterable[str] = (),
         policy: Policy | None = None,
+        recall: Recall | None = None,
+        forecast: bool = False,
+        journal: Journal | None = None,
+        tools: Tools | Sequence[Part] = (),
+        sampling: Sampling = Sampling(),
+        through: Through | None = None,
+        carry: Carry | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Do as `run`, and yield what happens; the last event is `RunEnded` with the result.
 
@@ -193,7 +225,20 @@ class Conductor(Worker):
         """
 
         async def run(emit: Listener) -> Result:
-            job = self._job(asked, run_id=run_id, labels=labels, policy=policy, stream=True)
+            job = self._job(
+                asked,
+                run_id=run_id,
+                labels=labels,
+                policy=policy,
+                recall=recall,
+                forecasts=forecast,
+                journal=journal,
+                tools=tools,
+                sampling=sampling,
+                through=through,
+                carry=carry,
+                stream=True,
+            )
             return await self._run(job, emit)
 
         return events_of(run)
@@ -221,13 +266,16 @@ class Conductor(Worker):
         """Do as `run` from code that is not async, inside a running event loop too."""
         return run_sync(lambda: self.run(asked, run_id=run_id, labels=labels, policy=policy))
 
-    async def resume(
+    async def resume(  # noqa: PLR0913 - as `run`
         self,
         run_id: str,
         *,
         plan: Plan | None = None,
         policy: Policy | None = None,
         force: bool = False,
+        journal: Journal | None = None,
+        through: Through | None = None,
+        carry: Carry | None = None,
         on_event: Listener | None = None,
     ) -> Result:
         """Go on with a recorded run: after a crash, a cancel, a failure or an approval.
@@ -242,6 +290,9 @@ class Conductor(Worker):
                 same to see, keep their outputs. `None` changes nothing.
             policy: as for `run`; it is not recorded, so give the one the run was begun with.
             force: go on with a run that was given up as dead, too.
+            journal: as for `run`.
+            through: as for `run`.
+            carry: as for `run`.
             on_event: as for `run`.
 
         Raises:
@@ -251,7 +302,7 @@ class Conductor(Worker):
             RunDead: it was taken up too often after its process had died.
             PodiumError: as for `run`.
         """
-        self._recorded()
+        self._recorded(journal)
         if plan is not None:
             self._check(plan)
         job = Job(
@@ -261,12 +312,22 @@ class Conductor(Worker):
             policy=policy,
             resumes=True,
             force=force,
+            journal=journal,
+            through=through,
+            carry=carry,
             stream=on_event is not None,
         )
         return await called_with(on_event, lambda listen: self._run(job, listen))
 
     async def decide(
-        self, run_id: str, *, approved: bool, plan: Plan | None = None, by: str = "", why: str = ""
+        self,
+        run_id: str,
+        *,
+        approved: bool,
+        plan: Plan | None = None,
+        by: str = "",
+        why: str = "",
+        journal: Journal | None = None,
     ) -> None:
         """Record what someone says of the plan of a run that waits; `resume` then goes on with it.
 
@@ -276,6 +337,7 @@ class Conductor(Worker):
             plan: the plan as they changed it; `None` takes it as it is.
             by: who decided.
             why: for what reason.
+            journal: where the run waits, if that is not the conductor's own journal.
 
         Raises:
             ConfigError: the conductor has no journal, or the run waits for nothing.
@@ -283,10 +345,10 @@ class Conductor(Worker):
             RunHeld: someone carries it out.
             PlanForbidden: the policy does not allow the changed plan.
         """
-        journal = self._recorded()
+        journal = self._recorded(journal)
         if plan is not None:
             self._check(plan)
-        async with self._open():
+        async with self._open(), journal:
             given = ApprovalGiven(
                 run_id=run_id, at=0.0, round=0, approved=approved, plan=plan, by=by, why=why
             )
@@ -333,7 +395,7 @@ class Conductor(Worker):
         yield _completion(result, runs[0].before)
 
     async def _run(self, job: Job, listen: Listener | None) -> Result:
-        async with self._open():
+        async with self._open(), job.journal or nullcontext():
             return await Running(self._team, job, listen).run()
 
     def _job(  # noqa: PLR0913 - as `run` is given them
@@ -345,12 +407,19 @@ class Conductor(Worker):
         policy: Policy | None = None,
         recall: Recall | None = None,
         forecasts: bool = False,
+        journal: Journal | None = None,
+        tools: Tools | Sequence[Part] = (),
+        sampling: Sampling = Sampling(),
+        through: Through | None = None,
+        carry: Carry | None = None,
         stream: bool = False,
     ) -> Job:
         if run_id is not None:
-            self._recorded()
+            self._recorded(journal)
         plan = asked if isinstance(asked, Plan) else None
-        query = asked.query if isinstance(asked, Plan) else read_query(asked)
+        query, turns = (asked.query, ()) if isinstance(asked, Plan) else read_turns(asked)
+        if not isinstance(tools, Tools):
+            tools = Tools(tuple(tools))
         job = Job(
             run_id=run_id or uuid4().hex,
             is_minted=run_id is None,
@@ -360,6 +429,12 @@ class Conductor(Worker):
             policy=policy,
             recall=recall,
             forecasts=forecasts,
+            journal=journal,
+            tools=tools if tools.offered else None,
+            sampling=sampling,
+            turns=turns,
+            through=through,
+            carry=carry,
             stream=stream,
         )
         rules = self._team.policy
@@ -373,7 +448,8 @@ class Conductor(Worker):
 
     def _nested(self, request: Request) -> Job:
         """Return the run that answers a request: the one that did so before, if it was recorded."""
-        query, caller = read_query(request.messages), request.caller
+        asked = request.messages[: len(request.messages) - len(request.turns)]
+        query, caller = read_query(asked), request.caller
         minted = caller is None or caller.journal is None
         run_id = uuid4().hex
         if caller is not None and not minted:
@@ -385,16 +461,20 @@ class Conductor(Worker):
             query=query,
             labels=labels,
             caller=caller,
+            tools=request.tools,
+            sampling=request.sampling if request.turns or request.tools else Sampling(),
+            turns=request.turns,
             stream=request.stream,
             resumes=False,
         )
 
-    def _recorded(self) -> Journal:
-        if self._team.journal is None:
+    def _recorded(self, given: Journal | None) -> Journal:
+        journal = given or self._team.journal
+        if journal is None:
             raise ConfigError(
                 "the conductor has no journal: give it one, as in Conductor(..., journal=SqlJournal())"
             )
-        return self._team.journal
+        return journal
 
     def _check(self, plan: Plan) -> None:
         if not plan.steps:
@@ -458,13 +538,14 @@ def _completion(result: Result | None, before: Result | None) -> Completion:
     if before is not None and usage is not None:
         usage -= before.usage
         cost = None if cost is None or before.cost is None else max(cost - before.cost, 0.0)
-    if result is None or usage is None or not result.answer or result.status in ("failed", "waiting"):
+    has_answer = result is not None and (result.answer or result.tool_calls)
+    if result is None or usage is None or not has_answer or result.status in ("failed", "waiting"):
         problem = None if result is None else result.problem
         told = "no answer" if problem is None else problem.message
         message = f"the nested run came to nothing: {told}"
         raise WorkerFailed(message, maybe_paid=True, usage=usage, cost=cost)
     missing = None if result.problem is None else result.problem.message
-    return Completion(result.answer, usage=usage, cost=cost, missing=missing)
+    return Completion(result.answer, usage=usage, cost=cost, missing=missing, tool_calls=result.tool_calls)
 
 
 def _check_planner(planner: object) -> None:

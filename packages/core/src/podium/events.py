@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar
 
 from podium.ledger import Spend
-from podium.messages import Message
+from podium.messages import Message, Sampling, Tools
 from podium.outcome import Call, Outcome, Problem, Proposal
 from podium.plan import Plan
 from podium.result import Result
@@ -56,6 +56,12 @@ class RunStarted(_Event):
     """The conversation; empty where a plan was given without one."""
     labels: frozenset[str] = frozenset()
     """The labels the query carries."""
+    tools: Tools | None = None
+    """Offered to the worker that writes the answer."""
+    sampling: Sampling = Sampling()
+    """How that worker is to write."""
+    turns: tuple[Message, ...] = ()
+    """Calls of tools that followed the query, and what they returned."""
     parent: tuple[str, int, int, int] | None = None
     """Run, round, step and attempt this run answers for; `None` for a run a user started."""
 

@@ -5,7 +5,7 @@ plan once it is known. It knows no planner, no other round and no journal.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -13,6 +13,7 @@ from typing import Self
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from podium.errors import ConfigError
 from podium.events import AnswerDelta, StepDelta, StepEnded
 from podium.keeping import is_metered, last_step
 from podium.ledger import Spend
@@ -54,6 +55,8 @@ class Execution:
         self._has_unwanted = False
         self.answer_sent = False
         """Whether some of the answer was sent on while it was written."""
+        self.broke: Exception | None = None
+        """What somebody else who started the steps raised."""
         self._tasks = anyio.create_task_group()
         most = setting.limits.concurrency
         self._room = anyio.Semaphore(most, fast_acquire=True) if most < setting.limits.plan_steps else None
@@ -105,6 +108,10 @@ class Execution:
         Steps that were added and stand in the plan as they are go on; others are
         cancelled. Steps that nobody will see are not run.
         """
+        await self._work_on(self._prepare(plan))
+
+    def _prepare(self, plan: Plan) -> list[Place]:
+        """Take the whole plan, and return the steps that can start."""
         self._take(plan)
         needed = plan.needed
         for place in self._places:
@@ -113,7 +120,58 @@ class Execution:
         self._keep_for_last()
         ready = self._settle(self._decide(self._places))
         self._send_answer()
-        await self._work_on(ready)
+        return ready
+
+    async def complete_by(self, plan: Plan, carry: Callable[[], Awaitable[None]]) -> None:
+        """Do as `complete`, but have somebody else start the steps, by `carry_out` and `take`.
+
+        What that raises is kept in `broke`: raised here, a task group would wrap it.
+        """
+        self._prepare(plan)
+        try:
+            await carry()
+        except Exception as error:  # noqa: BLE001 - raised by who leaves the execution
+            self.broke = error
+
+    async def carry_out(self, index: int) -> Outcome:
+        """Run a step whose inputs have ended, and return what it came to.
+
+        Raises:
+            ConfigError: it is under way, or steps that it is shown have not ended.
+        """
+        place = self._places[index]
+        if place.outcome is None:
+            if place.visible is None:
+                raise ConfigError(f"step {index} was started before the steps that it is shown had ended")
+            if place.trying is not None:
+                raise ConfigError(f"step {index} was started twice")
+            await self._run(place)
+            self._settle(self._release(place))
+        assert place.outcome is not None
+        return place.outcome
+
+    def take(self, index: int, outcome: Outcome) -> None:
+        """Take what a step came to that was carried out before, and count what it spent."""
+        place = self._places[index]
+        if place.outcome is not None or place.trying is not None:
+            return
+        spent = Spend.of(outcome.usage, outcome.cost, calls=max(len(outcome.calls), outcome.attempts > 0))
+        self._setting.ledger.charge(spent, steps=int(outcome.attempts > 0))
+        if place.visible is None:
+            place.visible, place.labels = (
+                (),
+                self._setting.labels.union(*map(self._written, place.step.access)),
+            )
+        self._end(place, replace(outcome, round=self._number, step=index, reused=True))
+        self._settle(self._release(place))
+
+    def _written(self, index: int) -> frozenset[str]:
+        """Return the labels of what a step wrote, or by its plan wrote, where the host keeps its outcome."""
+        place = self._places[index]
+        if place.outcome is not None:
+            return place.written
+        labels = self._setting.labels.union(*map(self._written, place.step.access))
+        return after(self._setting.pool.cards[place.step.worker], labels)
 
     def refuse(self, plan: Plan, problem: Problem) -> None:
         """Take the whole plan, none of whose steps may run."""
@@ -204,8 +262,9 @@ class Execution:
             query = setting.query if setting.show_question else ()
             brief = Brief(place.step.subtask, place.visible or (), query)
             worker = setting.pool.names[place.step.worker]
-            place.key = step_key(worker, brief)
-            place.exact = step_key(worker, brief, exact=True) if self._is_replanned else ""
+            turns = setting.turns if place is self._places.last else ()
+            place.key = step_key(worker, brief, turns)
+            place.exact = step_key(worker, brief, turns, exact=True) if self._is_replanned else ""
         known = ((setting.recall, place.key), (self._paid, place.exact))
         return [(recall, key) for recall, key in known if recall is not None]
 

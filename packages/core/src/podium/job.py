@@ -5,10 +5,11 @@ from hashlib import sha256
 from typing import Literal
 
 from podium.cache import Cache
+from podium.carrying import Carry
 from podium.journal.journal import Journal
 from podium.judging import Accept
 from podium.limits import Limits
-from podium.messages import Message
+from podium.messages import Message, Sampling, Tools
 from podium.plan import Plan
 from podium.planning import Planners
 from podium.policy import Policy
@@ -16,7 +17,7 @@ from podium.recall import Recall
 from podium.retry import Retry
 from podium.setting import OnFailure
 from podium.workers.pool import Pool
-from podium.workers.worker import Caller, Worker
+from podium.workers.worker import Caller, Through, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,18 @@ class Job:
     """Whether what the first plan will take is reckoned beforehand, to be compared in the result."""
     recall: Recall | None = None
     """What a new run finds paid for already; `None` finds nothing."""
+    journal: Journal | None = None
+    """Where the run is recorded, in place of the conductor's journal; `None` leaves it there."""
+    tools: Tools | None = None
+    """Offered to the worker that writes the answer."""
+    sampling: Sampling = Sampling()
+    """How the worker that writes the answer is to write."""
+    turns: tuple[Message, ...] = ()
+    """Calls of tools after the query, and what they returned."""
+    through: Through | None = None
+    """How workers are called; `None` calls them."""
+    carry: Carry | None = None
+    """Who starts the steps of each plan; `None` leaves that to the run."""
     resumes: bool = False
     """Whether it goes on even where it has come to an end, as one that failed."""
     force: bool = False

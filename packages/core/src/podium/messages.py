@@ -72,6 +72,16 @@ class Message:
         return wire
 
 
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the worker that writes the answer may ask its caller to do."""
+
+    offered: tuple[Part, ...]
+    """Functions, as OpenAI writes them: `{"type": "function", "function": {"name": …, …}}`."""
+    choice: str | Part | None = None
+    """`auto`, `required`, `none`, or one function, as OpenAI writes it; `None` leaves it to the server."""
+
+
 Query = str | Sequence[Message | Mapping[str, Any]]
 """What a user asks: text, or chat messages with their history, the question last."""
 
@@ -101,6 +111,19 @@ def read_query(query: Query, *, last: tuple[Role, ...] = ("user",)) -> tuple[Mes
             "put long material behind a retriever and ask about it"
         )
     return messages
+
+
+def read_turns(query: Query) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Return the query, and the turns after its question: calls of tools, and what they returned.
+
+    Raises:
+        QueryError: it is empty, too long, not made of chat messages, or has turns without a question.
+    """
+    messages = read_query(query, last=("user", "tool"))
+    asked = max((at for at, message in enumerate(messages) if message.role == "user"), default=None)
+    if asked is None:
+        raise QueryError("the messages hold no question: put the user's before what tools returned")
+    return messages[: asked + 1], messages[asked + 1 :]
 
 
 def read_message(message: object) -> Message:

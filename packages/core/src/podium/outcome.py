@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from podium.errors import PodiumError
-from podium.messages import FinishReason
+from podium.messages import FinishReason, Part
 from podium.plan import Plan
 from podium.secrets import scrub
 from podium.usage import Usage
@@ -76,6 +76,8 @@ class Outcome:
     """Whether some of what it cost is not known to be on the bill: a call was sent, its end not seen."""
     reused: bool = False
     """Whether it was not called for, but taken from what was paid for before."""
+    tool_calls: tuple[Part, ...] = ()
+    """Calls its worker asks the run's caller to make, as OpenAI writes them."""
     shown: tuple[int, ...] | None = None
     """The steps whose output it was given; `None` where these are all on its access list."""
     started: float | None = None

@@ -62,6 +62,31 @@ def recall_of(
     return recall
 
 
+def unbilled(events: Sequence[Event], workers: Sequence[str]) -> Recall:
+    """Return what a recorded run came to, for another run to use, which is not billed for it again.
+
+    Steps that failed stand as they are. Workers and errors are as for `recall_of`.
+    """
+    return recall_of([_unbilled(event) for event in events if not _is_call(event)], workers, again=False)
+
+
+def _is_call(event: Event) -> bool:
+    """Say whether an event tells of a call alone, and nothing of what it came to."""
+    return isinstance(event, StepStarted | AttemptFailed)
+
+
+def _unbilled(event: Event) -> Event:
+    """Return what was recorded without its bill, which the recorded run has had."""
+    match event:
+        case StepEnded():
+            free = replace(event.outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False)
+            return replace(event, outcome=free)
+        case PlannerEnded():
+            return replace(event, proposal=replace(event.proposal, usage=Usage(), cost=0.0, maybe_paid=False))
+        case _:
+            return event
+
+
 def _read(events: Sequence[Event], workers: Sequence[str], latest: float) -> Recall:
     recall = Recall()
     names: tuple[str, ...] = ()

@@ -32,6 +32,9 @@ class Places:
     def __iter__(self) -> Iterator[Place]:
         return iter(self._places)
 
+    def __getitem__(self, index: int) -> Place:
+        return self._places[index]
+
     @property
     def last(self) -> Place | None:
         """The place of the plan's last step, once that is known."""

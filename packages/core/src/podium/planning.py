@@ -89,9 +89,9 @@ class Planning:
         Raises:
             PodiumError: what went wrong with the planner, when strictness was asked for.
         """
-        policy = self.setting.policy
-        if not policy.silent or policy.approvers:
-            self.on_step = None
+        setting, policy = self.setting, self.setting.policy
+        if not policy.silent or policy.approvers or setting.writes_apart:
+            self.on_step = None  # whoever writes the answer is known only with the whole plan
         known = self._known()
         asked = known or await self._ask(self.planners.first, self.turns)
         if asked.error is not None and self.planners.strict:
@@ -190,6 +190,7 @@ class Planning:
             left=_scarce(setting),
             max_tokens=None if planner.card is None else answer_bound(planner.card, setting.ledger),
             deadline=min(deadline, setting.ledger.deadline),
+            through=setting.through,
         )
 
     def _judge(self, written: Written, reader: PlanReader, order: Sequence[int]) -> Plan:

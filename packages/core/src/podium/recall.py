@@ -5,17 +5,19 @@ after a failure finds what earlier rounds came to.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from podium.events import ApprovalGiven, PlanReady
+from podium.messages import Message
 from podium.outcome import Call, Outcome, Proposal
 from podium.secrets import scrub
 from podium.usage import Usage
 from podium.workers.worker import Brief
 
 
-def step_key(worker: str, brief: Brief, *, exact: bool = False) -> str:
+def step_key(worker: str, brief: Brief, turns: Sequence[Message] = (), *, exact: bool = False) -> str:
     """Return what stands for a step by content: who works, and all they are shown.
 
     Neither the step's place in its plan nor the order in which steps ended counts.
@@ -23,10 +25,13 @@ def step_key(worker: str, brief: Brief, *, exact: bool = False) -> str:
     Args:
         worker: the worker's name.
         brief: what it is shown.
+        turns: what it is shown besides, of tools.
         exact: whether secrets in it count too, which no journal holds.
     """
     seen = [[shown.subtask, shown.output, shown.gap] for shown in brief.visible]
-    told = [worker, brief.subtask, seen, [message.to_wire() for message in brief.query]]
+    told: list[object] = [worker, brief.subtask, seen, [message.to_wire() for message in brief.query]]
+    if turns:
+        told.append([message.to_wire() for message in turns])
     text = json.dumps(told, sort_keys=True)
     return sha256((text if exact else scrub(text)).encode("utf-8", "surrogatepass")).hexdigest()
 

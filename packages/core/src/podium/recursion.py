@@ -9,14 +9,17 @@ shown nothing of an earlier one but what the planner writes into their subtasks.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from podium.approval import WAITING, look
+from podium.carrying import Carry, Steps
 from podium.conclusion import answer_of, conclusion, missing, steps_of, told
 from podium.errors import LimitExceeded, PlanForbidden, PodiumError
 from podium.events import PlannerEnded, PlanReady, RoundStarted
 from podium.execute import Execution
 from podium.judging import Accept, Judging
+from podium.messages import Part
 from podium.outcome import Outcome, Problem, Proposal, Round
 from podium.plan import Plan
 from podium.planners.feedback import failure_feedback
@@ -52,6 +55,8 @@ class Rounds:
     """The run's; its labels grow by those of what the planner is shown of a round."""
     planners: Planners
     accept: Accept | None = None
+    carry: Carry | None = None
+    """Who starts the steps of each plan; `None` means the execution itself."""
     done: list[Round] = field(default_factory=list)
     problem: Problem | None = None
     """Why the run fell short although its last step did not fail."""
@@ -99,6 +104,12 @@ class Rounds:
         return answer, status, problem
 
     @property
+    def tool_calls(self) -> tuple[Part, ...]:
+        """Calls that whoever wrote the answer asks the run's caller to make."""
+        answer = answer_of(self.done[-1]) if self.done else None
+        return () if answer is None else answer.tool_calls
+
+    @property
     def _most(self) -> int:
         """Rounds there can be; a plan given without its question leaves nothing to plan by."""
         return self.setting.limits.rounds if self.setting.query else 1
@@ -136,6 +147,8 @@ class Rounds:
                     why=why,
                 )
             )
+        if execution.broke is not None:
+            raise execution.broke
         if refused is not None:
             if all(answer_of(earlier) is None for earlier in self.done):
                 raise refused
@@ -163,7 +176,7 @@ class Rounds:
         if given is not None:
             return given
         # A later round may keep the answer or repeat itself: nothing starts before that is known.
-        on_step = execution.add if number == 1 else None
+        on_step = execution.add if number == 1 and self.carry is None else None
         return await Planning(setting, self.planners, number, turns, on_step, proposals).make()
 
     def _is_repeated(self, plan: Plan) -> bool:
@@ -192,7 +205,11 @@ class Rounds:
         if allowed != plan:
             words = "the plan was changed by who approved it"
             self.setting.tell(PlanReady, round=number, plan=allowed, planner="user", why=words)
-        await execution.complete(allowed)
+        if self.carry is None or not allowed.steps:
+            await execution.complete(allowed)
+        else:
+            steps = Steps(self.setting, number, allowed, execution)
+            await execution.complete_by(allowed, partial(self.carry, steps))
         return allowed
 
     async def _following(self, current: Round) -> _Next | None:
@@ -205,7 +222,7 @@ class Rounds:
             feedback = failure_feedback(current.plan, steps_of(current), spelling=spelling)
             why = "; ".join(map(told, failed))
             return _Next(why, feedback, frozenset[str]().union(*self._labels), self._recalled())
-        if answer is None:
+        if answer is None or answer.tool_calls:
             return None
         labels = self._labels[len(current.plan.steps) - 1]
         if self.accept is not None:

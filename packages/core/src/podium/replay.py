@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid
-from podium.events import AttemptFailed, Event, PlannerEnded, RunStarted, StepEnded, StepStarted
+from podium.events import Event, RunStarted
 from podium.messages import Query
 from podium.outcome import Outcome, Round
-from podium.paid import recall_of
+from podium.paid import unbilled
 from podium.plan import Plan
 from podium.result import Result
-from podium.usage import Usage
 
 
 async def replay(
@@ -46,8 +45,7 @@ async def replay(
     """
     started = events[0]
     assert isinstance(started, RunStarted)
-    paid = [_paid(event) for event in events if not _is_call(event)]
-    recall = recall_of(paid, conductor.pool.names, again=False)
+    recall = unbilled(events, conductor.pool.names)
     asked: Query | Plan = started.query
     if plan is not None:
         if not recall.plans:
@@ -60,23 +58,6 @@ async def replay(
     if 1 in recall.plans and recall.plans[1].planner == "user":
         asked = replace(recall.plans.pop(1).plan, query=started.query)
     return await conductor.run(asked, labels=started.labels, recall=recall, on_event=on_event)
-
-
-def _is_call(event: Event) -> bool:
-    """Say whether an event tells of a call alone, and nothing of what it came to."""
-    return isinstance(event, StepStarted | AttemptFailed)
-
-
-def _paid(event: Event) -> Event:
-    """Return what was recorded without its bill, which the recorded run has had."""
-    match event:
-        case StepEnded():
-            free = replace(event.outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False)
-            return replace(event, outcome=free)
-        case PlannerEnded():
-            return replace(event, proposal=replace(event.proposal, usage=Usage(), cost=0.0, maybe_paid=False))
-        case _:
-            return event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ class Result:
     forecast: Forecast | None = None
     """What the first plan was expected to take; `None` where nobody asked."""
     tool_calls: tuple[Part, ...] = ()
-    """Calls a hosted conductor asks its caller to make, as OpenAI writes them."""
+    """Calls the caller is asked to make, as OpenAI writes them; the answer may then be empty."""
     hosted_usage: Usage | None = None
     """What a hosted conductor reported for the whole run; `None` for one that runs here."""
     hosted_cost: float | None = None

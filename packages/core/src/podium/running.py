@@ -36,7 +36,8 @@ class Running:
         planners = (team.planners.first, team.planners.fallback)
         self._trace = start_trace(team.name, team.workers, planners)
         self._listeners = [heard for heard in (self._trace, start_log(), listen) if heard is not None]
-        self._journal = team.journal if job.caller is None else job.caller.journal
+        own = job.journal or team.journal
+        self._journal = own if job.caller is None else job.caller.journal
         self._recording: Recording | None = None
         self._forecast: Forecast | None = None
         self.before: Result | None = None
@@ -71,7 +72,7 @@ class Running:
     async def _carry_out(self) -> Result:
         job, recording = self._job, self._recording
         setting = self.setting()
-        rounds = Rounds(setting, self._team.planners, self._team.accept)
+        rounds = Rounds(setting, self._team.planners, self._team.accept, job.carry)
         if recording is not None and recording.is_resumed:
             if job.caller is None:  # else the outer run has booked it, then or when it was taken up itself
                 for spent in recording.spent:
@@ -120,6 +121,10 @@ class Running:
             journal=self._journal,
             depth=depth,
             stream=job.stream,
+            tools=job.tools,
+            sampling=job.sampling,
+            turns=job.turns,
+            through=job.through if caller is None else caller.through,
             show_question=team.show_question and bool(job.query),
             clock=clock,
             began=began,
@@ -172,6 +177,7 @@ class Running:
             problem=problem,
             rounds=tuple(rounds.done),
             workers=setting.pool.names,
+            tool_calls=rounds.tool_calls,
             seconds=setting.now(),
             forecast=self._forecast,
         )

@@ -10,17 +10,19 @@ from podium.events import Event
 from podium.journal.journal import Journal
 from podium.ledger import Ledger
 from podium.limits import Limits
-from podium.messages import Message
+from podium.messages import Message, Sampling, Tools
 from podium.policy import Policy
 from podium.recall import Recall
 from podium.retry import Retry
 from podium.workers.pool import Pool
+from podium.workers.worker import Through
 
 OnFailure = Literal["skip", "note", "replan", "fail"]
 """What becomes of the steps that are shown one that failed: they are skipped; they are
 run with the gap stated; another round is planned; or the whole run ends there."""
 
 _NOTHING = nullcontext()
+_PLAIN = Sampling()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,14 @@ class Setting:
     """How many runs this one is nested in."""
     stream: bool = False
     """Whether anyone reads along."""
+    tools: Tools | None = None
+    """Offered to the worker of the plan's last step."""
+    sampling: Sampling = Sampling()
+    """How that worker is to write."""
+    turns: tuple[Message, ...] = ()
+    """What that worker is shown after all else: calls of tools, and what these returned."""
+    through: Through | None = None
+    """How workers are called; `None` calls them."""
     show_question: bool = True
     """Whether workers are shown the question besides their subtask."""
     within: Callable[..., AbstractContextManager[object]] | None = None
@@ -58,6 +68,11 @@ class Setting:
     """Tells the time of the event loop, in seconds; found once, since it is asked at every turn."""
     began: float
     """When the run began, on that clock."""
+
+    @property
+    def writes_apart(self) -> bool:
+        """Whether the worker that writes the answer is asked otherwise than those before it."""
+        return self.tools is not None or bool(self.turns) or self.sampling != _PLAIN
 
     def tell(self, kind: Callable[..., Event], **facts: object) -> None:
         """Emit an event of this run; where nobody listens, none is made."""

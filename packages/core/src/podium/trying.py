@@ -259,13 +259,20 @@ class Trying:
             labels=self.labels,
             journal=setting.journal,
             policy=setting.policy,
+            through=setting.through,
         )
-        return Request(
-            messages=worker_messages(brief, setting.pool.cards[number]),
-            brief=brief,
-            deadline=deadline,
-            stream=setting.stream,
-            caller=caller,
+        messages = worker_messages(brief, setting.pool.cards[number])
+        request = Request(
+            messages=messages, brief=brief, deadline=deadline, stream=setting.stream, caller=caller
+        )
+        if not self.last or not setting.writes_apart:
+            return request
+        return replace(
+            request,
+            messages=messages + setting.turns,
+            turns=setting.turns,
+            tools=setting.tools if setting.pool[number].takes_tools else None,
+            sampling=setting.sampling,
         )
 
     def _key(self, number: int) -> str | None:
@@ -273,7 +280,7 @@ class Trying:
 
         What only bounds the answer does not count: one that was cut by it is not kept.
         """
-        if self.setting.cache is None:
+        if self.setting.cache is None or (self.last and self.setting.tools is not None):
             return None
         with Boundary(f"worker {self.setting.pool.names[number]!r}", WorkerFailed):
             identity = self.setting.pool[number].identity
@@ -348,6 +355,7 @@ class Trying:
             text=whole.text if whole is not None else "" if latest is None else "".join(latest.pieces),
             problem=problem,
             finish_reason=None if whole is None else whole.finish_reason,
+            tool_calls=() if whole is None else whole.tool_calls,
             usage=usage,
             cost=cost,
             attempts=0 if latest is None else latest.number,

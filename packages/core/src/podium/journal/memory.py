@@ -1,14 +1,16 @@
 """A journal in memory: gone with the process, and otherwise as any."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from threading import RLock
 from time import time
+from typing import Self
 
 import anyio.lowlevel
 
-from podium.errors import JournalError, RunExists, RunHeld, RunUnknown
+from podium.errors import JournalBroken, JournalError, RunExists, RunHeld, RunUnknown
 from podium.events import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
-from podium.journal.chain import ROOT, link
+from podium.journal.audit import read_lines
+from podium.journal.chain import ROOT, link, verify
 from podium.journal.entry import Record, RunRow, check_id, question_of
 from podium.journal.journal import Journal, Log
 from podium.secrets import scrub
@@ -36,11 +38,15 @@ class _Run:
 
         text, at, number = scrub(encode(event)), time(), len(self.records)
         head = link(self.records[-1].hash if self.records else ROOT, number, at, text)
-        self.records.append(Record(run_id=self.run_id, number=number, at=at, text=text, hash=head))
+        self.keep(Record(run_id=self.run_id, number=number, at=at, text=text, hash=head), event)
+
+    def keep(self, record: Record, event: Event) -> None:
+        """Take a record of an event."""
+        self.records.append(record)
         self.state, self.ended = "running", None
         if isinstance(event, RunEnded | RunStopped):
             result = event.result if isinstance(event, RunEnded) else None
-            self.state, self.ended = "stopped" if result is None else result.status, at
+            self.state, self.ended = "stopped" if result is None else result.status, record.at
             self.cost = None if result is None else result.cost
             self.log = None
 
@@ -107,6 +113,27 @@ class MemoryJournal(Journal):
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
         self._lock = RLock()
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> Self:
+        """Return a journal of the runs that `journal.audit.export` wrote, each of them held by no one.
+
+        Raises:
+            JournalBroken: a line is none that it wrote, or was changed since.
+        """
+        journal = cls()
+        for records in read_lines(lines):
+            if broken := verify(records):
+                raise JournalBroken(f"run {broken.run_id}, record {broken.number}: {broken.reason}")
+            events = [record.entry().event for record in records]
+            if not isinstance(events[0], RunStarted):
+                raise JournalBroken(f"run {records[0].run_id} does not begin with its start")
+            run = _Run(events[0])
+            for record, event in zip(records, events, strict=True):
+                run.keep(record, event)
+            run.state = "stopped" if run.state == "running" else run.state
+            journal._runs[run.run_id] = run
+        return journal
 
     async def begin(self, started: RunStarted, *, minted: bool) -> Log:
         """Record a new run, and hold it."""

@@ -71,7 +71,9 @@ class ChatPlanner(Planner):
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Ask the model."""
-        async with aclosing(self.worker.call(self._call(request))) as pieces:
+        asked, through = self._call(request), request.through
+        call = self.worker.call(asked) if through is None else through(self.worker, asked)
+        async with aclosing(call) as pieces:
             async for piece in pieces:
                 yield self._whole(piece) if isinstance(piece, Completion) else piece
 

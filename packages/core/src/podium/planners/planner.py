@@ -13,7 +13,7 @@ from podium.messages import FinishReason, Message
 from podium.opened import Opened
 from podium.spelling import Spelling
 from podium.usage import Usage
-from podium.workers.worker import Card, Worker
+from podium.workers.worker import Card, Through, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class PlanRequest:
     """When the text must be whole, on the event loop's clock, in seconds; `None` means any time."""
     stream: bool = True
     """Whether the text is read while it is written."""
+    through: Through | None = None
+    """How a worker is called that plans; `None` calls it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from podium.workers.calculator import Calculator
 from podium.workers.documents import Documents
 from podium.workers.gather import Gather
 from podium.workers.timeouts import Timeouts
-from podium.workers.worker import FREE, Brief, Caller, Request, Shown, Worker, brief_of, complete
+from podium.workers.worker import FREE, Brief, Caller, Request, Shown, Through, Worker, brief_of, complete
 
 __all__ = [
     "FREE",
@@ -17,6 +17,7 @@ __all__ = [
     "Gather",
     "Request",
     "Shown",
+    "Through",
     "Timeouts",
     "Worker",
     "brief_of",

@@ -30,6 +30,8 @@ class ChatWorker(Worker):
         sampling: how it writes where a request does not say.
     """
 
+    takes_tools = True
+
     def __init__(
         self,
         model: str,
@@ -68,7 +70,12 @@ class ChatWorker(Worker):
         with scrubbing():
             sampling = merge_sampling(self.sampling, request.sampling)
             body = chat_body(
-                self.endpoint.provider, self.model, request.messages, sampling, stream=request.stream
+                self.endpoint.provider,
+                self.model,
+                request.messages,
+                sampling,
+                stream=request.stream,
+                tools=request.tools,
             )
             if not request.stream:
                 whole = await self.endpoint.ask(_PATH, body, deadline=request.deadline)

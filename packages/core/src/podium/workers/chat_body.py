@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from podium.messages import Constraint, Message, Sampling
+from podium.messages import Constraint, Message, Sampling, Tools
 from podium.workers.providers import Provider
 
 
@@ -21,7 +21,13 @@ def merge_sampling(defaults: Sampling, wanted: Sampling) -> Sampling:
 
 
 def chat_body(
-    provider: Provider, model: str, messages: Sequence[Message], sampling: Sampling, *, stream: bool
+    provider: Provider,
+    model: str,
+    messages: Sequence[Message],
+    sampling: Sampling,
+    *,
+    stream: bool,
+    tools: Tools | None = None,
 ) -> dict[str, Any]:
     """Return the body of a request; what the provider or the model does not take is left out."""
     body: dict[str, Any] = {"model": model, "messages": [message.to_wire() for message in messages]}
@@ -30,6 +36,10 @@ def chat_body(
         body["stream"] = True
         if "stream_options" not in omitted:
             body["stream_options"] = {"include_usage": True}
+    if tools is not None:
+        body["tools"] = list(tools.offered)
+        if tools.choice is not None:
+            body["tool_choice"] = tools.choice
     if sampling == Sampling():
         return body
     plain = {

@@ -8,7 +8,7 @@ Four tokens for five bytes are more than any of them, and thrice what English co
 import json
 from collections.abc import Sequence
 
-from podium.messages import Constraint, Message
+from podium.messages import Constraint, Message, Tools
 
 PER_MESSAGE = 16
 """Tokens that a model's template puts around a message, at most."""
@@ -18,7 +18,9 @@ PER_ATTACHMENT = 5000
 """Tokens that a picture comes to at most; other attachments come to this, or to their bytes as text."""
 
 
-def most_tokens(messages: Sequence[Message], constraint: Constraint | None = None) -> int:
+def most_tokens(
+    messages: Sequence[Message], constraint: Constraint | None = None, tools: Tools | None = None
+) -> int:
     """Return what the prompt of these messages comes to at most, in tokens."""
     total = PER_REQUEST + PER_MESSAGE * len(messages)
     for message in messages:
@@ -31,6 +33,8 @@ def most_tokens(messages: Sequence[Message], constraint: Constraint | None = Non
     if constraint is not None:  # servers may put it into the prompt
         form = constraint.value
         total += _of_text(form if isinstance(form, str) else json.dumps(form, default=dict))
+    if tools is not None:
+        total += _of_text(json.dumps(tools.offered, default=dict))
     return total
 
 

@@ -15,7 +15,7 @@ from podium.errors import ConfigError, WorkerBroken
 from podium.events import Event
 from podium.journal.journal import Journal
 from podium.ledger import Ledger, Spend
-from podium.messages import Completion, Message, Sampling
+from podium.messages import Completion, Message, Sampling, Tools
 from podium.opened import Opened
 from podium.policy import Policy
 from podium.usage import Usage
@@ -124,6 +124,8 @@ class Caller:
     """Where runs nested in this one are recorded too."""
     policy: Policy = Policy()
     """The run's; what of it holds `everywhere` holds for runs nested in it."""
+    through: "Through | None" = None
+    """How the workers of runs nested in this one are called too; `None` calls them."""
     nested: list[Ledger] = field(default_factory=list, compare=False)
     """Takes the ledgers of runs that answer the call, which tell what it cost if it does not end."""
 
@@ -141,6 +143,10 @@ class Request:
     """When the answer must be whole, on the event loop's clock, in seconds; `None` means any time."""
     stream: bool = False
     """Whether anyone reads the text before it is whole; a worker may answer in one piece all the same."""
+    tools: Tools | None = None
+    """What it may ask the run's caller to do; only of a worker that takes tools."""
+    turns: tuple[Message, ...] = ()
+    """The last of the messages, where they are calls of such tools and what these returned."""
     caller: Caller | None = None
     """`None` outside of a run, as in a check of the worker."""
 
@@ -155,6 +161,8 @@ class Worker(Opened, ABC):
     card: Card
     uses_tokens: bool = True
     """Whether it reads and writes tokens, as a model does; work of plain code does not."""
+    takes_tools: bool = False
+    """Whether it can be offered tools, whose calls come back in its completion."""
 
     @property
     def max_tokens(self) -> int | None:
@@ -199,9 +207,13 @@ class Worker(Opened, ABC):
         price = self.card.price
         if not self.uses_tokens:
             return Spend(1, cost=None if price is None else 0.0)
-        read = most_tokens(request.messages, request.sampling.constraint)
+        read = most_tokens(request.messages, request.sampling.constraint, request.tools)
         written = request.sampling.max_tokens or self.max_tokens or answer_tokens
         return Spend(1, read, written, None if price is None else price.most(read, written))
+
+
+Through = Callable[[Worker, Request], AsyncGenerator[str | Completion, None]]
+"""Calls a worker in place of a run: yields what `worker.call(request)` does, and may do things around it."""
 
 
 def brief_of(request: Request) -> Brief:
