@@ -1,7 +1,10 @@
 """Shows a plan at the terminal and asks whether it may run."""
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Literal
+
+import anyio.to_thread
 
 from podium.cli.saved import edited
 from podium.cli.screen import Screen
@@ -33,14 +36,14 @@ def at_the_terminal(screen: Screen, view: View | None, conductor: Conductor) -> 
             "and approve with `podium approve`"
         )
 
-    def ask(request: ApprovalRequest) -> bool | str | Plan:
+    async def ask(request: ApprovalRequest) -> bool | str | Plan:
         with nullcontext() if view is None else view.aside():
-            return verdict_on(screen, request.plan, conductor)
+            return await verdict_on(screen, request.plan, conductor)
 
     return ask
 
 
-def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[True] | str | Plan:
+async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[True] | str | Plan:
     """Show a plan with what it may cost, and ask the person at the terminal.
 
     Returns:
@@ -50,13 +53,15 @@ def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[Tru
     while True:
         screen.console(stderr=True).print(plan_table(plan, workers, screen.shown))
         screen.note(explain_forecast(conductor.forecast(plan)))
-        said = screen.ask(_QUESTION).strip().lower()
+        said = (await screen.ask(_QUESTION)).strip().lower()
         if said in ("y", "yes"):
             return True if plan is shown else plan
         if said in ("n", "no", ""):
             return "refused at the terminal"
         if said in ("e", "edit"):
             try:
-                plan = edited(plan, workers, conductor.limits.plan_steps) or plan
+                most = conductor.limits.plan_steps
+                changed = await anyio.to_thread.run_sync(partial(edited, plan, workers, most))
+                plan = plan if changed is None else changed
             except PodiumError as error:
                 screen.note(f"podium: {error}")

@@ -106,7 +106,7 @@ def resume_run(  # noqa: PLR0913 - the facts of one resumption
 
 def _decide_at_the_terminal(screen: Screen, recorded: _Recorded, changed: Plan | None) -> None:
     """Show the plan that a run waits with, as it is or changed, and record what the person there says."""
-    verdict = verdict_on(screen, changed or recorded.plan, recorded.conductor)
+    verdict = anyio.run(verdict_on, screen, changed or recorded.plan, recorded.conductor)
     plan = verdict if isinstance(verdict, Plan) else changed
     if isinstance(verdict, str):
         recorded.decide(None, approved=False, by=getuser(), why=verdict)

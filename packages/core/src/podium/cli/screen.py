@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
+import anyio
+import anyio.to_thread
 import typer
 
 from podium.errors import (
@@ -54,10 +56,13 @@ class Screen:
         """Whether a person can be asked: stdin is a terminal."""
         return sys.stdin is not None and sys.stdin.isatty()
 
-    def ask(self, question: str) -> str:
+    async def ask(self, question: str) -> str:
         """Write `question` to stderr, and return the line that is typed; empty where there is none."""
         sys.stderr.write(self.shown(question))
         sys.stderr.flush()
+        if sys.platform == "win32":  # which can wait for sockets only
+            return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        await anyio.wait_readable(sys.stdin)  # a thread that reads would keep an interrupted process alive
         return sys.stdin.readline()
 
     def shown(self, text: str) -> str:
