@@ -9,12 +9,15 @@ from podium.errors import WorkerRefused
 from podium.limits import Limits
 from podium.messages import Completion
 from podium.outcome import Outcome
+from podium.plan import Plan, Step
 from podium.planners.chat import ChatPlanner
+from podium.planners.fixed import FixedPlanner
 from podium.retry import Retry
 from podium.usage import Usage
+from podium.workers.function import FunctionWorker
 from podium.workers.gather import Gather
 from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import FREE, Card, Price, Request
+from podium.workers.worker import FREE, Brief, Card, Price, Request
 
 pytestmark = pytest.mark.anyio
 
@@ -259,3 +262,18 @@ async def test_a_failure_at_the_head_of_a_long_chain_is_passed_down_it(policy: s
     result = await Conductor(boss(""), [bad, a], limits=limits, on_failure=policy).run(plan)  # type: ignore[arg-type]  # parametrized
     status, ran = ("failed", 0) if policy == "skip" else ("partial", 1500)
     assert (result.status, len(a.requests)) == (status, ran)
+
+
+async def test_an_answer_made_of_a_cut_output_is_partial() -> None:
+    """What a step behind the answer lacks, the answer lacks, and the result names the step."""
+
+    async def cut(brief: Brief) -> Completion:
+        return Completion("half a li", "length")
+
+    pool = [FunctionWorker(cut, card=Card(name="lister")), ScriptedWorker("writer", "DONE")]
+    plan = Plan((Step(0, "list"), Step(1, "middle", (0,)), Step(1, "write", (1,))))
+    result = await Conductor(FixedPlanner("x"), pool).run(plan)
+    assert (result.answer, result.status) == ("DONE", "partial")
+    assert result.problem is not None
+    assert result.problem.code == "cut"
+    assert "step 0 (lister)" in result.problem.message

@@ -117,8 +117,10 @@ def test_keeping_again_replaces_what_was_kept() -> None:
     """A new plan has a new last step."""
     ledger = _ledger(output_tokens=120)
     ledger.keep(Spend(1, output_tokens=100))
+    with pytest.raises(LimitExceeded, match="kept"):
+        ledger.reserve(CALL)
     ledger.keep(Spend(1, output_tokens=10))
-    ledger.reserve(CALL)
+    assert ledger.reserve(CALL).amount == CALL
 
 
 def test_a_last_step_that_is_a_conductor_frees_what_was_kept_for_its_own_calls() -> None:

@@ -200,4 +200,5 @@ def test_any_bytes_are_survived(data: bytes) -> None:
         data.decode(errors="surrogateescape"),
         data.decode(errors="replace"),
     ):
-        read_whole(text)
+        read = read_whole(text)
+        assert (read.plan is None) is (read.error is not None)

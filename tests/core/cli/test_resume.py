@@ -228,6 +228,8 @@ def test_replay_costs_nothing(podium: Podium, config: Path, server: ChatServer) 
     assert (said["answer"], said["cost"], said["usage"]["input_tokens"]) == ("forty-two", 0.0, 0)
     assert said["run_id"] != known
     assert not server.calls
+    assert json.loads(podium("show", said["run_id"], "--json").stdout)["recalls"] == known
+    assert f"on what {known[:12]}" in podium("show", said["run_id"]).stdout
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,7 @@ def started(job: Job, workers: Sequence[str]) -> RunStarted:
         tools=job.tools,
         sampling=job.sampling,
         turns=job.turns,
+        recalls=None if job.recall is None else job.recall.run_id,
         parent=None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt),
     )
 

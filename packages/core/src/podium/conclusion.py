@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from podium.errors import LimitExceeded
 from podium.outcome import Outcome, Problem, Round
+from podium.plan import Plan
 from podium.result import RunStatus
 
 
@@ -23,17 +24,33 @@ def missing(current: Round) -> list[Outcome]:
     outcomes = steps_of(current)
     if all(one.shown is None for one in outcomes) or current.plan is None or answer_of(current) is None:
         return []
-    found, met, todo = set[int](), set[int](), [len(outcomes) - 1]
-    while todo:
-        index = todo.pop()
-        if index in met:
-            continue
-        met.add(index)
+    found = set[int]()
+    for index in _behind(current.plan, outcomes):
         step, shown = current.plan.steps[index], outcomes[index].shown
         if shown is not None and len(shown) < step.least:
             found.update(set(step.access) - set(shown))
-        todo += step.access if shown is None else shown
     return [outcomes[index] for index in sorted(found)]
+
+
+def _short(current: Round) -> list[Outcome]:
+    """Return the steps behind the round's answer whose own text lacks something."""
+    outcomes = steps_of(current)
+    if current.plan is None or all(one.problem is None or one.status != "ok" for one in outcomes):
+        return []
+    behind = [outcomes[index] for index in sorted(_behind(current.plan, outcomes))]
+    return [one for one in behind if one.status == "ok" and one.problem is not None]
+
+
+def _behind(plan: Plan, outcomes: Sequence[Outcome]) -> set[int]:
+    """Return the steps whose output reached the answer, the last among them."""
+    met, todo = set[int](), [len(outcomes) - 1]
+    while todo:
+        index = todo.pop()
+        if index not in met:
+            met.add(index)
+            shown = outcomes[index].shown
+            todo += plan.steps[index].access if shown is None else shown
+    return met
 
 
 def conclusion(rounds: Sequence[Round], *, strictly: bool = False) -> tuple[str, RunStatus, Problem | None]:
@@ -64,10 +81,12 @@ def _outputs(current: Round) -> tuple[Outcome, ...]:
 
 
 def _lack(current: Round) -> Problem | None:
-    """Return what the round's answer was made without; `None` if that is nothing."""
+    """Return what the round's answer was made without, or of what that lacks something; else `None`."""
     without = missing(current)
     if not without:
-        return None
+        short = _short(current)
+        words = "the answer was made of what is not whole: " + "; ".join(map(told, short))
+        return Problem(short[0].problem.code, words) if short and short[0].problem is not None else None
     failed = [outcome.problem for outcome in steps_of(current) if outcome.status == "failed"]
     codes = [problem.code for problem in failed if problem is not None]
     limited = LimitExceeded.code in codes

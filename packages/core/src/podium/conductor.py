@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -21,15 +21,16 @@ from podium.journal.journal import Journal
 from podium.judging import Accept
 from podium.ledger import Spend
 from podium.limits import Limits
-from podium.messages import Completion, Part, Query, Sampling, Tools, read_query, read_turns
+from podium.messages import Completion, Query, Sampling, Tools, read_query, read_turns
 from podium.opened import Opened
+from podium.options import Options
 from podium.plan import Plan
 from podium.planners.direct import DirectPlanner
 from podium.planners.planner import Planner
 from podium.planners.rule import RulePlanner
 from podium.planning import Planners, Planning
 from podium.policy import Policy
-from podium.recall import Recall, step_key
+from podium.recall import step_key
 from podium.result import Result
 from podium.retry import Retry
 from podium.running import Running, plan_only, reckon
@@ -39,6 +40,8 @@ from podium.sync import run_sync
 from podium.workers.bounds import check_prices
 from podium.workers.pool import Pool
 from podium.workers.worker import Card, Request, Through, Worker, brief_of
+
+_PLAIN = Sampling()
 
 
 class Conductor(Worker):
@@ -95,6 +98,8 @@ class Conductor(Worker):
         _check_planner(planner)
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
         self.limits = limits or Limits()
+        self.journal = journal
+        self.policy = policy or Policy()
         first = DirectPlanner(planner) if direct else planner
         own = card or Card(name="conductor", description="Plans a task and has a team carry it out.")
         self.card = replace(own, labels=own.labels.union(*(other.labels for other in self.pool.cards)))
@@ -104,7 +109,7 @@ class Conductor(Worker):
             planners=Planners(first=first, fallback=fallback or RulePlanner(), strict=strict),
             limits=self.limits,
             accept=accept,
-            policy=policy or Policy(),
+            policy=self.policy,
             retry=retry or Retry(),
             on_failure=on_failure,
             cache=cache,
@@ -128,28 +133,15 @@ class Conductor(Worker):
             LimitExceeded: there was none within `Limits.seconds`.
             PodiumError: what is wrong with the planner's text, with `strict`.
         """
-        job = self._job(query, labels=labels, policy=policy)
+        job = self._job(query, {"labels": labels, "policy": policy}, stream=False)
         async with self._open():
             planning, plan = await plan_only(self._team, job)
         if plan is None:
             raise PlannerError(f"nobody gave a usable plan: {_told(planning)}")
         return Plan(plan.steps, job.query, "\n".join(map(explain_proposal, planning.proposals)))
 
-    async def run(  # noqa: PLR0913 - each is one fact about the run, most are left out
-        self,
-        asked: Query | Plan,
-        *,
-        run_id: str | None = None,
-        labels: Iterable[str] = (),
-        policy: Policy | None = None,
-        recall: Recall | None = None,
-        forecast: bool = False,
-        journal: Journal | None = None,
-        tools: Tools | Sequence[Part] = (),
-        sampling: Sampling = Sampling(),
-        through: Through | None = None,
-        carry: Carry | None = None,
-        on_event: Listener | None = None,
+    async def run(
+        self, asked: Query | Plan, *, on_event: Listener | None = None, **options: Unpack[Options]
     ) -> Result:
         """Answer a query, or carry out a plan.
 
@@ -159,25 +151,8 @@ class Conductor(Worker):
             asked: a question, a conversation, or a plan. A conversation may go on after its
                 question with calls of tools and what they returned, which are shown to the
                 worker of the plan's last step.
-            run_id: what the journal is to call the run. The same id and query twice are one
-                run: the second waits for the first, or goes on where that broke off.
-                `None` makes an id.
-            labels: properties of the query that the policy's rules refer to.
-            policy: holds beside the conductor's own; `None` adds nothing.
-            recall: what the run finds paid for already; `None` finds nothing.
-            forecast: whether to reckon beforehand what the first plan will take, which the
-                result then compares with what it took.
-            journal: where the run is recorded, in place of the conductor's own journal;
-                `None` records it there.
-            tools: offered to the worker of the plan's last step, if it takes any: it may answer
-                with calls of them, which are in `Result.tool_calls` and the caller's to make.
-                Nothing starts before the plan is whole then.
-            sampling: how that worker is to write, over what it does by itself.
-            through: calls the workers, and the model of a planner, in place of the run;
-                `None` calls them.
-            carry: starts the steps of each plan in place of the run; `None` starts each as
-                soon as those it is shown have ended.
             on_event: takes each event as it happens, as `stream` yields them.
+            options: what else is to be said of the run: see `podium.options.Options`.
 
         Raises:
             QueryError: the query is not one.
@@ -188,58 +163,17 @@ class Conductor(Worker):
             ListenerFailed: `on_event` raised; what the run came to is in `result`.
             PodiumError: what is wrong with the planner's text, with `strict`.
         """
-        job = self._job(
-            asked,
-            run_id=run_id,
-            labels=labels,
-            policy=policy,
-            recall=recall,
-            forecasts=forecast,
-            journal=journal,
-            tools=tools,
-            sampling=sampling,
-            through=through,
-            carry=carry,
-            stream=on_event is not None,
-        )
+        job = self._job(asked, options, stream=on_event is not None)
         return await called_with(on_event, lambda listen: self._run(job, listen))
 
-    def stream(  # noqa: PLR0913 - as `run`
-        self,
-        asked: Query | Plan,
-        *,
-        run_id: str | None = None,
-        labels: Iterable[str] = (),
-        policy: Policy | None = None,
-        recall: Recall | None = None,
-        forecast: bool = False,
-        journal: Journal | None = None,
-        tools: Tools | Sequence[Part] = (),
-        sampling: Sampling = Sampling(),
-        through: Through | None = None,
-        carry: Carry | None = None,
-    ) -> AsyncGenerator[Event, None]:
+    def stream(self, asked: Query | Plan, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """Do as `run`, and yield what happens; the last event is `RunEnded` with the result.
 
         Leaving the iteration cancels the run. Takes and raises what `run` does.
         """
 
         async def run(emit: Listener) -> Result:
-            job = self._job(
-                asked,
-                run_id=run_id,
-                labels=labels,
-                policy=policy,
-                recall=recall,
-                forecasts=forecast,
-                journal=journal,
-                tools=tools,
-                sampling=sampling,
-                through=through,
-                carry=carry,
-                stream=True,
-            )
-            return await self._run(job, emit)
+            return await self._run(self._job(asked, options, stream=True), emit)
 
         return events_of(run)
 
@@ -255,16 +189,9 @@ class Conductor(Worker):
         self._check(plan)
         return reckon(self._team, plan, plan.query)
 
-    def run_sync(
-        self,
-        asked: Query | Plan,
-        *,
-        run_id: str | None = None,
-        labels: Iterable[str] = (),
-        policy: Policy | None = None,
-    ) -> Result:
+    def run_sync(self, asked: Query | Plan, **options: Unpack[Options]) -> Result:
         """Do as `run` from code that is not async, inside a running event loop too."""
-        return run_sync(lambda: self.run(asked, run_id=run_id, labels=labels, policy=policy))
+        return run_sync(lambda: self.run(asked, **options))
 
     async def resume(  # noqa: PLR0913 - as `run`
         self,
@@ -398,26 +325,13 @@ class Conductor(Worker):
         async with self._open(), job.journal or nullcontext():
             return await Running(self._team, job, listen).run()
 
-    def _job(  # noqa: PLR0913 - as `run` is given them
-        self,
-        asked: Query | Plan,
-        *,
-        run_id: str | None = None,
-        labels: Iterable[str] = (),
-        policy: Policy | None = None,
-        recall: Recall | None = None,
-        forecasts: bool = False,
-        journal: Journal | None = None,
-        tools: Tools | Sequence[Part] = (),
-        sampling: Sampling = Sampling(),
-        through: Through | None = None,
-        carry: Carry | None = None,
-        stream: bool = False,
-    ) -> Job:
+    def _job(self, asked: Query | Plan, options: Options, *, stream: bool) -> Job:
+        run_id, journal, policy = options.get("run_id"), options.get("journal"), options.get("policy")
         if run_id is not None:
             self._recorded(journal)
         plan = asked if isinstance(asked, Plan) else None
         query, turns = (asked.query, ()) if isinstance(asked, Plan) else read_turns(asked)
+        tools = options.get("tools", ())
         if not isinstance(tools, Tools):
             tools = Tools(tuple(tools))
         job = Job(
@@ -425,16 +339,16 @@ class Conductor(Worker):
             is_minted=run_id is None,
             query=query,
             plan=plan,
-            labels=frozenset(labels),
+            labels=frozenset(options.get("labels", ())),
             policy=policy,
-            recall=recall,
-            forecasts=forecasts,
+            recall=options.get("recall"),
+            forecasts=options.get("forecast", False),
             journal=journal,
             tools=tools if tools.offered else None,
-            sampling=sampling,
+            sampling=options.get("sampling", _PLAIN),
             turns=turns,
-            through=through,
-            carry=carry,
+            through=options.get("through"),
+            carry=options.get("carry"),
             stream=stream,
         )
         rules = self._team.policy
@@ -453,7 +367,7 @@ class Conductor(Worker):
         minted = caller is None or caller.journal is None
         run_id = uuid4().hex
         if caller is not None and not minted:
-            run_id = nested_id(caller, step_key(self.card.name, brief_of(request)))
+            run_id = nested_id(caller, step_key(self.card.name, brief_of(request), request.turns))
         labels = frozenset[str]() if caller is None else caller.labels
         return Job(
             run_id=run_id,
@@ -462,7 +376,7 @@ class Conductor(Worker):
             labels=labels,
             caller=caller,
             tools=request.tools,
-            sampling=request.sampling if request.turns or request.tools else Sampling(),
+            sampling=request.sampling if request.turns or request.tools else _PLAIN,
             turns=request.turns,
             stream=request.stream,
             resumes=False,

@@ -17,6 +17,7 @@
     │   ├── RunDead            the run was taken up too often to no end
     │   └── JournalBroken      what it holds is not what was written, or of another version
     ├── ListenerFailed         what was to be told of a run's events raised
+    ├── RunFailed              a run came to no answer, where one was to be returned
     └── WorkerError            one call of one worker went wrong
         ├── WorkerUnavailable  it could not be reached, or says it is overloaded or down
         ├── WorkerRefused      it understood the request and will not serve it
@@ -196,6 +197,14 @@ class ListenerFailed(PodiumError):
     code = "listener"
     result: Any = None
     """The `Result` the run came to; `None` where it came to none."""
+
+
+class RunFailed(PodiumError):
+    """A run came to no answer, and whoever asked takes nothing else; `run` itself returns what it came to."""
+
+    code = "run_failed"
+    result: Any = None
+    """The `Result`."""
 
 
 class WorkerError(PodiumError):

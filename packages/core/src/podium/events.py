@@ -62,6 +62,8 @@ class RunStarted(_Event):
     """How that worker is to write."""
     turns: tuple[Message, ...] = ()
     """Calls of tools that followed the query, and what they returned."""
+    recalls: str | None = None
+    """The run whose plans and outcomes it finds ready, as a replay does; `None` for one that begins anew."""
     parent: tuple[str, int, int, int] | None = None
     """Run, round, step and attempt this run answers for; `None` for a run a user started."""
 

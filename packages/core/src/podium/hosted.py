@@ -6,6 +6,7 @@ cost stay with it, so they are absent here.
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 from uuid import uuid4
@@ -16,7 +17,7 @@ from podium.boundary import Boundary
 from podium.errors import ConfigError, PodiumError, WorkerBroken, WorkerError, WorkerTimeout
 from podium.events import AnswerDelta, Event, RunEnded, RunStarted
 from podium.logs import start_log
-from podium.messages import Completion, Message, Part, Query, Sampling, estimate_usage, read_query
+from podium.messages import Completion, Message, Part, Query, Sampling, Tools, estimate_usage, read_query
 from podium.opened import Opened
 from podium.outcome import Problem
 from podium.result import Result
@@ -26,15 +27,25 @@ from podium.sync import run_sync
 from podium.telemetry import start_trace
 from podium.usage import Usage
 from podium.workers.answers import AnswerReader
-from podium.workers.chat_body import chat_body
+from podium.workers.chat_body import chat_body, merge_sampling
 from podium.workers.endpoint import Endpoint
-from podium.workers.responses import ResponsesReader, responses_input, responses_tools
+from podium.workers.responses import ResponsesReader, responses_body
 from podium.workers.worker import Price
 
 Api = Literal["responses", "chat"]
 """OpenAI's two APIs."""
 Effort = Literal["high", "xhigh", "max"]
 """How hard a hosted conductor can be asked to try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What the server is sent for one run."""
+
+    query: tuple[Message, ...]
+    model: str
+    tools: Tools | None
+    sampling: Sampling
 
 
 class HostedConductor(Opened):
@@ -79,28 +90,61 @@ class HostedConductor(Opened):
         self._price = price
         self._seconds = seconds
 
-    async def run(self, asked: Query) -> Result:
+    async def run(
+        self,
+        asked: Query,
+        *,
+        tools: Tools | Sequence[Part] = (),
+        sampling: Sampling = Sampling(),
+        model: str | None = None,
+    ) -> Result:
         """Answer a query. A conductor that fails does not raise: the result says why.
+
+        Args:
+            asked: a question or a conversation, which may end with what tools returned.
+            tools: offered in place of the conductor's own; none leaves those.
+            sampling: how the answer is to be written, where it says so.
+            model: who is asked on the server; `None` means the conductor's own.
 
         Raises:
             QueryError: the query is not one.
+            ConfigError: the API takes no such sampling.
         """
-        return await self._run(asked, _ignore)
+        return await self._run(self._asked(asked, tools, sampling, model), _ignore)
 
-    def stream(self, asked: Query) -> AsyncGenerator[Event, None]:
+    def stream(
+        self,
+        asked: Query,
+        *,
+        tools: Tools | Sequence[Part] = (),
+        sampling: Sampling = Sampling(),
+        model: str | None = None,
+    ) -> AsyncGenerator[Event, None]:
         """Do as `run`, and yield `RunStarted`, the answer as it comes, and `RunEnded`.
 
-        Leaving the iteration closes the connection. Raises as `run`.
+        Leaving the iteration closes the connection. Takes and raises what `run` does.
         """
-        return events_of(lambda emit: self._run(asked, emit))
+        return events_of(lambda emit: self._run(self._asked(asked, tools, sampling, model), emit))
 
     def run_sync(self, asked: Query) -> Result:
         """Do as `run` from code that is not async, inside a running event loop too."""
         return run_sync(lambda: self.run(asked))
 
-    async def _run(self, asked: Query, listen: Callable[[Event], None]) -> Result:
-        query = read_query(asked, last=("user", "tool"))
-        trace = start_trace(self.model, (), ())
+    def _asked(
+        self, asked: Query, tools: Tools | Sequence[Part], sampling: Sampling, model: str | None
+    ) -> _Asked:
+        offered = tools if isinstance(tools, Tools) else Tools(tuple(tools))
+        offered = offered if offered.offered else Tools(self._tools, offered.choice)
+        return _Asked(
+            query=read_query(asked, last=("user", "tool")),
+            model=model or self.model,
+            tools=offered if offered.offered else None,
+            sampling=merge_sampling(self._sampling, sampling),
+        )
+
+    async def _run(self, asked: _Asked, listen: Callable[[Event], None]) -> Result:
+        body = self._body(asked)
+        trace = start_trace(asked.model, (), ())
         listeners = [each for each in (trace, start_log(), listen) if each is not None]
 
         def emit(event: Event) -> None:
@@ -108,17 +152,22 @@ class HostedConductor(Opened):
                 listener(event)
 
         run_id, began = uuid4().hex, anyio.current_time()
-        emit(RunStarted(run_id=run_id, at=0.0, workers=(), query=query))
+        emit(RunStarted(run_id=run_id, at=0.0, workers=(), query=asked.query, tools=asked.tools))
         with ExitStack() as traced:
             if trace is not None:
                 traced.callback(trace.close)
                 traced.enter_context(trace.within())
-            result = await self._answer(query, emit, run_id, began)
+            result = await self._answer(asked.query, body, emit, run_id, began)
             emit(RunEnded(run_id=run_id, at=result.seconds, result=result))
         return result
 
     async def _answer(
-        self, query: tuple[Message, ...], emit: Callable[[Event], None], run_id: str, began: float
+        self,
+        query: tuple[Message, ...],
+        body: dict[str, Any],
+        emit: Callable[[Event], None],
+        run_id: str,
+        began: float,
     ) -> Result:
         pieces: list[str] = []
         completion, problem, unpaid = None, None, False
@@ -126,7 +175,7 @@ class HostedConductor(Opened):
             # A body whose parts are of other types than they should be is one more broken answer.
             broken = partial(WorkerBroken, maybe_paid=True)
             with scrubbing(), Boundary("reading the answer", broken):
-                async with aclosing(self._call(query, began + self._seconds)) as answer:
+                async with aclosing(self._call(query, body, began + self._seconds)) as answer:
                     async for piece in answer:
                         if isinstance(piece, Completion):
                             completion = piece
@@ -154,11 +203,10 @@ class HostedConductor(Opened):
         )
 
     async def _call(
-        self, query: tuple[Message, ...], deadline: float
+        self, query: tuple[Message, ...], body: dict[str, Any], deadline: float
     ) -> AsyncGenerator[str | Completion, None]:
         reader = AnswerReader() if self._api == "chat" else ResponsesReader(self._endpoint.quote)
         path = "/chat/completions" if self._api == "chat" else "/responses"
-        body = self._chat_body(query) if self._api == "chat" else self._responses_body(query)
         try:
             async with aclosing(self._endpoint.listen(path, body, deadline=deadline)) as events:
                 async for event in events:
@@ -169,19 +217,11 @@ class HostedConductor(Opened):
                 raise
         yield reader.completion(query)
 
-    def _chat_body(self, query: tuple[Message, ...]) -> dict[str, object]:
-        body = chat_body(self._endpoint.provider, self.model, query, self._sampling, stream=True)
-        return body | ({"tools": list(self._tools)} if self._tools else {})
-
-    def _responses_body(self, query: tuple[Message, ...]) -> dict[str, object]:
-        body: dict[str, object] = {"model": self.model, "input": responses_input(query), "stream": True}
-        if self._sampling.effort is not None:
-            body["reasoning"] = {"effort": self._sampling.effort}
-        if self._sampling.max_tokens is not None:
-            body["max_output_tokens"] = self._sampling.max_tokens
-        if self._tools:
-            body["tools"] = responses_tools(self._tools)
-        return body
+    def _body(self, asked: _Asked) -> dict[str, Any]:
+        if self._api == "responses":
+            return responses_body(asked.model, asked.query, asked.sampling, asked.tools)
+        provider = self._endpoint.provider
+        return chat_body(provider, asked.model, asked.query, asked.sampling, stream=True, tools=asked.tools)
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return (self._endpoint,)

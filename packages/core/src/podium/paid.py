@@ -67,7 +67,8 @@ def unbilled(events: Sequence[Event], workers: Sequence[str]) -> Recall:
 
     Steps that failed stand as they are. Workers and errors are as for `recall_of`.
     """
-    return recall_of([_unbilled(event) for event in events if not _is_call(event)], workers, again=False)
+    free = [_unbilled(event) for event in events if not _is_call(event)]
+    return replace(recall_of(free, workers, again=False), run_id=events[0].run_id)
 
 
 def _is_call(event: Event) -> bool:

@@ -40,6 +40,8 @@ def step_key(worker: str, brief: Brief, turns: Sequence[Message] = (), *, exact:
 class Recall:
     """Outcomes, plans and decisions of before."""
 
+    run_id: str | None = None
+    """Whose they are, where that is another run."""
     plans: dict[int, PlanReady] = field(default_factory=dict)
     """By number of the round."""
     proposals: dict[int, list[Proposal]] = field(default_factory=dict)

@@ -180,7 +180,8 @@ class Trying:
             if cooling.failures and cooling.rest(setting.clock(), retry.cool_after, retry.cool_seconds):
                 return None
             attempt = await self._begin_once_it_fits(number, cooling)
-            if retry.hedge is not None:
+            # Of a recorded run that books its own calls, the second would wait for the first.
+            if retry.hedge is not None and (attempt.reservation.amount.calls or setting.journal is None):
                 self._bound()
                 return await self._hedged(retry.hedge, attempt, held)
             await attempt.run(self._on_text, self._bound)

@@ -38,7 +38,7 @@ def show_run(screen: Screen, journal: Journal, typed: str, *, as_json: bool, eve
     assert isinstance(started, RunStarted)
     if as_json:
         facts = {"state": row.state, "began": row.began, "ended": row.ended, "parent": row.parent}
-        facts |= {"recoveries": row.recoveries, "labels": sorted(started.labels)}
+        facts |= {"recoveries": row.recoveries, "labels": sorted(started.labels), "recalls": started.recalls}
         facts["hash"] = next(entry.hash for entry in reversed(entries) if entry.run_id == row.run_id)
         query = [message.to_wire() for message in started.query]
         screen.result_json({**result_json(result), **facts, "query": query})
@@ -60,6 +60,8 @@ def _heading(row: RunRow, started: RunStarted) -> str:
         facts.append(f"taken up {row.recoveries} time{'' if row.recoveries == 1 else 's'} after a crash")
     if row.parent is not None:
         facts.append(f"nested in {row.parent[:SHORT]}")
+    if started.recalls is not None:
+        facts.append(f"on what {started.recalls[:SHORT]} came to")
     question = started.query[-1].text if started.query else ""
     return ", ".join(facts) + (f"\n{question}" if question else "") + "\n"
 

@@ -6,8 +6,18 @@ It owns that wire form alone and knows no transport and no conductor.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from podium.errors import WorkerBroken, WorkerRefused
-from podium.messages import Completion, FinishReason, Message, Part, estimate_usage, storable
+from podium.errors import ConfigError, WorkerBroken, WorkerRefused
+from podium.messages import (
+    Completion,
+    Constraint,
+    FinishReason,
+    Message,
+    Part,
+    Sampling,
+    Tools,
+    estimate_usage,
+    storable,
+)
 from podium.usage import Usage
 from podium.workers.usage import read_usage
 
@@ -35,9 +45,44 @@ def responses_input(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return items
 
 
-def responses_tools(tools: Sequence[Part]) -> list[Part]:
-    """Return tools as Responses has them: a function's fields stand in the tool itself."""
-    return [{"type": "function", **tool["function"]} if "function" in tool else tool for tool in tools]
+def responses_body(
+    model: str, messages: Sequence[Message], sampling: Sampling, tools: Tools | None = None
+) -> dict[str, Any]:
+    """Return the body of a request for a stream.
+
+    Raises:
+        ConfigError: the sampling asks for what Responses has no word for.
+    """
+    for name in ("stop", "seed"):
+        if getattr(sampling, name):
+            raise ConfigError(f"Responses takes no {name}: leave it out, or speak the API `chat`")
+    body: dict[str, Any] = {"model": model, "input": responses_input(messages), "stream": True}
+    plain = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_output_tokens": sampling.max_tokens,
+    }
+    body.update({name: value for name, value in plain.items() if value is not None})
+    if sampling.effort is not None:
+        body["reasoning"] = {"effort": sampling.effort}
+    if sampling.constraint is not None:
+        body["text"] = {"format": _format(sampling.constraint)}
+    if tools is not None:
+        body["tools"] = [_flat(tool) for tool in tools.offered]
+        if tools.choice is not None:
+            body["tool_choice"] = tools.choice if isinstance(tools.choice, str) else _flat(tools.choice)
+    return body
+
+
+def _flat(tool: Part) -> Part:
+    """Return a tool, or the choice of one, as Responses has it: a function's fields stand in itself."""
+    return {"type": "function", **tool["function"]} if "function" in tool else tool
+
+
+def _format(constraint: Constraint) -> Part:
+    if constraint.kind != "json":
+        raise ConfigError("Responses holds a text to no grammar: leave it out, or speak the API `chat`")
+    return {"type": "json_schema", "name": "answer", "schema": constraint.value, "strict": True}
 
 
 class ResponsesReader:
