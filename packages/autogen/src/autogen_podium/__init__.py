@@ -1,0 +1,1 @@
+"""Podium for AutoGen and Microsoft Agent Framework."""
