@@ -1,0 +1,338 @@
+"""What every adapter keeps to: subclass it as `Test…`, give it the fixture `adapter`.
+
+class TestMine(AdapterContract):
+    @pytest.fixture
+    def adapter(self) -> Adapter: ...
+
+An `Adapter` makes the host's own workers (an agent, a chat model) out of what they are to
+say, and the host's own face of a conductor (a query engine, a team) out of such workers.
+What a host cannot do is said in `lacks`, with the reason, and skips what would show it.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import anyio
+import pytest
+
+from podium.errors import PodiumError
+from podium.limits import Limits
+from podium.plan import Plan, Step
+from podium.planners.fixed import FixedPlanner
+from podium.retry import Retry
+from podium.spelling import write_plan
+from podium.workers.gather import Gather
+from podium.workers.worker import Worker
+
+Speak = Callable[[str], Awaitable[str]]
+"""What a worker says, given every text it was shown, in one."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One step, as the host's caller is told of it."""
+
+    step: int
+    worker: str
+    status: str
+    output: str
+    tokens: int
+    """Read and written."""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the host's caller was given."""
+
+    text: str
+    status: str
+    """`ok`, `partial` or `failed`, however the host says it."""
+    steps: tuple[Told, ...]
+
+
+class Face(ABC):
+    """The host's face of one conductor."""
+
+    @abstractmethod
+    async def ask(self, question: str) -> Answer:
+        """Ask as async code of the host's users does."""
+
+    @abstractmethod
+    def ask_sync(self, question: str) -> Answer:
+        """Ask as code of the host's users does that is not async."""
+
+    @abstractmethod
+    def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
+        """Yield pieces of steps' outputs as the host streams them, each with its step."""
+
+
+class Adapter(ABC):
+    """Makes the host's things."""
+
+    tokens: int
+    """How many tokens a call of a worker is reported to have come to."""
+
+    @abstractmethod
+    def worker(self, name: str, speak: Speak) -> Any:
+        """Return one of the host's own workers; each of its calls reports `tokens`."""
+
+    @abstractmethod
+    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+        """Return the host's face of a conductor; `options` are `Conductor`'s."""
+
+
+def planner_of(*steps: tuple[int, str, tuple[int, ...]]) -> FixedPlanner:
+    """Return one that gives these steps: worker, subtask, access."""
+    plan = Plan(tuple(Step(worker, subtask, access) for worker, subtask, access in steps))
+    return FixedPlanner(write_plan(plan, "rows"))
+
+
+def saying(text: str) -> Speak:
+    """Return what says the same to everything."""
+
+    async def speak(shown: str) -> str:
+        return text
+
+    return speak
+
+
+def failing(shown: str) -> Awaitable[str]:
+    """Fail, for good."""
+    raise ValueError("out of order")
+
+
+ONCE = Retry(attempts=1)
+
+
+@pytest.mark.anyio
+class AdapterContract:
+    """The checks."""
+
+    lacks: ClassVar[Mapping[str, str]] = {}
+    """Names of the tests that the host makes impossible, and why."""
+
+    @pytest.fixture(autouse=True)
+    def _skip_what_it_lacks(self, request: pytest.FixtureRequest) -> None:
+        name = request.node.originalname
+        if name in self.lacks:
+            pytest.skip(self.lacks[name])
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        """Hosts run on asyncio alone."""
+        return "asyncio"
+
+    async def test_a_worker_is_shown_its_access_list_and_nothing_else(self, adapter: Adapter) -> None:
+        """Of the other steps, no subtask and no output reaches it."""
+        seen: dict[str, str] = {}
+
+        def spy(name: str) -> Speak:
+            async def speak(shown: str) -> str:
+                seen[name] = shown
+                return f"canary-of-{name}"
+
+            return speak
+
+        names = ("one", "two", "three", "four", "five")
+        steps = ((0, "task-one", ()), (1, "task-two", (0,)), (2, "task-three", ()))
+        planner = planner_of(*steps, (3, "task-four", (1, 2)), (4, "task-five", (0, 3)))
+        access = {"one": (), "two": ("one",), "three": (), "four": ("two", "three"), "five": ("one", "four")}
+        face = adapter.face(planner, [adapter.worker(name, spy(name)) for name in names])
+        answer = await face.ask("the-question")
+        assert answer.text == "canary-of-five"
+        for name, visible in access.items():
+            found = {other for other in names if f"canary-of-{other}" in seen[name]}
+            tasks = {other for other in names if f"task-{other}" in seen[name]}
+            assert (name, found, tasks) == (name, set(visible), {*visible, name})
+            assert "the-question" in seen[name]
+
+    async def test_steps_side_by_side_are_under_way_at_once(self, adapter: Adapter) -> None:
+        """Each waits for the other, which it would in vain if they ran in turn."""
+        there: set[str] = set()
+
+        def meet(name: str) -> Speak:
+            async def speak(shown: str) -> str:
+                there.add(name)
+                with anyio.fail_after(20):
+                    while len(there) < 3:  # noqa: ASYNC110 - a host may run workers on loops of their own
+                        await anyio.sleep(0.01)
+                return name
+
+            return speak
+
+        workers = [adapter.worker(name, meet(name)) for name in ("left", "middle", "right")]
+        planner = planner_of((0, "a", ()), (1, "b", ()), (2, "c", ()), (3, "join", (0, 1, 2)))
+        answer = await adapter.face(planner, [*workers, adapter.worker("join", saying("met"))]).ask("?")
+        assert (answer.text, answer.status) == ("met", "ok")
+
+    async def test_one_worker_may_have_several_steps_at_once(self, adapter: Adapter) -> None:
+        """What they are shown and say does not mix."""
+
+        async def speak(shown: str) -> str:
+            await anyio.sleep(0.01)
+            return "+".join(name for name in ("red", "green", "blue") if f"say {name}" in shown)
+
+        planner = planner_of(
+            (0, "say red", ()), (0, "say green", ()), (0, "say blue", ()), (1, "join", (0, 1, 2))
+        )
+        face = adapter.face(planner, [adapter.worker("painter", speak), Gather(name="join")])
+        answer = await face.ask("?")
+        assert [step.output for step in answer.steps[:3]] == ["red", "green", "blue"]
+
+    async def test_there_is_one_outcome_for_each_step(self, adapter: Adapter) -> None:
+        """Of those that failed, and of those that were skipped for it, too; what was paid for stays."""
+        workers = [adapter.worker("good", saying("paid for")), adapter.worker("bad", failing)]
+        planner = planner_of((0, "a", ()), (1, "b", ()), (0, "c", (1,)), (0, "d", (0, 2)))
+        answer = await adapter.face(planner, workers, retry=ONCE).ask("?")
+        assert [(told.step, told.status) for told in answer.steps] == [
+            (0, "ok"),
+            (1, "failed"),
+            (2, "skipped"),
+            (3, "skipped"),
+        ]
+        assert (answer.text, answer.status) == ("paid for", "partial")
+
+    async def test_a_failure_tells_the_step_and_its_worker(self, adapter: Adapter) -> None:
+        """Whoever reads it knows what to mend."""
+        planner = planner_of((0, "a", ()), (1, "b", (0,)))
+        workers = [adapter.worker("good", saying("fine")), adapter.worker("bad", failing)]
+        answer = await adapter.face(planner, workers, retry=ONCE).ask("?")
+        told = answer.steps[1]
+        assert (told.worker, told.status) == ("bad", "failed")
+        assert "out of order" in told.problem
+
+    async def test_a_run_without_any_answer_fails_with_what_went_wrong(self, adapter: Adapter) -> None:
+        """By an error of Podium's that names the worker; the host may wrap it."""
+        face = adapter.face(planner_of((0, "a", ())), [adapter.worker("bad", failing)], retry=ONCE)
+        with pytest.raises(Exception, match="out of order") as caught:
+            await face.ask("?")
+        causes, error = list[BaseException](), caught.value
+        while error is not None and error not in causes:
+            causes.append(error)
+            error = error.__cause__ or error.__context__  # type: ignore[assignment]
+        assert any(isinstance(cause, PodiumError) for cause in causes)
+
+    async def test_the_bill_of_each_step_is_right(self, adapter: Adapter) -> None:
+        """Side by side as in turn, each step has what its own calls came to."""
+        workers = [adapter.worker(name, saying(name)) for name in ("a", "b", "c")]
+        planner = planner_of((0, "x", ()), (1, "y", ()), (0, "z", ()), (2, "join", (0, 1, 2)))
+        answer = await adapter.face(planner, workers).ask("?")
+        assert [told.tokens for told in answer.steps] == [adapter.tokens] * 4
+
+    async def test_limits_hold(self, adapter: Adapter) -> None:
+        """No more calls are made than the run may make, and the answer says what it lacks."""
+        called: list[str] = []
+
+        async def speak(shown: str) -> str:
+            called.append(shown)
+            return "done"
+
+        planner = planner_of((0, "a", ()), (0, "b", (0,)), (0, "c", (1,)), (0, "d", (2,)))
+        face = adapter.face(planner, [adapter.worker("busy", speak)], limits=Limits(calls=2), retry=ONCE)
+        answer = await face.ask("?")
+        assert len(called) <= 2
+        assert answer.status == "partial"
+        assert any("Limits.calls" in told.problem for told in answer.steps)
+
+    async def test_pieces_are_streamed_with_their_step(self, adapter: Adapter) -> None:
+        """What comes of one step is told from what comes of another."""
+        workers = [adapter.worker("a", saying("one two three")), adapter.worker("b", saying("four five"))]
+        planner = planner_of((0, "x", ()), (1, "y", (0,)))
+        pieces: dict[int, str] = {}
+        async with aclosing(adapter.face(planner, workers).stream("?")) as stream:
+            async for step, text in stream:
+                pieces[step] = pieces.get(step, "") + text
+        assert pieces == {0: "one two three", 1: "four five"}
+
+    async def test_a_cancel_reaches_the_worker(self, adapter: Adapter) -> None:
+        """Whoever leaves stops the work, and no later step starts."""
+        started, stopped, later = asyncio.Event(), asyncio.Event(), list[str]()
+
+        async def hang(shown: str) -> str:
+            started.set()
+            try:
+                await anyio.sleep_forever()
+            except asyncio.CancelledError:
+                stopped.set()
+                raise
+            raise AssertionError("unreachable")
+
+        async def after(shown: str) -> str:
+            later.append(shown)
+            return "late"
+
+        planner = planner_of((0, "a", ()), (1, "b", (0,)))
+        face = adapter.face(planner, [adapter.worker("slow", hang), adapter.worker("after", after)])
+        task = asyncio.create_task(face.ask("?"))
+        with anyio.fail_after(20):
+            await started.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await stopped.wait()
+        assert later == []
+
+    def test_code_that_is_not_async_can_ask(self, adapter: Adapter) -> None:
+        """With no event loop about."""
+        face = adapter.face(planner_of((0, "a", ())), [adapter.worker("a", saying("plain"))])
+        assert face.ask_sync("?").text == "plain"
+
+    async def test_code_that_is_not_async_can_ask_inside_a_loop(self, adapter: Adapter) -> None:
+        """As in a notebook, whose cells run in one."""
+        face = adapter.face(planner_of((0, "a", ())), [adapter.worker("a", saying("inside"))])
+        assert face.ask_sync("?").text == "inside"
+
+    async def test_runs_at_once_do_not_mix(self, adapter: Adapter) -> None:
+        """One face asked many things at the same time gives each its own answer."""
+
+        async def speak(shown: str) -> str:
+            await anyio.sleep(0.01)
+            return " ".join(word for word in shown.replace("?", " ").split() if word.startswith("topic-"))
+
+        planner = planner_of((0, "a", ()), (0, "b", (0,)))
+        face = adapter.face(planner, [adapter.worker("echo", speak)])
+        answers: dict[str, str] = {}
+
+        async def ask(topic: str) -> None:
+            answers[topic] = (await face.ask(f"{topic} ?")).text
+
+        topics = [f"topic-{number}" for number in range(10, 16)]
+        with anyio.fail_after(40):
+            async with anyio.create_task_group() as group:
+                for topic in topics:
+                    group.start_soon(ask, topic)
+        assert {topic: set(answer.split()) for topic, answer in answers.items()} == {
+            topic: {topic} for topic in topics
+        }
+
+    async def test_a_face_can_be_asked_again(self, adapter: Adapter) -> None:
+        """After an answer, and after a failure; nothing of the first question is shown for the second."""
+        seen: list[str] = []
+
+        async def speak(shown: str) -> str:
+            seen.append(shown)
+            if "fail-now" in shown and len(seen) == 1:
+                raise ValueError("first time")
+            return "fine"
+
+        face = adapter.face(planner_of((0, "a", ())), [adapter.worker("a", speak)], retry=ONCE)
+        with pytest.raises(Exception, match="first time"):
+            await face.ask("fail-now")
+        assert (await face.ask("second")).text == "fine"
+        assert "fail-now" not in seen[-1]
+
+    async def test_podiums_own_workers_stand_beside_the_hosts(self, adapter: Adapter) -> None:
+        """A pool may mix them."""
+
+        class Own(Gather):
+            pass
+
+        workers: list[Any] = [adapter.worker("a", saying("theirs")), Own(name="own")]
+        assert isinstance(workers[1], Worker)
+        answer = await adapter.face(planner_of((0, "x", ()), (1, "y", (0,))), workers).ask("?")
+        assert "theirs" in answer.text
