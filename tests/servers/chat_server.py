@@ -187,6 +187,7 @@ class ChatServer:
         self.open_connections = 0
         """Connections open now."""
         self.tasks: set[asyncio.Task[None]] = set()
+        self.transports: set[asyncio.Transport] = set()
         self._port = port
         self._server: asyncio.Server | None = None
 
@@ -212,6 +213,9 @@ class ChatServer:
             task.cancel()
         if self.tasks:
             await asyncio.wait(self.tasks)
+        for transport in self.transports.copy():  # which a client may mean to use again
+            transport.abort()
+        await asyncio.sleep(0)  # lets them close
 
     @contextmanager
     def in_thread(self) -> Iterator[Self]:
@@ -249,10 +253,12 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._server.transports.add(transport)
         self._server.connections += 1
         self._server.open_connections += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._server.transports.discard(self._transport)
         self._server.open_connections -= 1
         if self._call is not None and not self._call.answered.is_set():
             self._call.hung_up.set()

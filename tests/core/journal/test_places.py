@@ -135,7 +135,7 @@ async def test_tables_of_a_newer_version_are_refused(place: Place) -> None:
     """Nothing is written where it could be misread."""
     await record_one(SqlJournal(place))
     await _do(place, lambda connection: connection.exec_driver_sql("UPDATE podium_schema SET version = 9"))
-    with pytest.raises(JournalBroken, match="of version 9, and this Podium knows 1"):
+    with pytest.raises(JournalBroken, match="of version 9, and this Podium knows 2"):
         await SqlJournal(place).runs()
 
 
@@ -160,12 +160,12 @@ async def test_tables_of_an_older_version_are_brought_on(place: Place) -> None:
     seen: list[object] = []
     await _do(place, lambda c: seen.extend(c.exec_driver_sql("SELECT version FROM podium_schema").scalars()))
     await _do(place, lambda c: seen.extend(c.exec_driver_sql("SELECT extra FROM podium_runs").scalars()))
-    assert seen == [3, "there"]
+    assert seen == [4, "there"]
 
 
 async def _do(place: Place, work: Callable[[sa.Connection], object]) -> None:
     """Do something to a database behind the journal's back."""
-    database = SqlJournal(place)._dialect.open(10.0)
+    database = SqlJournal(place).dialect.open(10.0)
     try:
         await database.attempt(work)
     finally:

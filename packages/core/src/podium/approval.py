@@ -23,6 +23,8 @@ from podium.setting import Setting
 
 REFUSED = "refused"
 """Code of the problem that somebody refused the plan."""
+PAUSED = "paused"
+"""Code of the problem that whoever starts the steps put it off: the run waits for being resumed."""
 WAITING = "waiting"
 """Code of the problem that nobody has looked at the plan yet: the run waits for it."""
 

@@ -64,5 +64,6 @@ class Steps:
 Carry = Callable[[Steps], Awaitable[None]]
 """Starts the steps of a plan, each once those it is shown have ended, and waits for them.
 
-What it raises is what the run raises. Steps it leaves out are stopped.
+What it raises is what the run raises. Steps it leaves out are stopped. It may put them all off by a
+`podium.execute.Pause`: the run ends as `waiting`, and goes on from there when it is resumed.
 """

@@ -96,6 +96,7 @@ class Conductor(Worker):
         card: Card | None = None,
     ) -> None:
         _check_planner(planner)
+        self.planner = planner
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
         self.limits = limits or Limits()
         self.journal = journal

@@ -29,6 +29,10 @@ from podium.usage import Usage
 from podium.workers.worker import Brief, Card
 
 
+class Pause(Exception):
+    """Raised by who starts a round's steps: none is started now, and the run rests until it is resumed."""
+
+
 class Execution:
     """The execution of one round; an async context manager that ends when all steps have.
 
@@ -75,7 +79,9 @@ class Execution:
             return await self._tasks.__aexit__(kind, error, traceback)
         finally:
             for place in self._places:
-                if place.outcome is None:  # stopped before it could start
+                if place.outcome is None and not isinstance(
+                    self.broke, Pause
+                ):  # stopped before it could start
                     self._end(place, self._never_ran(place, STOPPED))
             self._setting.ledger.keep(Spend())
 

@@ -57,7 +57,9 @@ class Recording:
         self._plans = dict(self.recall.plans)
         self._ends = {(e.round, e.step): e for e in events if isinstance(e, StepEnded)}
         """What was recorded last of each place."""
-        self._billed = {(e.round, e.step, e.key) for e in events if isinstance(e, StepEnded)}
+        self._billed = {
+            (e.round, e.step, e.key) for e in events if isinstance(e, StepEnded) and e.outcome.attempts
+        }
 
     def watch(self, lost: Callable[[], None]) -> None:
         """Call `lost` once if the journal gives the run up, or another process takes it over."""
@@ -123,7 +125,8 @@ class Recording:
             free = replace(outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False)
             event = replace(event, outcome=free)
         self._ends[place] = event
-        self._billed.add((*place, event.key))
+        if outcome.attempts:
+            self._billed.add((*place, event.key))
         return event
 
     async def finish(self, ended: RunEnded) -> Result:

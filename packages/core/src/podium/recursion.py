@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from podium.approval import WAITING, look
+from podium.approval import PAUSED, WAITING, look
 from podium.carrying import Carry, Steps
 from podium.conclusion import answer_of, conclusion, missing, steps_of, told
 from podium.errors import LimitExceeded, PlanForbidden, PodiumError
 from podium.events import PlannerEnded, PlanReady, RoundStarted
-from podium.execute import Execution
+from podium.execute import Execution, Pause
 from podium.judging import Accept, Judging
 from podium.messages import Part
 from podium.outcome import Outcome, Problem, Proposal, Round
@@ -97,7 +97,7 @@ class Rounds:
     def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
         """Return the answer so far, how whole it is, and why it is no more."""
         answer, status, problem = conclusion(self.done, strictly=self.setting.on_failure == "fail")
-        if self.problem is not None and self.problem.code == WAITING:
+        if self.problem is not None and self.problem.code in (PAUSED, WAITING):
             return answer, "waiting", self.problem
         if self.problem is not None and (status == "ok" or self._stopped):
             return answer, "partial" if answer else "failed", self.problem
@@ -147,7 +147,12 @@ class Rounds:
                     why=why,
                 )
             )
-        if execution.broke is not None:
+        if isinstance(execution.broke, Pause):
+            self.problem, self._stopped = (
+                Problem(PAUSED, f"the plan of round {number} is still to be carried out"),
+                True,
+            )
+        elif execution.broke is not None:
             raise execution.broke
         if refused is not None:
             if all(answer_of(earlier) is None for earlier in self.done):

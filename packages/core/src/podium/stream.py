@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
@@ -13,9 +13,7 @@ from podium.events import Event
 from podium.result import Result
 from podium.secrets import scrub_error
 
-Run = Callable[[Callable[[Event], None]], Coroutine[Any, Any, Result]]
-"""A run that tells what happens to the function it is given."""
-
+T = TypeVar("T")
 
 Listener = Callable[[Event], None]
 """Takes the events of a run as they happen."""
@@ -52,18 +50,20 @@ async def called_with(
     return result
 
 
-async def events_of(run: Run) -> AsyncGenerator[Event, None]:
+async def events_of(
+    run: Callable[[Callable[[T], None]], Coroutine[Any, Any, object]],
+) -> AsyncGenerator[T, None]:
     """Start `run` and yield what it emits; leaving early cancels it, and waits until it is gone.
 
     A generator that ends in another task than it began in (as one does that is left to
     the garbage collector) must not hold a task group open, so the run is a plain task
     here, which the generator owns.
     """
-    send, receive = anyio.create_memory_object_stream[Event](math.inf)
+    send, receive = anyio.create_memory_object_stream[T](math.inf)
 
-    async def emitting() -> Result:
+    async def emitting() -> None:
         with send:
-            return await run(send.send_nowait)
+            await run(send.send_nowait)
 
     task = asyncio.create_task(emitting())
     try:
@@ -71,9 +71,13 @@ async def events_of(run: Run) -> AsyncGenerator[Event, None]:
             yield event
         await task
     finally:
+
+        def over(task: asyncio.Task[None]) -> None:
+            receive.close()  # not sooner, since a run that is stopped still emits how its steps end
+            if not task.cancelled():
+                task.exception()  # the caller has it from `await task`, or has left
+
         task.cancel()
+        task.add_done_callback(over)  # be it that waiting for it is cancelled, too
         with anyio.CancelScope(shield=True):
             await asyncio.wait([task])
-        receive.close()  # not sooner, since a run that is stopped still emits how its steps end
-        if not task.cancelled():
-            task.exception()  # the caller has it from `await task`, or has left

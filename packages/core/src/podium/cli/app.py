@@ -10,6 +10,7 @@ import typer
 
 from podium.cli.recorded import commands
 from podium.cli.screen import EXIT_CODES, reporting
+from podium.cli.shadow import shadow
 from podium.cli.typed import Approve, AsJson, ConfigPath, Labels, above_zero, load, names
 
 DEMO_QUESTION = "What is 17.5% of 2,340, and what does an access list decide?"
@@ -182,3 +183,4 @@ def demo(
 
 
 app.add_typer(commands)
+app.add_typer(shadow, name="shadow", epilog=EXIT_CODES)

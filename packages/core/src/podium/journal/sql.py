@@ -68,13 +68,13 @@ class SqlJournal(PerLoop[_Open], Journal):
         super().__init__()
         if not (lease > 0 and patience > 0 and max_recoveries >= 0):
             raise ConfigError("a journal's lease and patience are above 0 s, its max_recoveries 0 or more")
-        self._dialect = dialect_of(place, synchronous)
+        self.dialect = dialect_of(place, synchronous)
         self._lease = lease
-        self._patience = patience
+        self.patience = patience
         self._max_recoveries = max_recoveries
 
     def __repr__(self) -> str:
-        return f"SqlJournal({str(self._dialect)!r})"
+        return f"SqlJournal({str(self.dialect)!r})"
 
     async def begin(self, started: RunStarted, *, minted: bool) -> Log:
         """Record a new run, and hold it."""
@@ -142,7 +142,7 @@ class SqlJournal(PerLoop[_Open], Journal):
         from podium.journal.store import Store  # noqa: PLC0415
         from podium.journal.writer import Writer  # noqa: PLC0415
 
-        database = await open_database(self._dialect, self._patience)
+        database = await open_database(self.dialect, self.patience)
         prepare()
         store = Store(database, self._lease)
         writer = Writer(lambda batch: self._commit(store, batch), self._lease / 3)

@@ -1,6 +1,7 @@
 """The tables a journal is kept in, the same in every database, and the versions they came in."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from sqlalchemy import (
     Column,
@@ -59,11 +60,31 @@ CACHE = Table(
     Column("at", Double, nullable=False),
     Column("text", Text, nullable=False),
 )
+PAIRS = Table(
+    "podium_pairs",
+    METADATA,
+    Column("pair_id", Text, primary_key=True),
+    Column("shadow", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("text", Text, nullable=False),
+    Index("podium_pairs_at", "at"),
+)
+TALLIES = Table(
+    "podium_tallies",
+    METADATA,
+    Column("tally_id", Text, primary_key=True),
+    Column("shadow", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("text", Text, nullable=False),
+)
 
 _VERSIONS = MetaData()
 _VERSION = Table("podium_schema", _VERSIONS, Column("version", Integer, nullable=False))
 
-STEPS: tuple[Callable[[Connection], None], ...] = (METADATA.create_all,)
+STEPS: tuple[Callable[[Connection], None], ...] = (
+    partial(METADATA.create_all, tables=[RUNS, EVENTS, HOLDERS, CACHE]),
+    partial(METADATA.create_all, tables=[PAIRS, TALLIES]),
+)
 """What makes version n + 1 of version n; later ones say in full what they change."""
 
 

@@ -1,0 +1,173 @@
+"""The ways LangChain calls a chat model, all of them one run of a conductor.
+
+It owns what a run's events become: a message, or chunks of one. It knows no parameter.
+"""
+
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Sequence
+from contextlib import aclosing, closing
+from typing import Any, cast
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig
+
+from langchain_podium.chat_models.answer import Sent, last_chunk, message_of
+from langchain_podium.chat_models.asking import Asking
+from langchain_podium.chat_models.children import ChatRun, during, streamed
+from langchain_podium.sync import iterate, run_sync
+from podium.events import AnswerDelta, RunEnded
+
+_Input = LanguageModelInput
+
+
+class ConductedChatModel(BaseChatModel):
+    """A chat model each of whose calls is a run of a conductor."""
+
+    @abstractmethod
+    def _asking(
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, said: dict[str, Any]
+    ) -> Asking:
+        """Return a call as it is asked of the conductor.
+
+        Args:
+            messages: the conversation.
+            stop: texts at which the answer ends; `None` leaves it to the model's own.
+            said: the call's other keyword arguments.
+        """
+
+    async def astream(
+        self,
+        input: _Input,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[AIMessageChunk, None]:
+        """Stream the answer; leaving cancels the run, and waits until it is gone."""
+        config, run = streamed(config)
+        chunks = super().astream(input, config, **kwargs)
+        try:
+            while True:
+                with during(run):  # LangChain hands `_astream` no run
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    return
+                yield chunk
+        finally:
+            for stream in run.streams:  # which LangChain would leave to the garbage collector
+                await stream.aclose()
+            await cast("AsyncGenerator[AIMessageChunk, None]", chunks).aclose()
+
+    def stream(
+        self,
+        input: _Input,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[AIMessageChunk]:
+        """Stream the answer, inside a running event loop too; leaving cancels the run."""
+        config, run = streamed(config)
+        chunks = cast("Generator[AIMessageChunk, None, None]", super().stream(input, config, **kwargs))
+        with closing(chunks):
+            while True:
+                with during(run):
+                    chunk = next(chunks, None)
+                if chunk is None:
+                    return
+                yield chunk
+
+    async def _agenerate_with_cache(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with during(run_manager):
+            return await super()._agenerate_with_cache(messages, stop, run_manager, **kwargs)
+
+    def _generate_with_cache(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with during(run_manager):
+            return super()._generate_with_cache(messages, stop, run_manager, **kwargs)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        asking = self._asking(messages, stop, kwargs)
+        with during(run_manager):
+            result = await asking.result()
+        message = message_of(result, asking.unseen(result), asking.facts(result))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with during(run_manager):
+            return run_sync(lambda: self._agenerate(messages, stop, None, **kwargs))
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        pieces = _pieces(self._asking(messages, stop, kwargs))
+        with during(run_manager):
+            ChatRun.current().streams.append(pieces)
+        async with aclosing(pieces):
+            while True:
+                with during(run_manager):
+                    piece = await anext(pieces, None)
+                if piece is None:
+                    return
+                if run_manager is not None:
+                    await run_manager.on_llm_new_token(piece.text, chunk=piece)
+                yield piece
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        asking = self._asking(messages, stop, kwargs)
+        with closing(iterate(lambda: _pieces(asking))) as pieces:
+            while True:
+                with during(run_manager):
+                    piece = next(pieces, None)
+                if piece is None:
+                    return
+                if run_manager is not None:
+                    run_manager.on_llm_new_token(piece.text, chunk=piece)
+                yield piece
+
+
+async def _pieces(asking: Asking) -> AsyncGenerator[ChatGenerationChunk, None]:
+    """Carry out a call, and yield the answer as it comes; the last piece tells what it came to."""
+    sent = Sent()
+    async with aclosing(asking.events(stream=True)) as events:
+        async for event in events:
+            if isinstance(event, AnswerDelta):
+                if text := sent.more(event):
+                    yield ChatGenerationChunk(message=AIMessageChunk(content=text))
+            elif isinstance(event, RunEnded):
+                result = asking.answered(event.result)
+                rest = sent.rest(result)
+                chunk = last_chunk(result, rest, asking.unseen(result), asking.facts(result))
+                yield ChatGenerationChunk(message=chunk)

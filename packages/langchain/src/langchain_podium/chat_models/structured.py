@@ -1,0 +1,71 @@
+"""Answers in a form: what reads a chat model's message as the object that was asked for.
+
+It knows the model by `bind` and `bind_tools` alone.
+"""
+
+from operator import itemgetter
+from typing import Any, Literal, get_args
+
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.output_parsers import (
+    BaseOutputParser,
+    JsonOutputParser,
+    PydanticOutputParser,
+)
+from langchain_core.output_parsers.openai_tools import JsonOutputKeyToolsParser, PydanticToolsParser
+from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
+from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
+from langchain_core.utils.pydantic import is_basemodel_subclass
+
+from podium.errors import ConfigError
+
+Method = Literal["function_calling", "json_schema", "json_mode"]
+"""How an answer comes to have a form: as the arguments of a tool; by the server's holding the text to it;
+by nothing but that the question asks for it."""
+Schema = dict[str, Any] | type
+
+
+def structured(
+    model: BaseChatModel, schema: Schema, *, method: Method, strict: bool | None, include_raw: bool
+) -> Runnable[LanguageModelInput, Any]:
+    """Return `model` with its answers read as `schema` says.
+
+    Raises:
+        ConfigError: there is no such method, or `json_mode` was asked to be strict.
+    """
+    if method not in get_args(Method):
+        raise ConfigError(f"method {method!r} is none of {', '.join(get_args(Method))}")
+    told = {"ls_structured_output_format": {"kwargs": {"method": method, "strict": strict}, "schema": schema}}
+    if method == "function_calling":
+        name = convert_to_openai_tool(schema)["function"]["name"]
+        asked: Runnable[LanguageModelInput, Any] = model.bind_tools(
+            [schema], tool_choice=name, strict=strict, **told
+        )
+    elif method == "json_schema":
+        form = {"name": "answer", "schema": convert_to_json_schema(schema, strict=strict)}
+        asked = model.bind(response_format={"type": "json_schema", "json_schema": form}, **told)
+    elif strict is not None:
+        raise ConfigError("json_mode holds the answer to nothing: leave out strict, or take json_schema")
+    else:
+        asked = model.bind(**told)
+    parser = _parser(schema, called=method == "function_calling")
+    return _with_raw(asked, parser) if include_raw else asked | parser
+
+
+def _parser(schema: Schema, *, called: bool) -> BaseOutputParser[Any]:
+    model: Any = schema if isinstance(schema, type) and is_basemodel_subclass(schema) else None
+    if called and model is not None:
+        return PydanticToolsParser(tools=[model], first_tool_only=True)
+    if called:
+        name = convert_to_openai_tool(schema)["function"]["name"]
+        return JsonOutputKeyToolsParser(key_name=name, first_tool_only=True)
+    return JsonOutputParser() if model is None else PydanticOutputParser(pydantic_object=model)
+
+
+def _with_raw(
+    asked: Runnable[LanguageModelInput, Any], parser: BaseOutputParser[Any]
+) -> Runnable[LanguageModelInput, Any]:
+    """Return what gives the message too, and what was wrong with it in place of raising that."""
+    parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
+    unparsed = RunnablePassthrough.assign(parsed=lambda _: None)
+    return RunnableMap(raw=asked) | parsed.with_fallbacks([unparsed], exception_key="parsing_error")

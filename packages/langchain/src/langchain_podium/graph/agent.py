@@ -1,0 +1,79 @@
+"""A graph ready to run, for who has none yet: a conversation, answered by a conductor."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage
+from langchain_core.runnables import Runnable
+from langgraph.graph import StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
+from langgraph.types import Checkpointer
+
+from langchain_podium.graph.conducting import Conducting, Executor, Partial
+from langchain_podium.graph.node import draw
+from langchain_podium.graph.nodes import Data
+from langchain_podium.graph.state import RECORD, VIEW, schema
+from langchain_podium.planner import as_planner
+from langchain_podium.workers import as_worker
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.planners.planner import Planner
+from podium.workers.worker import Worker
+
+
+def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph, most are left out
+    conductor: Conductor | Planner | BaseChatModel,
+    workers: Sequence[Runnable[Any, Any] | Worker] = (),
+    *,
+    executor: Executor = "podium",
+    approve: bool = False,
+    partial: Partial = "return",
+    checkpointer: Checkpointer = None,
+    store: BaseStore | None = None,
+    name: str = "conductor",
+    **options: Any,
+) -> "CompiledStateGraph[Any, Any, Any, Any]":
+    """Return a graph that answers a conversation.
+
+    Its state has `messages`, and under `podium` the latest run. With a checkpointer it
+    remembers each thread's conversation, by `thread_id`.
+
+    Args:
+        conductor: whole; or only its planner, which may be a chat model.
+        workers: who carries the plans out, where only a planner is given: whatever `as_worker` takes.
+        executor: who starts the steps, as in `conductor_node`.
+        approve: whether each plan waits at an interrupt, as in `conductor_node`.
+        partial: what becomes of an answer that lacks something, as in `conductor_node`.
+        checkpointer: where threads are kept; `None` keeps none.
+        store: what workers that are of LangGraph find by `get_store()`; `None` gives them none.
+        name: what the graph is called inside another.
+        options: the rest of what `Conductor` takes, where only a planner is given.
+
+    Raises:
+        ConfigError: there is a conductor, and also workers or options of one.
+    """
+    if not isinstance(conductor, Conductor):
+        planner = conductor if isinstance(conductor, Planner) else as_planner(conductor)
+        conductor = Conductor(planner, [as_worker(worker) for worker in workers], **options)
+    elif workers or options:
+        told = ", ".join([*(["workers"] if workers else []), *options])
+        raise ConfigError(f"{told}: give them to the conductor, which is made already")
+    conducting = Conducting(
+        conductor=conductor,
+        input="messages",
+        output="messages",
+        executor=executor,
+        approve=approve,
+        partial=partial,
+    )
+    messages: Any = Annotated[list[AnyMessage], add_messages]
+    graph = StateGraph(
+        schema({"messages": messages, VIEW: Data, RECORD: list[str]}),
+        input_schema=schema({"messages": messages}),
+        output_schema=schema({"messages": messages, VIEW: Data}),
+    )
+    draw(graph, conducting)
+    return graph.compile(checkpointer=checkpointer, store=store, name=name)

@@ -1,0 +1,118 @@
+"""What is said of a plan at an interrupt, read as a decision.
+
+It owns what is shown to who approves, and what they may answer. It knows no graph.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from langchain_podium.graph.nodes import Data
+from podium.edits import edit_plan, read_edits
+from podium.errors import PlanInvalid, PlanSyntaxError
+from podium.forecast import Forecast
+from podium.parse import parse_plan
+from podium.plan import Plan
+from podium.secrets import scrub
+
+_TAKES: Final = (
+    "answer True or False; a text that says why it is refused; a plan, as text or as JSON; "
+    "or {'approved': ..., 'why': ..., 'plan': ..., 'edits': [...]}"
+)
+_YES: Final = frozenset({"yes", "y", "ok", "true", "approve", "approved"})
+_NO: Final = frozenset({"no", "n", "false", "refuse", "refused", "reject", "rejected", ""})
+_KEYS: Final = frozenset({"approved", "why", "plan", "edits"})
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What somebody decided of a plan."""
+
+    approved: bool
+    plan: Plan | None = None
+    """The plan as they changed it; `None` where it stands, or was refused."""
+    why: str = ""
+
+
+def shown(view: Data, forecast: Forecast, problem: str) -> Data:
+    """Return what an interrupt shows to who approves.
+
+    Args:
+        view: the run's, as it stands in the state.
+        forecast: what the plan may come to.
+        problem: why their last answer could not be taken; empty for none.
+    """
+    keys = ("run_id", "round", "plan", "workers", "hash", "mermaid")
+    told: Data = {"approve": "plan", **{key: view[key] for key in keys}, "forecast": asdict(forecast)}
+    return {**told, "problem": problem, "takes": _TAKES} if problem else told
+
+
+def read_decision(said: object, plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:
+    """Read what was answered.
+
+    Args:
+        said: the answer, as JSON has it; or a plan.
+        plan: what it is about.
+        workers: names of the pool's workers, by which an answer may name them.
+        most_steps: how many steps a plan may have.
+
+    Raises:
+        PlanError: it is no answer, or holds a plan or a change that is none.
+    """
+    match said:
+        case bool():
+            return Decision(said)
+        case Plan():
+            return _changed(plan, said)
+        case str():
+            return _read_text(said, plan, workers, most_steps)
+        case list() if said:
+            return _changed(plan, edit_plan(plan, *read_edits(said, workers)))
+        case {"steps": _}:
+            return _changed(plan, _read_plan(said, workers, most_steps))
+        case Mapping() if said and set(said) <= _KEYS:
+            return _read_facts(said, plan, workers, most_steps)
+    raise PlanInvalid("bad_shape", f"{said!r:.80} says nothing of the plan: {_TAKES}")
+
+
+def _read_text(said: str, plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:
+    word = said.strip().strip(".!").lower()
+    if word in _YES or word in _NO:
+        return Decision(word in _YES)
+    try:
+        return _changed(plan, parse_plan(said, workers=workers, max_steps=most_steps))
+    except PlanSyntaxError as error:
+        if error.code != "no_plan":
+            raise
+    return Decision(approved=False, why=scrub(said.strip()))
+
+
+def _read_facts(said: Mapping[str, Any], plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:
+    approved, why = said.get("approved", "plan" in said or "edits" in said), said.get("why", "")
+    if not isinstance(approved, bool) or not isinstance(why, str):
+        raise PlanInvalid(
+            "bad_shape", f"approved is {approved!r:.40}, why {why!r:.40}: write true or false, text"
+        )
+    if not approved:
+        return Decision(approved=False, why=scrub(why))
+    now = _read_plan(said["plan"], workers, most_steps) if "plan" in said else plan
+    if "edits" in said:
+        now = edit_plan(now, *read_edits(said["edits"], workers))
+    return replace(_changed(plan, now), why=scrub(why))
+
+
+def _read_plan(data: object, workers: Sequence[str], most_steps: int) -> Plan:
+    if isinstance(data, Plan):
+        return data
+    if isinstance(data, Mapping) and "schema" in data:
+        return Plan.from_json(data)
+    try:
+        text = data if isinstance(data, str) else json.dumps(data)
+    except (TypeError, ValueError) as error:
+        raise PlanInvalid("bad_shape", f"the plan is {data!r:.80}: write it as text or as JSON") from error
+    return parse_plan(text, workers=workers, max_steps=most_steps)
+
+
+def _changed(plan: Plan, now: Plan) -> Decision:
+    return Decision(approved=True, plan=None if now.steps == plan.steps else now)

@@ -1,0 +1,57 @@
+"""Who starts the steps of a run's rounds in a graph: which round is carried out now, and which put off."""
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphInterrupt
+
+from langchain_podium.graph.dynamic import carry_out
+from podium.carrying import Steps
+from podium.execute import Pause
+
+
+class ByGraph:
+    """Carries the steps of one round out as a graph, and puts off those of a later one.
+
+    Args:
+        config: that of the node it works in.
+        number: the round's, whose plan is kept; `None` for any, where nothing is kept.
+        is_sync: whether the graph around it was called by code that is not async.
+    """
+
+    def __init__(self, config: RunnableConfig, number: int | None, *, is_sync: bool) -> None:
+        self._config = config
+        self._number = number
+        self._is_sync = is_sync
+        self.interrupt: GraphInterrupt | None = None
+        """What the node is to be left by once the run rests: a step waits for somebody."""
+
+    async def __call__(self, steps: Steps) -> None:
+        """Carry a round out, as far as it goes.
+
+        Raises:
+            Pause: the round is put off, or rests half-way.
+        """
+        if self._number is not None and steps.round > self._number:
+            raise Pause
+        if self._number is not None and steps.round < self._number:
+            for index in range(len(steps.plan.steps)):  # all of them have ended, and are handed back
+                await steps.run(index)
+            return
+        try:
+            await carry_out(steps, self._config, is_sync=self._is_sync)
+        except GraphInterrupt as raised:
+            self.interrupt = raised
+            raise Pause from None
+
+
+async def put_off(_: Steps) -> None:
+    """Put off every round.
+
+    Raises:
+        Pause: always.
+    """
+    raise Pause
+
+
+def is_kept(config: RunnableConfig) -> bool:
+    """Say whether a checkpointer keeps the graph's state, which then has a thread."""
+    return "thread_id" in config.get("configurable", {})

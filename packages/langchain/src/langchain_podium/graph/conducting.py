@@ -1,0 +1,245 @@
+"""What the nodes of a conductor do: plan, have the plan looked at, and carry it out.
+
+It owns how a run and a graph's state are each read as the other, and how a run goes on in
+a later call of the graph, in another process too. It knows no edges: `node` draws them.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial as bound
+from hashlib import sha256
+from typing import Final, Literal, get_args
+
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_stream_writer
+from langgraph.errors import GraphInterrupt
+from langgraph.graph import END
+
+from langchain_podium.graph.asking import decided
+from langchain_podium.graph.bubbles import Bubble, enclosing, letting_through, unwrapped
+from langchain_podium.graph.carrying import ByGraph, is_kept, put_off
+from langchain_podium.graph.dynamic import lifted
+from langchain_podium.graph.journal import StateJournal
+from langchain_podium.graph.nodes import Data, State
+from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
+from langchain_podium.graph.telling import telling
+from langchain_podium.messages import to_query
+from langchain_podium.steps import child_runs
+from podium.approval import PAUSED, REFUSED
+from podium.carrying import Carry
+from podium.conductor import Conductor
+from podium.durable import renumbered
+from podium.errors import ConfigError, RunFailed
+from podium.events import Event, RunEnded
+from podium.journal import Journal
+from podium.messages import Message
+from podium.plan import Plan
+from podium.policy import Policy
+from podium.result import Result
+
+Executor = Literal["podium", "langgraph"]
+"""Who starts the steps: Podium, each as soon as its inputs exist; or LangGraph, in supersteps."""
+
+Partial = Literal["return", "raise"]
+"""What becomes of an answer that lacks something, as one does whose last step failed."""
+
+_LATER: Final = Policy(approve="later")
+_MESSAGES: Final = "messages"
+
+
+@dataclass(slots=True, kw_only=True)
+class Conducting:
+    """A conductor at work in a graph.
+
+    Raises:
+        ConfigError: the executor is none, or what becomes of partial answers.
+    """
+
+    conductor: Conductor
+    input: str
+    """Key of the state that is asked."""
+    output: str
+    """Key of the state that takes the answer."""
+    executor: Executor
+    approve: bool
+    """Whether each plan is shown to somebody at an interrupt."""
+    partial: Partial
+    is_inner: bool = True
+    """Whether the nodes stand in a graph of the conductor's own, which may be inside of the user's."""
+
+    def __post_init__(self) -> None:
+        for name, kind in (("executor", Executor), ("partial", Partial)):
+            if getattr(self, name) not in get_args(kind):
+                told = " or ".join(get_args(kind))
+                raise ConfigError(f"{name} is {getattr(self, name)!r:.40}: it is {told}")
+
+    @property
+    def waits(self) -> bool:
+        """Whether plans wait for somebody."""
+        return self.approve or self.conductor.policy.waits
+
+    async def conduct(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
+        """Do the whole run in one node."""
+        del is_sync
+        journal, run_id = self.conductor.journal, self._new_id(config)
+        return self._ended(await self._begin(state, config, run_id, journal, None))
+
+    async def plan(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
+        """Begin a run, up to its plan, so that this is kept before anything is paid for by it."""
+        del is_sync
+        run_id, journal = self._new_id(config), self.conductor.journal or StateJournal()
+        return self._kept(await self._begin(state, config, run_id, journal, put_off), journal)
+
+    async def execute(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
+        """Go on with the run, to its end or to the next plan; where nothing is kept, do all of it."""
+        begins = self._begins(config)
+        number = None if begins else state[VIEW]["round"]
+        carry = ByGraph(config, number, is_sync=is_sync) if self.executor == "langgraph" else None
+        if begins:
+            run_id, journal = self._new_id(config), self.conductor.journal
+            result = await self._begin(state, config, run_id, journal, carry)
+        else:
+            view, journal = state[VIEW], self._journal(state)
+            go_on = bound(self.conductor.resume, view["run_id"], plan=self._edited(view))
+            result = await self._called(go_on, config, journal, carry)
+        if carry is not None and carry.interrupt is not None:
+            raise carry.interrupt
+        return self._kept(result, journal)
+
+    async def ask(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
+        """Show the plan at an interrupt, until somebody has said something of it that can be done."""
+        del config, is_sync
+        journal = self._journal(state)
+        await decided(self.conductor, journal, state[VIEW], self._query(state))
+        return {RECORD: _lines(journal)}
+
+    def first(self, state: State, config: RunnableConfig) -> Literal["plan", "execute"]:
+        """Return the node that a run begins in."""
+        del state
+        return "execute" if self._begins(config) else "plan"
+
+    def following(self, state: State) -> str:
+        """Return the node that is next, after a run was begun or went on."""
+        status = state[VIEW]["status"]
+        return "approve" if status == "waiting" else "execute" if status == "planned" else END
+
+    async def _begin(
+        self,
+        state: State,
+        config: RunnableConfig,
+        run_id: str,
+        journal: Journal | None,
+        carry: Carry | None,
+    ) -> Result:
+        """Begin a run; one that was begun before and is in a journal goes on."""
+        query = self._query(state)
+        named = run_id if journal is not None else None
+        heard: list[Event] | None = None if self.conductor.journal is None else []
+        begun = bound(self.conductor.run, query, run_id=named)
+        result = await self._called(begun, config, journal, carry, heard)
+        if heard is not None and result.status in ("failed", "partial") and isinstance(heard[0], RunEnded):
+            # It failed in an earlier call of the node, and is there to be gone on with.
+            result = await self._called(bound(self.conductor.resume, run_id), config, journal, carry)
+        return result
+
+    async def _called(
+        self,
+        run: Callable[..., Awaitable[Result]],
+        config: RunnableConfig,
+        journal: Journal | None,
+        carry: Carry | None,
+        heard: list[Event] | None = None,
+    ) -> Result:
+        """Call the conductor, and raise what LangGraph leaves a node by as it came."""
+        through = letting_through(child_runs())
+        beside = _LATER if self.approve and not self.conductor.policy.waits else None
+        listen = telling(get_stream_writer(), self.conductor.pool.names, heard)
+        kept = None if journal is self.conductor.journal else journal
+        try:
+            return await unwrapped(
+                run(policy=beside, journal=kept, through=through, carry=carry, on_event=listen)
+            )
+        except Bubble as bubble:
+            if isinstance(bubble.raised, GraphInterrupt) and carry is None:
+                told = "steps can wait for somebody only as nodes of a graph: give it executor='langgraph'"
+                raise ConfigError(f"worker {bubble.worker!r} called interrupt(): {told}") from None
+            above = _namespace(config)
+            raise lifted(bubble, enclosing(above) if self.is_inner else above) from None
+
+    def _kept(self, result: Result, journal: Journal | None) -> Data:
+        """Return what is to stand in the state once a run has ended, waits, or has its next plan."""
+        if result.status != "waiting":
+            return self._ended(result) | {RECORD: []}
+        assert result.problem is not None
+        current, status = result.rounds[-1], "planned" if result.problem.code == PAUSED else "waiting"
+        assert current.plan is not None
+        view = of_plan(result.run_id, current.number, current.plan, result.workers, status=status)
+        return {VIEW: view, RECORD: _lines(journal)}
+
+    def _ended(self, result: Result) -> Data:
+        """Return what a run leaves in the state.
+
+        Raises:
+            RunFailed: it came to nothing, and nobody wanted it so.
+        """
+        refused = result.problem is not None and result.problem.code == REFUSED
+        unwanted = ("failed",) if self.partial == "return" else ("failed", "partial")
+        if result.status in unwanted and not refused:
+            why = "" if result.problem is None else f": {result.problem.message}"
+            whole = "whole " if result.status == "partial" else ""
+            failed = RunFailed(f"the conductor came to no {whole}answer{why}")
+            failed.result = result
+            raise failed
+        said = result.answer
+        if self.output != _MESSAGES:
+            return {self.output: said, VIEW: of_result(result)}
+        if refused and result.problem is not None and not said:
+            said = result.problem.message
+        facts = {"podium_run_id": result.run_id, "podium_status": result.status}
+        return {self.output: [AIMessage(said, response_metadata=facts)], VIEW: of_result(result)}
+
+    def _query(self, state: State) -> tuple[Message, ...]:
+        asked = state.get(self.input)
+        if not asked:
+            told = f"set it, or name another key, as in conductor_node(..., input={self.input!r})"
+            raise ConfigError(f"the state has nothing under {self.input!r} to be asked: {told}")
+        query = to_query(asked)
+        return query.query if isinstance(query, Plan) else query
+
+    def _journal(self, state: State) -> Journal:
+        """Return where the run that goes on is recorded: with the conductor, or else in the state."""
+        return self.conductor.journal or StateJournal(state[RECORD])
+
+    def _begins(self, config: RunnableConfig) -> bool:
+        """Say whether a run is begun where it is carried out: its plan cannot be kept before."""
+        return not self.waits and not is_kept(config)
+
+    def _planned(self, view: Data) -> Plan:
+        """Return the plan that stands in the state, numbered as the pool is now."""
+        plan = Plan.from_json(view["plan"])
+        plan.fit(len(view["workers"]), self.conductor.limits.plan_steps)
+        return renumbered(plan, view["workers"], self.conductor.pool.names)
+
+    def _edited(self, view: Data) -> Plan | None:
+        """Return the plan in the state, where somebody has changed it there since it was planned."""
+        plan, names = self._planned(view), self.conductor.pool.names
+        return None if plan_hash(plan, names) == view["hash"] else plan
+
+    def _new_id(self, config: RunnableConfig) -> str:
+        """Return the id of the run that a node begins: the same if the node is begun again."""
+        namespace = _namespace(config)
+        place = enclosing(namespace) if self.is_inner else namespace
+        return sha256((place or namespace).encode()).hexdigest()[:32]
+
+
+def _lines(journal: Journal | None) -> list[str]:
+    """Return what the state keeps of a run: nothing, where it is recorded with the conductor."""
+    return journal.lines() if isinstance(journal, StateJournal) else []
+
+
+def _namespace(config: RunnableConfig) -> str:
+    namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
+    if not namespace:
+        raise ConfigError("a conductor's node works inside of a graph: use ConductorRunnable elsewhere")
+    return namespace

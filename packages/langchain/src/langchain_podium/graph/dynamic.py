@@ -1,0 +1,202 @@
+"""A plan as a LangGraph graph, one node for each step, made when the plan is known.
+
+It owns the graph's form and what stands in its state: each step's outcome in a channel of
+its own, which only the nodes of steps that are shown it are given. What a step is shown,
+may spend and does when it fails is the run's business: a node asks the run for its step.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import anyio.to_thread
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import ParentCommand
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command
+
+from langchain_podium.graph.bubbles import Bubble, enclosing, unwrapped
+from langchain_podium.graph.nodes import Data, Node, State
+from langchain_podium.graph.state import plan_hash, read_outcome, schema, write_outcome
+from podium.carrying import Steps
+from podium.errors import ConfigError, WorkerFailed
+from podium.outcome import Outcome
+from podium.plan import Plan
+
+HASH: Final = "plan"
+"""Key of the state that says whose plan's outcomes these are."""
+
+_LEAST_SUPERSTEPS: Final = 25
+Shape = tuple[tuple[str, tuple[int, ...]], ...]
+"""Of each step the name of its worker, and the steps it is shown."""
+
+
+class Stepping:
+    """The steps of one round while the nodes of their graph carry them out.
+
+    Args:
+        steps: the round's.
+        above: the namespace of the node that stands for the conductor in the user's graph,
+            empty where none does: where `Command.PARENT` of a step leads.
+    """
+
+    def __init__(self, steps: Steps, above: str) -> None:
+        self.steps = steps
+        self.above = above
+        self.hash = plan_hash(steps.plan, steps.workers)
+        self.loop = asyncio.get_running_loop()
+        self.has_run = False
+        """Whether a step was carried out, and not only handed back by a checkpoint."""
+
+    async def run(self, index: int, state: State) -> Data:
+        """Carry out a step, and return what it writes to the state."""
+        if state.get(HASH) != self.hash:
+            told = f"the plan of run {self.steps.run_id} was changed while it was carried out"
+            raise ConfigError(f"{told}, and what its steps came to is another plan's: ask again")
+        if (own := state.get(channel(index))) is not None:
+            self.steps.take(index, read_outcome(own))
+            return {}
+        self.has_run = True
+        shown = self.steps.plan.steps[index].access
+        known = {seen: read_outcome(state[channel(seen)]) for seen in shown}
+        try:
+            outcome = await unwrapped(self.steps.run(index, known))
+        except Bubble as bubble:
+            raise lifted(bubble, self.above) from None
+        if outcome.status == "failed" and self.steps.on_failure == "fail":
+            raise WorkerFailed(_told(outcome))
+        return {channel(index): write_outcome(outcome)}
+
+
+_STEPPING: Final[ContextVar[Stepping]] = ContextVar("podium_stepping")
+
+
+async def carry_out(steps: Steps, config: RunnableConfig, *, is_sync: bool) -> None:
+    """Carry out a round's steps as a graph inside the node whose config this is.
+
+    Args:
+        steps: the round's.
+        config: the node's.
+        is_sync: whether the graph around it was called by code that is not async, whose
+            checkpointer may be no other.
+
+    Raises:
+        GraphBubbleUp: what LangGraph leaves a node by: an interrupt, a command.
+        WorkerFailed: a step failed, and `on_failure` is `fail`.
+    """
+    stepping = Stepping(steps, enclosing(config["configurable"]["checkpoint_ns"]))
+    graph = compiled(_shape(steps.plan, steps.workers))
+    most = max(config.get("recursion_limit", 0), _LEAST_SUPERSTEPS, len(steps.plan.layers) + 5)
+    inside = RunnableConfig(**{**config, "recursion_limit": most})
+    data: Data = {HASH: stepping.hash}
+    token = _STEPPING.set(stepping)
+    try:
+        while True:
+            if is_sync:
+                called: Any = await anyio.to_thread.run_sync(partial(graph.invoke, data, inside))
+            else:
+                called = await graph.ainvoke(data, inside)
+            data = called
+            outcomes = _outcomes(data)
+            good = {index: outcome for index, outcome in outcomes.items() if outcome.status == "ok"}
+            if stepping.has_run or len(good) == len(outcomes):
+                break
+            # All of it was handed back as it had ended before, and the run failed: try what failed again.
+            data = {HASH: stepping.hash, **{channel(index): data[channel(index)] for index in good}}
+    finally:
+        _STEPPING.reset(token)
+    for index, outcome in outcomes.items():
+        steps.take(index, outcome)
+
+
+@lru_cache(maxsize=128)
+def compiled(shape: Shape) -> "CompiledStateGraph[Any, Any, Any, Any]":
+    """Return the graph of plans of this shape, with the checkpointer of the graph it is called in.
+
+    It is kept, since plans are many and their shapes are few: a node finds its step in the
+    run that goes on around it.
+    """
+    fields = {HASH: str, **{channel(index): Data for index in range(len(shape))}}
+    graph = StateGraph(schema(fields))
+    for index, (worker, access) in enumerate(shape):
+        handed = {name: fields[name] for name in (HASH, *map(channel, (*access, index)))}
+        graph.add_node(
+            node_name(index, worker),
+            _node(index, node_name(index, worker)),
+            input_schema=schema(handed),
+            metadata={"worker": worker},
+        )
+        sources = [node_name(seen, shape[seen][0]) for seen in access]
+        graph.add_edge(
+            sources if len(sources) > 1 else sources[0] if sources else START, node_name(index, worker)
+        )
+    return graph.compile()
+
+
+def channel(index: int) -> str:
+    """Return the key of the state that holds a step's outcome."""
+    return f"step_{index}"
+
+
+def node_name(index: int, worker: str) -> str:
+    """Return what a step's node is called; LangGraph keeps two marks for itself."""
+    return f"{index} {worker}".replace(":", "_").replace("|", "_")
+
+
+def lifted(bubble: Bubble, above: str) -> Exception:
+    """Return what a worker's call was left by, as it is to be raised out of the conductor.
+
+    A command to the parent graph means the graph that the conductor is a node of, and not
+    the graphs in between, which are nobody's own.
+
+    Args:
+        bubble: what the call was left by.
+        above: the namespace of the conductor's node there; empty where there is none.
+    """
+    raised = bubble.raised
+    if not isinstance(raised, ParentCommand):
+        return raised
+    if not above:
+        told = "the conductor is a graph of its own: put it into one as a node, by conductor_node(...)"
+        return ConfigError(
+            f"worker {bubble.worker!r} sent a Command to the parent graph, and there is none: {told}"
+        )
+    command = raised.args[0]
+    return ParentCommand(
+        Command(graph=above, update=command.update, resume=command.resume, goto=command.goto)
+    )
+
+
+def _node(index: int, name: str) -> Node:
+    async def run(state: State, config: RunnableConfig, *, is_sync: bool) -> Data:
+        del config, is_sync
+        return await _STEPPING.get().run(index, state)
+
+    return Node(name, run, _in_its_loop)
+
+
+def _in_its_loop(work: Callable[[], Awaitable[Data]]) -> Data:
+    """Run a step where the run goes on that it belongs to, which waits in another thread."""
+
+    async def run() -> Data:
+        return await work()
+
+    return asyncio.run_coroutine_threadsafe(run(), _STEPPING.get().loop).result()
+
+
+def _shape(plan: Plan, workers: tuple[str, ...]) -> Shape:
+    return tuple((workers[step.worker], step.access) for step in plan.steps)
+
+
+def _outcomes(data: Mapping[str, Any]) -> dict[int, Outcome]:
+    prefix = channel(0)[:-1]
+    found = {key.removeprefix(prefix): value for key, value in data.items() if key.startswith(prefix)}
+    return {int(number): read_outcome(value) for number, value in found.items()}
+
+
+def _told(outcome: Outcome) -> str:
+    why = "" if outcome.problem is None else f": {outcome.problem.message}"
+    return f"step {outcome.step} ({outcome.worker}) failed{why}; call the graph with None to go on from there"

@@ -1,0 +1,146 @@
+"""The record of a run while a graph's state holds it: the checkpointer is its journal."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import anyio.lowlevel
+
+from podium.errors import JournalError, RunExists, RunHeld, RunUnknown
+from podium.events import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
+from podium.journal import Entry, Journal, Log, Record, RunRow
+from podium.journal.chain import ROOT, link
+from podium.journal.entry import question_of
+from podium.journal.record import decode, encode
+from podium.secrets import scrub
+
+_LEFT_OUT: Final = (PlanDelta, StepDelta, AnswerDelta, RunStarted)
+
+
+class StateJournal(Journal):
+    """Holds one run, and those nested in it, between two nodes of a graph.
+
+    It keeps no times of its own, and writes nothing down until it is asked for `lines`.
+
+    Args:
+        lines: what another's `lines` returned; of a new run, nothing.
+
+    Raises:
+        JournalBroken: a line is none that was written so.
+    """
+
+    def __init__(self, lines: Iterable[str] = ()) -> None:
+        self._events: dict[str, list[Event]] = {}
+        self._open: set[str] = set()
+        for line in lines:
+            event = decode(line)
+            self._events.setdefault(event.run_id, []).append(event)
+
+    def lines(self) -> list[str]:
+        """Return all that is recorded, an event in JSON each, without secrets.
+
+        Raises:
+            JournalError: an event holds what JSON cannot.
+        """
+        try:
+            return [scrub(encode(event)) for events in self._events.values() for event in events]
+        except (TypeError, ValueError) as error:
+            raise JournalError(f"the run cannot be kept in the graph's state: {error}") from error
+
+    async def begin(self, started: RunStarted, *, minted: bool) -> Log:
+        """Record a new run, and hold it."""
+        del minted
+        if started.run_id in self._events:
+            raise RunExists(f"there is a run {started.run_id} already: give this one an id of its own")
+        self._events[started.run_id] = [started]
+        return self._log(started.run_id, ())
+
+    async def claim(self, run_id: str, *, force: bool = False) -> Log:
+        """Hold a run that was begun before and is held by no one."""
+        del force
+        return self._log(run_id, await self.read(run_id))
+
+    async def read(self, run_id: str) -> Sequence[Entry]:
+        """Return all that is recorded of a run, in order."""
+        return [
+            Entry(run_id=run_id, number=number, at=event.at, event=event, hash="")
+            for number, event in enumerate(self._find(run_id))
+        ]
+
+    async def records(self, run_id: str) -> Sequence[Record]:
+        """Return all that is recorded of a run as `lines` has it, in order."""
+        made: list[Record] = []
+        for number, event in enumerate(self._find(run_id)):
+            text = scrub(encode(event))
+            head = link(made[-1].hash if made else ROOT, number, event.at, text)
+            made.append(Record(run_id=run_id, number=number, at=event.at, text=text, hash=head))
+        return made
+
+    async def runs(
+        self, *, limit: int | None = 50, nested: bool = False, prefix: str = "", parent: str | None = None
+    ) -> Sequence[RunRow]:
+        """Return the latest runs, the newest first."""
+        rows = [self._row(run_id) for run_id in reversed(self._events) if run_id.startswith(prefix)]
+        if parent is not None:
+            rows = [row for row in rows if row.parent == parent]
+        elif not nested:
+            rows = [row for row in rows if row.parent is None]
+        return rows[:limit]
+
+    async def delete(self, run_id: str) -> None:
+        """Forget a run, with all that are nested in it."""
+        self._find(run_id)
+        for row in await self.runs(limit=None, parent=run_id):
+            await self.delete(row.run_id)
+        if run_id in self._open:
+            raise RunHeld(f"run {run_id} is carried out: wait for it to end or stop")
+        del self._events[run_id]
+
+    def _find(self, run_id: str) -> list[Event]:
+        if run_id not in self._events:
+            raise RunUnknown(f"there is no run {run_id} in the graph's state")
+        return self._events[run_id]
+
+    def _log(self, run_id: str, entries: Sequence[Entry]) -> Log:
+        if run_id in self._open:
+            raise RunHeld(f"run {run_id} is carried out: wait for it to end or stop")
+        return _StateLog(run_id, entries, self._find(run_id), self._open)
+
+    def _row(self, run_id: str) -> RunRow:
+        started, last = self._events[run_id][0], self._events[run_id][-1]
+        assert isinstance(started, RunStarted)
+        result = last.result if isinstance(last, RunEnded) else None
+        return RunRow(
+            run_id=run_id,
+            parent=None if started.parent is None else started.parent[0],
+            question=question_of(started),
+            state="running" if run_id in self._open else "stopped" if result is None else result.status,
+            began=0.0,
+            ended=last.at if isinstance(last, RunEnded | RunStopped) else None,
+            cost=None if result is None else result.cost,
+            holder=None,
+            recoveries=0,
+        )
+
+
+class _StateLog(Log):
+    """Of a run that nobody else can take over."""
+
+    def __init__(self, run_id: str, entries: Sequence[Entry], events: list[Event], held: set[str]) -> None:
+        self.run_id = run_id
+        self.entries = entries
+        self._events = events
+        self._held = held
+        held.add(run_id)
+
+    def append(self, event: Event) -> None:
+        """Record it at once."""
+        if event.run_id == self.run_id and not isinstance(event, _LEFT_OUT):
+            self._events.append(event)
+
+    async def flush(self) -> None:
+        """Do nothing: the graph's checkpointer keeps it, once the node has ended."""
+        await anyio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        """Give the run up."""
+        self._held.discard(self.run_id)

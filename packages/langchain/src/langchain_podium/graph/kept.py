@@ -1,0 +1,95 @@
+"""A plan as a graph to keep and edit: the plan is written down once, and the planner is gone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END, START, StateGraph
+
+from langchain_podium.graph.bubbles import Bubble, letting_through, unwrapped
+from langchain_podium.graph.dynamic import channel, lifted, node_name
+from langchain_podium.graph.nodes import Data, Node, State, Work
+from langchain_podium.graph.state import schema
+from langchain_podium.messages import to_query
+from langchain_podium.steps import child_runs
+from podium.carrying import Steps
+from podium.conductor import Conductor
+from podium.errors import ConfigError, RunFailed
+from podium.outcome import Outcome
+from podium.plan import Plan
+from podium.planners.fixed import FixedPlanner
+from podium.workers.pool import Pool
+from podium.workers.worker import Worker
+
+QUESTION: Final = "question"
+ANSWER: Final = "answer"
+
+
+def to_langgraph(plan: Plan, pool: Conductor | Pool | Sequence[Worker]) -> "StateGraph[Any, Any, Any, Any]":
+    """Return a plan as a graph that is not compiled yet: one node for each step, to be edited at will.
+
+    The state has `question` (text or messages; left out, the plan's own), `step_0`, `step_1` and so
+    on with what the steps wrote, and `answer`. A node is shown what its step's access list names.
+
+    Args:
+        plan: as `Conductor.plan` returns it, or `Result.plans` holds it.
+        pool: who carries it out. Of a conductor its limits, policy and retries hold too, for
+            each step by itself.
+
+    Raises:
+        PlanInvalid: the plan does not fit the pool.
+    """
+    conductor = pool if isinstance(pool, Conductor) else Conductor(FixedPlanner(plan), pool)
+    plan.fit(len(conductor.pool), conductor.limits.plan_steps)
+    names = [node_name(index, conductor.pool.names[step.worker]) for index, step in enumerate(plan.steps)]
+    fields: dict[str, Any] = {QUESTION: Any, ANSWER: str, **{channel(i): str for i in range(len(names))}}
+    graph = StateGraph(schema(fields), input_schema=schema({QUESTION: Any}))
+    for index, step in enumerate(plan.steps):
+        handed = schema({name: fields[name] for name in (QUESTION, *map(channel, step.access))})
+        node = Node(names[index], _carrying_out(conductor, plan, index))
+        graph.add_node(names[index], node, input_schema=handed)
+        sources = [names[seen] for seen in step.access]
+        graph.add_edge(sources or START, names[index])
+    graph.add_edge(names[-1], END)
+    return graph
+
+
+def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
+    """Return what carries out one step as a run of its own, given what those before it wrote."""
+    part, name = replace(plan, steps=plan.steps[: index + 1]), channel(index)
+
+    async def run(state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
+        del is_sync
+
+        async def carry(steps: Steps) -> None:
+            for seen in part.steps[index].access:
+                steps.take(seen, _written(steps, seen, state[channel(seen)]))
+            await steps.run(index)
+
+        asked = state.get(QUESTION)
+        query = to_query(asked) if asked else plan.query
+        given = replace(part, query=query.query if isinstance(query, Plan) else query)
+        try:
+            result = await unwrapped(conductor.run(given, through=letting_through(child_runs()), carry=carry))
+        except Bubble as bubble:
+            raise lifted(bubble, config["configurable"]["checkpoint_ns"]) from None
+        outcome = result.rounds[0].outcomes[index]
+        if outcome.status != "ok":
+            why = "" if outcome.problem is None else f": {outcome.problem.message}"
+            failed = RunFailed(f"step {index} ({outcome.worker}) {outcome.status}{why}")
+            failed.result = result
+            raise failed
+        return {name: outcome.text, **({ANSWER: outcome.text} if part == plan else {})}
+
+    return run
+
+
+def _written(steps: Steps, index: int, text: object) -> Outcome:
+    """Return what stands in the state for a step, which costs nothing now."""
+    worker = steps.workers[steps.plan.steps[index].worker]
+    if not isinstance(text, str):
+        raise ConfigError(
+            f"{channel(index)} is {text!r:.60} in the state: it is text, what step {index} wrote"
+        )
+    return Outcome(round=steps.round, step=index, worker=worker, status="ok", text=text)

@@ -1,0 +1,77 @@
+"""A conductor as a node of the user's own graph."""
+
+from typing import Any
+
+from langchain_core.runnables import Runnable
+from langgraph.graph import END, START, StateGraph
+
+from langchain_podium.graph.conducting import Conducting, Executor, Partial
+from langchain_podium.graph.nodes import Data, Node
+from langchain_podium.graph.state import RECORD, VIEW, schema
+from podium.conductor import Conductor
+
+
+def conductor_node(
+    conductor: Conductor,
+    *,
+    input: str = "messages",  # noqa: A002 - the word users know
+    output: str | None = None,
+    executor: Executor = "podium",
+    approve: bool = False,
+    partial: Partial = "return",
+) -> Runnable[Any, Any]:
+    """Return a node that plans what it is asked and has the conductor's pool carry it out.
+
+    It goes into a graph by `graph.add_node("conductor", conductor_node(conductor))`. Where the
+    graph's state declares a key `podium` (a dict), that shows the run: its id, status, plan,
+    outcomes, and the plan as mermaid.
+
+    Args:
+        conductor: who plans, and its pool.
+        input: key of the graph's state with what is asked: text, or messages.
+        output: key that takes the answer: `messages` takes a message, any other text. `None`
+            means `messages` where that is asked, and `answer` elsewhere.
+        executor: `podium` starts each step as soon as its inputs exist. `langgraph` makes a graph
+            of the plan: each step is a node, checkpointed and free to call `interrupt()`, and
+            starts when all of its superstep before has ended.
+        approve: whether each plan waits at an interrupt for somebody to look at it. The graph
+            needs a checkpointer then.
+        partial: whether an answer that lacks something, as one does whose last step failed, is
+            returned, or raised as `RunFailed`; `ainvoke(None, config)` then tries again what failed.
+
+    Raises:
+        ConfigError: the executor is none.
+    """
+    output = output or (input if input == "messages" else "answer")
+    conducting = Conducting(
+        conductor=conductor, input=input, output=output, executor=executor, approve=approve, partial=partial
+    )
+    if executor == "podium" and not conducting.waits:
+        conducting.is_inner = False
+        return Node("conduct", conducting.conduct)
+    keys: dict[str, Any] = dict.fromkeys((input, output), Any)
+    graph = StateGraph(
+        schema({**keys, VIEW: Data, RECORD: list[str]}),
+        input_schema=schema({input: Any}),
+        output_schema=schema({output: Any, VIEW: Data}),
+    )
+    draw(graph, conducting)
+    return graph.compile(name="conductor")
+
+
+def draw(graph: "StateGraph[Any, Any, Any, Any]", conducting: Conducting) -> None:
+    """Put a conductor's nodes and edges into a graph."""
+    if conducting.executor == "podium" and not conducting.waits:
+        graph.add_node("conduct", Node("conduct", conducting.conduct))
+        graph.add_edge(START, "conduct")
+        return
+    graph.add_node("plan", Node("plan", conducting.plan))
+    graph.add_node("execute", Node("execute", conducting.execute))
+    graph.add_conditional_edges(START, conducting.first, ["plan", "execute"])
+    paths = ["execute", END]
+    if conducting.waits:
+        paths.append("approve")
+        graph.add_node("approve", Node("approve", conducting.ask))
+        graph.add_edge("approve", "execute")
+    graph.add_conditional_edges("plan", conducting.following, paths)
+    graph.add_conditional_edges("execute", conducting.following, paths)

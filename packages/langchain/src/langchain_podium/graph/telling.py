@@ -1,0 +1,39 @@
+"""A run's events in the stream of the graph it goes on in."""
+
+from collections.abc import Callable, Sequence
+
+from langgraph.types import StreamWriter
+
+from podium.events import Event, PlanReady
+from podium.plan import Plan
+
+
+def telling(
+    writer: StreamWriter, workers: Sequence[str], heard: list[Event] | None = None
+) -> Callable[[Event], None] | None:
+    """Return what sends a run's events to a graph's stream: `podium_step_ended`, with the event as JSON.
+
+    Args:
+        writer: the stream's.
+        workers: names of the pool's workers, for drawing plans.
+        heard: takes the events themselves, too.
+
+    Returns:
+        `None` where nobody wants any.
+    """
+    # One of LangGraph's that closes over nothing has nowhere to send: the stream was not asked for.
+    module, closure = getattr(writer, "__module__", ""), getattr(writer, "__closure__", ())
+    is_deaf = str(module).startswith("langgraph.") and closure is None
+    if is_deaf and heard is None:
+        return None
+
+    def listen(event: Event) -> None:
+        if heard is not None:
+            heard.append(event)
+        if not is_deaf:
+            data = event.to_json()
+            if isinstance(event, PlanReady):
+                data["mermaid"] = Plan.from_json(data["plan"]).to_mermaid(workers)
+            writer({"name": f"podium_{event.type}", "data": data})
+
+    return listen

@@ -1,0 +1,194 @@
+"""LangChain's messages, tool calls and usage, and those of Podium, each read as the other.
+
+It owns what may be asked of a conductor in LangChain's terms. It knows no worker and no run.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    InvalidToolCall,
+    MessageLikeRepresentation,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    convert_to_openai_messages,
+)
+from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
+from langchain_core.prompt_values import PromptValue
+
+from podium.errors import QueryError
+from podium.messages import Message, Part
+from podium.plan import Plan
+from podium.usage import Usage
+from podium.workers.usage import read_usage as read_counts
+
+ConductorInput = (
+    str | PromptValue | BaseMessage | Sequence[MessageLikeRepresentation] | Mapping[str, Any] | Plan
+)
+"""What a conductor may be asked: text, a prompt, a message, a conversation, a dict of these, or a plan."""
+
+_QUESTION: Final = ("question", "input", "query")
+_HISTORY: Final = ("chat_history", "history")
+_INNER: Final = frozenset(
+    {"thinking", "reasoning", "redacted_thinking", "tool_use", "tool_call", "function_call", "non_standard"}
+)
+"""Blocks of a message that are no content anyone else can be sent: calls stand in `tool_calls`."""
+
+
+def to_query(asked: ConductorInput) -> tuple[Message, ...] | Plan:
+    """Return what is asked as a conversation whose last message is the question; a plan as it is.
+
+    Args:
+        asked: text; a prompt; a conversation; one message of anybody's, which becomes the
+            user's question; or a dict with a conversation under `messages`, or with a question
+            under `question`, `input` or `query` and, if there is one, the conversation before it
+            under `chat_history` or `history`.
+
+    Raises:
+        QueryError: it is none of these.
+    """
+    if isinstance(asked, Plan):
+        return asked
+    if isinstance(asked, str):
+        return (Message("user", asked),)
+    if isinstance(asked, PromptValue):
+        return from_langchain(asked.to_messages())
+    if isinstance(asked, BaseMessage):
+        return _asking(asked)
+    if isinstance(asked, Mapping):
+        return _of_mapping(asked)
+    return from_langchain(asked)
+
+
+def _asking(message: BaseMessage) -> tuple[Message, ...]:
+    """Return one message as a question, whoever wrote it: in a chain, a model's answer may be asked next."""
+    return (Message("user", from_langchain([message])[0].content),)
+
+
+def _of_mapping(asked: Mapping[str, Any]) -> tuple[Message, ...]:
+    if "messages" in asked:
+        return from_langchain(asked["messages"])
+    question = next((asked[key] for key in _QUESTION if key in asked), None)
+    if question is None:
+        raise QueryError(
+            f"a dict with {', '.join(map(repr, asked)) or 'nothing'} asks nothing: "
+            "put messages under 'messages', or text under 'question' or 'input'"
+        )
+    history = next((asked[key] for key in _HISTORY if key in asked), ())
+    last = to_query(question)
+    if isinstance(last, Plan):
+        raise QueryError("a plan has its question with it: ask the plan itself")
+    return (*from_langchain(history), *last)
+
+
+def from_langchain(messages: Sequence[MessageLikeRepresentation]) -> tuple[Message, ...]:
+    """Return LangChain's messages as Podium's.
+
+    Reasoning that a model did for itself is left out.
+
+    Raises:
+        QueryError: they are no messages, or hold what Podium's cannot.
+    """
+    if isinstance(messages, bytes | Mapping) or not isinstance(messages, Sequence):
+        raise QueryError(f"a conversation is a list of messages, not {type(messages).__name__}")
+    try:
+        wires = convert_to_openai_messages(messages)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise QueryError(f"these are no chat messages: {error}") from error
+    return tuple(Message.from_wire(_without_inner(wire)) for wire in wires)
+
+
+def _without_inner(wire: dict[str, Any]) -> dict[str, Any]:
+    content = wire.get("content")
+    if isinstance(content, list):
+        content = [part for part in content if part.get("type") not in _INNER]
+    return {**wire, "content": content or ""}
+
+
+def to_langchain(messages: Sequence[Message]) -> list[BaseMessage]:
+    """Return Podium's messages as LangChain's."""
+    return [_to_langchain(message) for message in messages]
+
+
+def _to_langchain(message: Message) -> BaseMessage:
+    content: Any = message.content
+    if not isinstance(content, str):
+        content = [dict(part) for part in content]
+    match message.role:
+        case "user":
+            return HumanMessage(content)
+        case "system":
+            return SystemMessage(content)
+        case "developer":
+            return SystemMessage(content, additional_kwargs={"__openai_role__": "developer"})
+        case "tool":
+            return ToolMessage(content, tool_call_id=message.tool_call_id or "")
+        case "assistant":
+            calls, broken = read_calls(message.tool_calls)
+            return AIMessage(content, tool_calls=calls, invalid_tool_calls=broken)
+
+
+def read_calls(calls: Sequence[Part]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+    """Return calls, as OpenAI writes them, in LangChain's form; apart, those whose arguments are broken."""
+    good, broken = list[ToolCall](), list[InvalidToolCall]()
+    for call in calls:
+        name, told = call["function"].get("name", ""), call["function"].get("arguments") or "{}"
+        try:
+            arguments = json.loads(told, strict=False)
+        except ValueError:
+            arguments = None
+        if isinstance(arguments, dict):
+            good.append(ToolCall(name=name, args=arguments, id=call.get("id"), type="tool_call"))
+        else:
+            problem = "the arguments are no JSON object"
+            broken.append(
+                InvalidToolCall(
+                    name=name, args=told, id=call.get("id"), error=problem, type="invalid_tool_call"
+                )
+            )
+    return good, broken
+
+
+def write_calls(message: AIMessage) -> tuple[Part, ...]:
+    """Return the calls a message asks for as OpenAI writes them, those with broken arguments as they came."""
+    good = [(c["id"], c["name"], json.dumps(c["args"], ensure_ascii=False)) for c in message.tool_calls]
+    broken = [(c["id"], c["name"], c["args"] or "") for c in message.invalid_tool_calls]
+    return tuple(
+        {"id": own or "", "type": "function", "function": {"name": name or "", "arguments": arguments}}
+        for own, name, arguments in (*good, *broken)
+    )
+
+
+def read_usage(metadata: Mapping[str, Any] | None) -> Usage | None:
+    """Return a message's `usage_metadata` as Podium counts; `None` where nothing usable was reported."""
+    return read_counts(count_usage(metadata))
+
+
+def count_usage(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a message's `usage_metadata` in the form of chat completions; empty where there is none."""
+    if not metadata:
+        return {}
+    read, written = metadata.get("input_token_details") or {}, metadata.get("output_token_details") or {}
+    return {
+        "prompt_tokens": metadata.get("input_tokens"),
+        "completion_tokens": metadata.get("output_tokens"),
+        "cached_tokens": read.get("cache_read"),
+        "reasoning_tokens": written.get("reasoning"),
+    }
+
+
+def write_usage(usage: Usage) -> UsageMetadata:
+    """Return a usage as LangChain's `usage_metadata`; what a hosted conductor's own workers used is in it."""
+    read = usage.input_tokens + usage.orchestration_input_tokens
+    written = usage.output_tokens + usage.orchestration_output_tokens
+    metadata = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+    if cached := usage.cached_tokens + usage.orchestration_cached_tokens:
+        metadata["input_token_details"] = InputTokenDetails(cache_read=cached)
+    if usage.reasoning_tokens:
+        metadata["output_token_details"] = OutputTokenDetails(reasoning=usage.reasoning_tokens)
+    return metadata

@@ -1,0 +1,53 @@
+"""A chat model of LangChain's as the planner."""
+
+from typing import Any
+
+from langchain_core.runnables import Runnable
+
+from langchain_podium.cards import card_of
+from langchain_podium.workers.chat_model import ChatModelWorker
+from podium.errors import ConfigError
+from podium.messages import Sampling
+from podium.planners.chat import ChatPlanner
+from podium.planners.task import Show
+from podium.spelling import Spelling
+from podium.workers.worker import Card, Price, Worker
+
+
+def as_planner(  # noqa: PLR0913 - as ChatPlanner takes them
+    model: Runnable[Any, Any] | Worker,
+    *,
+    card: Card | None = None,
+    name: str | None = None,
+    price: Price | None = None,
+    spelling: Spelling = "rows",
+    show: Show = "cards",
+    shuffle: bool = False,
+    constrain: bool = True,
+    sampling: Sampling | None = None,
+) -> ChatPlanner:
+    """Return a planner that asks a chat model of LangChain's for the plan.
+
+    Args:
+        model: the model, bare or bound, configured, with retries or fallbacks.
+        card: names and prices the planner; `None` derives it from the model, and from:
+        name: what events and results call it; `None` takes the model's own.
+        price: what its tokens cost; `None` means unknown.
+        spelling: as for `podium.ChatPlanner`, as all that follows.
+        show: how workers are shown.
+        shuffle: whether they are shown in another order in every run.
+        constrain: whether the server is to hold the text to its spelling, where it can.
+        sampling: how to write; `None` leaves it to the model.
+
+    Raises:
+        ConfigError: it is no chat model, or there is a card and parts of another.
+    """
+    if card is not None and (name is not None or price is not None):
+        raise ConfigError("a name or price beside a card would not count: put it on the card")
+    if not isinstance(model, Worker):
+        model = ChatModelWorker(model, card=card or card_of(model, name=name, price=price))
+    elif card is not None or name is not None or price is not None:
+        raise ConfigError(f"{model!r:.80} has a card already: say it there")
+    return ChatPlanner(
+        model, spelling=spelling, show=show, shuffle=shuffle, constrain=constrain, sampling=sampling
+    )

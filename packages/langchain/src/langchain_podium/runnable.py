@@ -1,0 +1,248 @@
+"""A conductor as a Runnable: it composes, streams, batches, retries and is traced as any other.
+
+It owns what of a run a chain is given, and what is an error to it. It knows no graph and no
+chat model.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import aclosing
+from typing import Any, Literal, cast
+
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun
+from langchain_core.messages import AnyMessage
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.tools import BaseTool, convert_runnable_to_tool
+from pydantic import BaseModel, ConfigDict
+
+from langchain_podium.apart import apart, each
+from langchain_podium.messages import ConductorInput, to_query
+from langchain_podium.steps import child_runs, hears, tell
+from langchain_podium.sync import iterate, run_sync
+from podium.conductor import Conductor
+from podium.errors import ConfigError, RunFailed
+from podium.events import AnswerDelta, Event, RunEnded
+from podium.hosted import HostedConductor
+from podium.policy import Policy
+from podium.result import Result
+
+
+class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
+    """Asks a conductor.
+
+    Each call takes, beside the configuration, the `labels` and the `policy` of its run, which
+    `bind` sets beforehand. The callbacks of the configuration see every step, and the
+    planner's call, as a child run, and the run's events as custom events, `podium_plan_ready`
+    and so on. Where the conductor has a journal, the run is called there what LangChain calls
+    it: the `run_id` of the configuration, if there is one.
+
+    Args:
+        conductor: who is asked.
+        output: what is returned: the answer as text, or the whole `Result`.
+        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+
+    Raises:
+        RunFailed: from each call: the run came to no answer; `result` is what it came to.
+        PodiumError: from each call: as `Conductor.run`.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    conductor: Conductor | HostedConductor
+    output: Literal["answer", "result"] = "answer"
+    partial: Literal["return", "raise"] = "return"
+
+    def __init__(self, conductor: Conductor | HostedConductor, **options: Any) -> None:
+        super().__init__(**{"conductor": conductor, **options})
+
+    def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
+        """Return what traces call it: its own name, or that on the conductor's card."""
+        conductor = self.conductor
+        own = conductor.card.name if isinstance(conductor, Conductor) else conductor.model
+        return super().get_name(suffix, name=name or self.name or own)
+
+    @property
+    def InputType(self) -> Any:  # noqa: N802 - LangChain's name
+        """What it is asked: text, a conversation, or a dict of them."""
+        return str | list[AnyMessage] | dict[str, Any]
+
+    @property
+    def OutputType(self) -> Any:  # noqa: N802 - LangChain's name
+        """What it returns, as `output` says."""
+        return str if self.output == "answer" else Result
+
+    async def ainvoke(
+        self,
+        input: ConductorInput,  # noqa: A002 - LangChain's name, as below
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> str | Result:
+        """Ask, and wait for the whole answer."""
+        return await self._acall_with_config(self._ask, input, config, **kwargs)
+
+    def invoke(
+        self,
+        input: ConductorInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> str | Result:
+        """Do as `ainvoke` from code that is not async, inside a running event loop too."""
+        return run_sync(lambda: self.ainvoke(input, config, **kwargs))
+
+    async def astream(
+        self,
+        input: ConductorInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[str | Result, None]:
+        """Ask, and yield the answer as it comes; or the whole `Result`, where that is the output.
+
+        Leaving the iteration cancels the run.
+        """
+        pieces = self._atransform_stream_with_config(_only(input), self._stream, config, **kwargs)
+        async with aclosing(cast("AsyncGenerator[str | Result, None]", pieces)):
+            async for piece in pieces:
+                yield piece
+
+    def stream(
+        self,
+        input: ConductorInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[str | Result]:
+        """Do as `astream` from code that is not async, inside a running event loop too."""
+        return iterate(lambda: self.astream(input, config, **kwargs))
+
+    async def abatch(self, inputs: list[ConductorInput], *args: Any, **kwargs: Any) -> list[str | Result]:
+        """Ask many things, as many at once as `max_concurrency` says, over the same connections."""
+        async with self.conductor:
+            return await super().abatch(inputs, *args, **kwargs)
+
+    def batch(self, inputs: list[ConductorInput], *args: Any, **kwargs: Any) -> list[str | Result]:
+        """Do as `abatch` from code that is not async, inside a running event loop too."""
+        return run_sync(lambda: self.abatch(inputs, *args, **kwargs))
+
+    def as_tool(
+        self,
+        args_schema: type[BaseModel] | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        arg_types: dict[str, type] | None = None,
+    ) -> BaseTool:
+        """Return a tool that asks the conductor; one text, where no arguments are described."""
+        asked = self if args_schema or arg_types else self.with_types(input_type=str)
+        if description is None and isinstance(self.conductor, Conductor):
+            description = self.conductor.card.description
+        return convert_runnable_to_tool(
+            asked, args_schema, name=name or self.get_name(), description=description, arg_types=arg_types
+        )
+
+    async def _ask(
+        self, asked: ConductorInput, run_manager: AsyncCallbackManagerForChainRun, **facts: Any
+    ) -> str | Result:
+        """Run; as a stream of events only where somebody takes them."""
+        if not hears(run_manager):
+            call = self._call(run_manager, stream=False, **facts)
+            return self._given(await apart(self.conductor.run(cast("Any", to_query(asked)), **call)))
+        async with aclosing(self._events(asked, run_manager, stream=False, **facts)) as events:
+            async for event in events:
+                last = event
+        return self._given(_ended(last))
+
+    async def _stream(
+        self,
+        inputs: AsyncIterator[ConductorInput],
+        run_manager: AsyncCallbackManagerForChainRun,
+        **facts: Any,
+    ) -> AsyncGenerator[str | Result, None]:
+        """Run, and yield the answer's pieces."""
+        own, sent = "", ""
+        events = self._events(await anext(inputs), run_manager, stream=True, **facts)
+        async with aclosing(events):
+            async for event in events:
+                own, last = own or event.run_id, event
+                if isinstance(event, AnswerDelta) and event.run_id == own and self.output == "answer":
+                    sent += event.text
+                    yield event.text
+        if rest := self._rest(_ended(last), sent):
+            yield rest
+
+    async def _events(
+        self, asked: ConductorInput, run_manager: AsyncCallbackManagerForChainRun, **facts: Any
+    ) -> AsyncGenerator[Event, None]:
+        """Yield the run's events, each told as a custom event before."""
+        heard, call = hears(run_manager), self._call(run_manager, **facts)
+        async with aclosing(each(self.conductor.stream(cast("Any", to_query(asked)), **call))) as events:
+            async for event in events:
+                if heard:
+                    await tell(run_manager, event)
+                yield event
+
+    def _call(
+        self,
+        run_manager: AsyncCallbackManagerForChainRun,
+        *,
+        stream: bool,
+        labels: Iterable[str] = (),
+        policy: Policy | None = None,
+    ) -> dict[str, Any]:
+        """Return what the conductor is told besides the query."""
+        if isinstance(self.conductor, HostedConductor):
+            if policy is not None or frozenset(labels):
+                raise ConfigError("a hosted conductor takes neither labels nor a policy: it shows no plan")
+            return {}
+        run_id = None if self.conductor.journal is None else str(run_manager.run_id)
+        return {
+            "run_id": run_id,
+            "labels": labels,
+            "policy": policy,
+            "through": child_runs(stream=stream),
+        }
+
+    def _given(self, result: Result) -> str | Result:
+        """Return what the chain goes on with.
+
+        Raises:
+            RunFailed: there is nothing it could go on with.
+        """
+        status, problem = result.status, result.problem
+        told = f" ({problem.code}: {problem.message})" if problem is not None else ""
+        if status == "failed":
+            raise _failed(f"the run came to no answer{told}", result)
+        if status == "partial" and self.partial == "raise":
+            raise _failed(f"the answer is not whole{told}", result)
+        if self.output == "result":
+            return result
+        if status == "waiting":
+            told = f"run {result.run_id} waits for its plan to be approved: decide, then resume it"
+            raise _failed(told, result)
+        return result.answer
+
+    def _rest(self, result: Result, sent: str) -> str | Result:
+        """Return what is still to be yielded when the run has ended.
+
+        Raises:
+            RunFailed: what was yielded is not the answer: its step failed then, and another took its place.
+        """
+        given = self._given(result)
+        if isinstance(given, Result):
+            return given
+        if not given.startswith(sent):
+            raise _failed("the answer is another than what was streamed of it: see the result", result)
+        return given[len(sent) :]
+
+
+def _ended(event: Event) -> Result:
+    """Return the result that a run's last event holds."""
+    assert isinstance(event, RunEnded)  # a run that ends otherwise raises
+    return event.result
+
+
+def _failed(told: str, result: Result) -> RunFailed:
+    error = RunFailed(told)
+    error.result = result
+    return error
+
+
+async def _only(asked: ConductorInput) -> AsyncGenerator[ConductorInput, None]:
+    yield asked

@@ -1,0 +1,148 @@
+"""What one run of a Runnable took: calls, tokens and cost of all models in it, heard by a callback handler.
+
+A conductor in it tells what it spent by its own events, be its workers LangChain's or not;
+what models below it report is then not counted again.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+
+from langchain_podium.messages import read_usage
+from podium.outcome import total_cost
+from podium.shadow import Spent
+from podium.usage import Usage
+from podium.workers.worker import Price
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call of a model."""
+
+    names: list[str] = field(default_factory=list)
+    """What the model is called, by whom it is."""
+    usage: Usage | None = None
+
+
+@dataclass(slots=True)
+class _Conducted:
+    """One run of a conductor."""
+
+    run_id: str
+    calls: int = 0
+    usage: Usage = Usage()
+    costs: list[float | None] = field(default_factory=list)
+
+    def take(self, told: Mapping[str, Any]) -> None:
+        """Count an event of the run, as JSON."""
+        match told["type"]:
+            case "step_ended" if not told["outcome"]["reused"]:
+                outcome = told["outcome"]
+                self._add(len(outcome["calls"]) or min(outcome["attempts"], 1), outcome)
+            case "planner_ended":
+                proposal = told["proposal"]
+                self._add(
+                    int(bool(Usage(**proposal["usage"]).total_tokens or proposal["maybe_paid"])), proposal
+                )
+            case "run_ended" if told["result"]["hosted_usage"] is not None:
+                result = told["result"]
+                self._add(1, {"usage": result["hosted_usage"], "cost": result["hosted_cost"]})
+
+    def _add(self, calls: int, what: Mapping[str, Any]) -> None:
+        self.calls += calls
+        self.usage += Usage(**what["usage"])
+        self.costs.append(what["cost"])
+
+
+class SpentHandler(BaseCallbackHandler):
+    """Hears what one run of a Runnable takes.
+
+    Args:
+        prices: of models, by the name that the provider answers with, or that LangChain
+            knows the model by; a call of another model is of unknown cost.
+    """
+
+    run_inline = True
+    ignore_agent = True
+    ignore_retry = True
+
+    def __init__(self, prices: Mapping[str, Price] | None = None) -> None:
+        self._prices = dict(prices or {})
+        self._parents: dict[UUID, UUID | None] = {}
+        self._calls: dict[UUID, _Call] = {}
+        self._conducted: dict[UUID, _Conducted] = {}
+
+    def spent(self) -> Spent:
+        """Return what the run has taken so far."""
+        calls = [call for run, call in dict(self._calls).items() if not self._is_conducted(run)]
+        conducted = [each for run, each in dict(self._conducted).items() if not self._is_below(run)]
+        if not calls and not conducted:
+            return Spent()
+        usages = [*(call.usage for call in calls), *(each.usage for each in conducted)]
+        known = [usage for usage in usages if usage is not None]
+        return Spent(
+            calls=len(calls) + sum(each.calls for each in conducted),
+            usage=Usage.total(known) if len(known) == len(usages) else None,
+            cost=total_cost([*map(self._cost, calls), *(cost for each in conducted for cost in each.costs)]),
+            run_id=conducted[0].run_id if len(conducted) == 1 else None,
+        )
+
+    def on_chain_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **__: Any) -> None:
+        """Note where a run stands."""
+        self._parents[run_id] = parent_run_id
+
+    def on_tool_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **__: Any) -> None:
+        """Note where a run stands."""
+        self._parents[run_id] = parent_run_id
+
+    def on_chat_model_start(self, *_: Any, run_id: UUID, **told: Any) -> None:
+        """Note a call."""
+        self._begin(run_id, told)
+
+    def on_llm_start(self, *_: Any, run_id: UUID, **told: Any) -> None:
+        """Note a call."""
+        self._begin(run_id, told)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+        """Note what a call reports."""
+        call = self._calls.setdefault(run_id, _Call())
+        generation = response.generations[0][0] if response.generations and response.generations[0] else None
+        if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
+            message = generation.message
+            call.usage = read_usage(message.usage_metadata)
+            names = [message.response_metadata.get(key) for key in ("model_name", "model")]
+            call.names[:0] = [name for name in names if isinstance(name, str)]
+
+    def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
+        """Note what a conductor tells of its run; runs nested in it are counted in its steps."""
+        if not name.startswith("podium_") or not isinstance(data, dict) or "run_id" not in data:
+            return
+        conducted = self._conducted.setdefault(run_id, _Conducted(data["run_id"]))
+        if data["run_id"] == conducted.run_id:
+            conducted.take(data)
+
+    def _begin(self, run_id: UUID, told: Mapping[str, Any]) -> None:
+        self._parents[run_id] = told.get("parent_run_id")
+        name = (told.get("metadata") or {}).get("ls_model_name")
+        self._calls[run_id] = _Call([name] if isinstance(name, str) else [])
+
+    def _cost(self, call: _Call) -> float | None:
+        price = next((self._prices[name] for name in call.names if name in self._prices), None)
+        return None if price is None or call.usage is None else price.cost(call.usage)
+
+    def _is_conducted(self, run: UUID) -> bool:
+        return run in self._conducted or self._is_below(run)
+
+    def _is_below(self, run: UUID) -> bool:
+        return any(above in self._conducted for above in self._above(run))
+
+    def _above(self, run: UUID) -> Iterator[UUID]:
+        above = self._parents.get(run)
+        while above is not None:
+            yield above
+            above = self._parents.get(above)

@@ -1,0 +1,179 @@
+"""A worker that is one of LangChain's chat models, bare or bound, configured, retried, with fallbacks.
+
+It owns how such a model is asked and what of its message counts as an answer. It retries
+nothing; a model's own retries are its owner's to turn off.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable
+from pydantic import SecretStr
+
+from langchain_podium.apart import apart, each
+from langchain_podium.cards import facts_of, innermost, settings
+from langchain_podium.messages import count_usage, to_langchain, write_calls
+from langchain_podium.workers.faults import asking
+from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
+from podium.messages import Completion, Part, Sampling, Tools
+from podium.secrets import register, scrubbing
+from podium.workers.answers import AnswerReader
+from podium.workers.worker import Card, Request, Worker
+
+_FINISHES: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_STATING: Final = frozenset(
+    {
+        "anthropic",
+        "amazon_bedrock",
+        "azure",
+        "deepseek",
+        "fireworks",
+        "google_genai",
+        "google_vertexai",
+        "groq",
+    }
+    | {"mistral", "mistralai", "ollama", "openai", "openrouter", "together", "xai"}
+)
+"""Providers whose answers always say why they ended: one that does not was cut off."""
+
+
+class ChatModelWorker(Worker):
+    """Has a chat model of LangChain's do the subtask.
+
+    Args:
+        model: the model, or a Runnable around one: bound, configured, with retries or fallbacks.
+        card: what the planner is told of it.
+
+    Raises:
+        ConfigError: there is no chat model in it.
+    """
+
+    def __init__(self, model: Runnable[Any, Any], *, card: Card) -> None:
+        inner = innermost(model)
+        if not isinstance(inner, BaseChatModel):
+            raise ConfigError(f"{type(inner).__name__} is no chat model")
+        is_bare = model is inner
+        if is_bare and getattr(inner, "stream_usage", True) is None:
+            # left open, ChatOpenAI asks no server but OpenAI's for the tokens of a stream
+            inner = inner.model_copy(update={"stream_usage": True})
+        self.card = card
+        self.model = inner if is_bare else model
+        self._bound = settings(model)
+        self._facts = facts_of(inner, self._bound)
+        self._kind = type(inner)
+        self._identity = repr((self._kind.__qualname__, inner._identifying_params, self._bound))  # noqa: SLF001
+        for value in vars(inner).values():
+            if isinstance(value, SecretStr):
+                register(value.get_secret_value())
+        self.takes_tools = is_bare and self._kind.bind_tools is not BaseChatModel.bind_tools
+
+    def __repr__(self) -> str:
+        return f"ChatModelWorker({self.card.name!r})"
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of an answer where the request does not say, as the model has it."""
+        most = self._facts.get("ls_max_tokens")
+        return most if isinstance(most, int) and most > 0 else None
+
+    @property
+    def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
+        """A JSON schema, for models of OpenAI's class; how others are asked is not the same for all."""
+        openai = any(kind.__name__ == "BaseChatOpenAI" for kind in self._kind.__mro__)
+        return frozenset({"json"}) if openai else frozenset()
+
+    @property
+    def identity(self) -> str:
+        """Whose answers these are, for a cache: the model's class, what identifies it, and what is bound."""
+        told = sha256(self._identity.encode("utf-8", "surrogatepass")).hexdigest()
+        return repr(("langchain", self.card.name, self.card.version, told))
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Ask the model: as a stream where somebody reads along, else for an answer in one piece."""
+        answer, pieces = None, list[str]()
+        model = self._offered(request.tools)
+        asked, options = to_langchain(request.messages), self._options(request.sampling)
+        with scrubbing():
+            if not request.stream:
+                with asking(self.card.name):
+                    answer = await apart(model.ainvoke(asked, **options))
+            else:
+                async with aclosing(each(model.astream(asked, **options))) as stream:
+                    while True:
+                        try:
+                            with asking(self.card.name):
+                                chunk = await anext(stream, None)
+                        except (WorkerBroken, WorkerTimeout):
+                            if _finish(answer) is None:
+                                raise
+                            break  # the answer was whole before its stream was cut
+                        if chunk is None:
+                            break
+                        answer = chunk if answer is None else answer + chunk
+                        if text := str(chunk.text):
+                            pieces.append(text)
+                            yield text
+            yield self._completion(request, answer, "".join(pieces))
+
+    def _offered(self, tools: Tools | None) -> Runnable[Any, Any]:
+        if tools is None:
+            return self.model
+        assert isinstance(self.model, BaseChatModel)  # `takes_tools` says so
+        choice = {} if tools.choice is None else {"tool_choice": _choice(tools.choice)}
+        return self.model.bind_tools([dict(tool) for tool in tools.offered], **choice)
+
+    def _options(self, sampling: Sampling) -> dict[str, Any]:
+        names = ("temperature", "top_p", "max_tokens", "seed")
+        options = {name: value for name in names if (value := getattr(sampling, name)) is not None}
+        if sampling.stop:
+            options["stop"] = list(sampling.stop)
+        if sampling.effort is not None and "reasoning_effort" in self._kind.model_fields:
+            options["reasoning_effort"] = sampling.effort
+        if sampling.constraint is not None and sampling.constraint.kind in self.constraint_kinds:
+            schema = {"name": "answer", "schema": sampling.constraint.value, "strict": True}
+            options["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return options
+
+    def _completion(self, request: Request, answer: object, streamed: str) -> Completion:
+        """Return the answer, by the rules that hold for every chat model."""
+        if not isinstance(answer, AIMessage):
+            told = "nothing" if answer is None else f"a {type(answer).__name__}, not a message of a model"
+            raise WorkerBroken(f"worker {self.card.name!r} returned {told}", maybe_paid=True)
+        metadata = answer.response_metadata
+        provider = metadata.get("model_provider") or self._facts.get("ls_provider")
+        message = {
+            "content": streamed or str(answer.text),
+            "tool_calls": list(write_calls(answer)),
+            "refusal": answer.additional_kwargs.get("refusal"),
+        }
+        finish = _finish(answer) or (None if provider in _STATING else "stop")
+        reader = AnswerReader()
+        reader.feed(
+            {
+                "choices": [{"message": message, "finish_reason": finish}],
+                "usage": count_usage(answer.usage_metadata),
+                "model": metadata.get("model_name") or metadata.get("model"),
+            }
+        )
+        return reader.completion(request.messages)
+
+
+def _finish(answer: object) -> str | None:
+    """Return why the model stopped, in its provider's word; `None` where nobody said."""
+    if not isinstance(answer, AIMessage):
+        return None
+    metadata = answer.response_metadata
+    cut = metadata.get("incomplete_details") or {}  # OpenAI's Responses, and what they say when they end well
+    said = next((metadata[key] for key in _FINISHES if metadata.get(key)), None)
+    return said or cut.get("reason") or metadata.get("status")
+
+
+def _choice(choice: str | Part) -> str:
+    """Return a choice of tools in LangChain's words, which every integration reads: any, or a tool's name."""
+    if isinstance(choice, str):
+        return "any" if choice == "required" else choice
+    return str(choice["function"]["name"])

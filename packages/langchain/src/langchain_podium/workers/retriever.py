@@ -1,0 +1,40 @@
+"""A worker that is one of LangChain's retrievers."""
+
+from collections.abc import AsyncGenerator
+
+from langchain_core.retrievers import BaseRetriever
+
+from langchain_podium.apart import apart
+from langchain_podium.texts import cited
+from langchain_podium.workers.calling import calling
+from podium.messages import Completion
+from podium.workers.worker import Card, Request, Worker, brief_of
+
+
+class RetrieverWorker(Worker):
+    """Looks the subtask up; answers with the texts found, each under the name of its source.
+
+    Args:
+        retriever: who looks it up.
+        card: what the planner is told of it.
+    """
+
+    uses_tokens = False
+
+    def __init__(self, retriever: BaseRetriever, *, card: Card) -> None:
+        self.retriever = retriever
+        self.card = card
+
+    def __repr__(self) -> str:
+        return f"RetrieverWorker({self.card.name!r})"
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Look the subtask up."""
+        subtask = brief_of(request).subtask
+        with calling(self.card.name):
+            found = await apart(self.retriever.ainvoke(subtask))
+            text = cited(found)
+        text = text if text.strip() else f"Nothing was found for: {subtask[:200]}"
+        if request.stream:
+            yield text
+        yield Completion(text)

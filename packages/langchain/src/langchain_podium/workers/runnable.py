@@ -1,0 +1,118 @@
+"""A worker that is any Runnable: a chain, a function, a graph whose state has messages.
+
+It owns what such a thing is given and how what it gives back becomes an answer. It knows
+chat models, retrievers and tools no more than any other.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from langchain_core.messages import BaseMessageChunk
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs
+
+from langchain_podium.apart import apart, each
+from langchain_podium.texts import prompt_of, text_of
+from langchain_podium.workers.calling import calling
+from langchain_podium.workers.spent import Spent
+from podium.errors import WorkerBroken, WorkerError
+from podium.messages import Completion
+from podium.usage import Usage
+from podium.workers.worker import Brief, Card, Request, Worker, brief_of
+
+
+class RunnableWorker(Worker):
+    """Has a Runnable do the subtask.
+
+    Args:
+        runnable: who does it.
+        card: what the planner is told of it.
+        give: makes its input out of what the step is shown; `None` gives it the text that a
+            chat model would be sent: the question, the visible steps, the subtask.
+    """
+
+    def __init__(
+        self, runnable: Runnable[Any, Any], *, card: Card, give: Callable[[Brief], Any] | None = None
+    ) -> None:
+        self.runnable = runnable
+        self.card = card
+        self._give = give
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.card.name!r})"
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Invoke the Runnable, or stream it where somebody reads along."""
+        spent, streamed, returned = Spent(), "", None
+        config = merge_configs(ensure_config(), self._config(spent))
+        try:
+            with calling(self.card.name):
+                given = self._input(request)
+                if not request.stream:
+                    returned = await apart(self._invoke(given, config))
+            if request.stream:
+                async with aclosing(each(self.runnable.astream(given, config))) as stream:
+                    while True:
+                        with calling(self.card.name):
+                            chunk = await anext(stream, _END)
+                        if chunk is _END:
+                            break
+                        returned = _joined(returned, chunk)
+                        if text := _piece(chunk):
+                            streamed += text
+                            yield text
+            text = streamed or self._text(returned)
+        except WorkerError as error:
+            raise _billed(error, spent) from error.__cause__
+        if not text.strip():
+            raise WorkerBroken(
+                f"worker {self.card.name!r} returned no text", maybe_paid=True, usage=_known(spent)
+            )
+        if request.stream and not streamed:
+            yield text
+        yield Completion(text, usage=spent.usage)
+
+    async def _invoke(self, given: Any, config: RunnableConfig) -> Any:
+        return await self.runnable.ainvoke(given, config)
+
+    def _config(self, spent: Spent) -> RunnableConfig:
+        return RunnableConfig(callbacks=[spent])
+
+    def _input(self, request: Request) -> Any:
+        if self._give is not None:
+            return self._give(brief_of(request))
+        return prompt_of(request.messages)
+
+    def _text(self, returned: object) -> str:
+        return text_of(returned)
+
+
+_END = object()
+
+
+def _joined(before: Any, chunk: Any) -> Any:
+    """Add up what is streamed, as LangChain does; of what cannot be added the last counts."""
+    if before is None:
+        return chunk
+    try:
+        return before + chunk
+    except TypeError:
+        return chunk
+
+
+def _piece(chunk: object) -> str:
+    """Return the text of a piece that is one of the answer's as it stands."""
+    if isinstance(chunk, str):
+        return chunk
+    return str(chunk.text) if isinstance(chunk, BaseMessageChunk) else ""
+
+
+def _known(spent: Spent) -> Usage | None:
+    return None if spent.is_open or spent.usage == Usage() else spent.usage
+
+
+def _billed(error: WorkerError, spent: Spent) -> WorkerError:
+    """Return the error with what the calls before it have spent, where that is known."""
+    error.usage = error.usage or _known(spent)
+    return error

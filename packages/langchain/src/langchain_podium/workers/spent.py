@@ -1,0 +1,56 @@
+"""Adds up the tokens of all calls of models within one Runnable, told by LangChain's callbacks.
+
+It knows no worker.
+"""
+
+from threading import Lock
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+
+from langchain_podium.messages import read_usage
+from podium.usage import Usage
+
+
+class Spent(BaseCallbackHandler):
+    """Counts what the calls under it have spent; what a model does not report is estimated from text."""
+
+    run_inline = True  # adding up is done before a thread would have been found
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self._asked: dict[UUID, int] = {}
+        self._lock = Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a call has not ended, or not well: what it has spent is not known."""
+        return bool(self._asked)
+
+    def on_chat_model_start(
+        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Remember how much text a model is sent."""
+        del serialized, kwargs
+        self._asked[run_id] = sum(len(str(message.text)) for each in messages for message in each)
+
+    def on_llm_start(
+        self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Remember how much text a model of the older kind is sent."""
+        del serialized, kwargs
+        self._asked[run_id] = sum(map(len, prompts))
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Add up what the model says it has spent."""
+        del kwargs
+        asked, used, text = self._asked.pop(run_id, 0), None, ""
+        for generation in (one for each in response.generations for one in each):
+            text += generation.text
+            if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
+                used = used or read_usage(generation.message.usage_metadata)
+        with self._lock:
+            self.usage += used or Usage(-(-asked // 4), -(-len(text) // 4), estimated=True)

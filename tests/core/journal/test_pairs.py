@@ -1,0 +1,143 @@
+"""Where pairs are kept: in memory, in a file, on a server, each as the seam says."""
+
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from time import time
+
+import anyio
+import pytest
+from core.journal.write_fixtures import FOLDER
+
+from podium.errors import ConfigError, JournalError
+from podium.journal import SqlJournal
+from podium.secrets import register
+from podium.shadow import MemoryPairs, Pair, Pairs, Side, Spent, SqlPairs, Tally
+from podium.usage import Usage
+
+pytestmark = pytest.mark.anyio
+
+WHOLE = Pair(
+    pair_id="p1",
+    shadow="ours",
+    at=100.0,
+    question="What is it, naïvely?",
+    primary=Side(
+        status="ok", answer="It.\n", seconds=0.5, spent=Spent(calls=1, usage=Usage(7, 5), cost=0.25)
+    ),
+    candidate=Side(status="timeout", problem="no answer after 1 s", seconds=1.0, spent=Spent(run_id="r1")),
+)
+"""A pair that says all a pair can say."""
+TALLY = Tally(tally_id="t1", shadow="ours", at=100.0, seen=10, sampled=3, busy=1, unfunded=1)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def pairs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Pairs]:
+    """Give an empty place, not entered."""
+    match request.param:
+        case "memory":
+            yield MemoryPairs()
+        case "sqlite":
+            yield SqlPairs(tmp_path / "journal.db")
+        case _:
+            yield SqlPairs(request.getfixturevalue("postgres_url"))
+
+
+async def test_what_was_put_comes_back(pairs: Pairs) -> None:
+    """All of it, entered or not, the oldest first."""
+    await pairs.put(WHOLE, TALLY)
+    async with pairs, pairs:
+        await pairs.put(replace(WHOLE, pair_id="p0", at=50.0), TALLY)
+    found = await pairs.pairs()
+    assert [pair.pair_id for pair in found] == ["p0", "p1"]
+    assert found[1] == WHOLE
+
+
+async def test_a_tally_is_kept_as_it_last_was(pairs: Pairs) -> None:
+    """One of the same id is replaced; others stay."""
+    await pairs.put(None, TALLY)
+    await pairs.put(None, replace(TALLY, seen=11, at=101.0))
+    await pairs.put(None, replace(TALLY, tally_id="t2", at=50.0))
+    assert [(tally.tally_id, tally.seen) for tally in await pairs.tallies()] == [("t2", 10), ("t1", 11)]
+    assert await pairs.pairs() == ()
+
+
+async def test_some_are_asked_for(pairs: Pairs) -> None:
+    """By shadow, by age, and the latest only."""
+    for number in range(4):
+        shadow = "ours" if number % 2 else "theirs"
+        await pairs.put(
+            replace(WHOLE, pair_id=f"p{number}", at=float(number), shadow=shadow),
+            replace(TALLY, tally_id=shadow, shadow=shadow, at=float(number)),
+        )
+    assert [pair.pair_id for pair in await pairs.pairs(shadow="ours")] == ["p1", "p3"]
+    assert [pair.pair_id for pair in await pairs.pairs(since=2.0)] == ["p2", "p3"]
+    assert [pair.pair_id for pair in await pairs.pairs(limit=3)] == ["p1", "p2", "p3"]
+    assert [tally.shadow for tally in await pairs.tallies(since=3.0)] == ["ours"]
+    assert [tally.shadow for tally in await pairs.tallies(shadow="theirs")] == ["theirs"]
+
+
+async def test_old_ones_are_forgotten(pairs: Pairs) -> None:
+    """By age, with the counts of that time; how many pairs that were is said."""
+    await pairs.put(WHOLE, TALLY)
+    await pairs.put(replace(WHOLE, pair_id="new", at=time()), replace(TALLY, tally_id="new", at=time()))
+    assert await pairs.prune(3600.0) == 1
+    assert [pair.pair_id for pair in await pairs.pairs()] == ["new"]
+    assert [tally.tally_id for tally in await pairs.tallies()] == ["new"]
+
+
+async def test_many_at_once_are_all_kept(pairs: Pairs) -> None:
+    """Tasks that write at the same time take nothing from each other."""
+    async with pairs, anyio.create_task_group() as tasks:
+        for number in range(50):
+            tasks.start_soon(pairs.put, replace(WHOLE, pair_id=f"p{number}"), TALLY)
+    assert {pair.pair_id for pair in await pairs.pairs()} == {f"p{number}" for number in range(50)}
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres"])
+async def test_they_are_in_the_journal_and_without_secrets(
+    place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Beside its runs, in the same database."""
+    register("canary-of-the-shadow")
+    where = tmp_path / "journal.db" if place == "sqlite" else request.getfixturevalue("postgres_url")
+    journal = SqlJournal(where)
+    said = Side(status="ok", answer="the key is canary-of-the-shadow, or sk-abcdefghijklmnop1234")
+    await SqlPairs.beside(journal).put(replace(WHOLE, question="canary-of-the-shadow?", primary=said), TALLY)
+    (pair,) = await SqlPairs(where).pairs()
+    assert pair.question == "[secret]?"
+    assert pair.primary.answer.startswith("the key is [secret], or ")
+    assert "abcdefghijklmnop1234" not in f"{pair}"
+    assert await journal.runs() == ()
+
+
+async def test_a_journal_of_before_takes_them(tmp_path: Path) -> None:
+    """Its tables are brought on, and its runs stay."""
+    path = Path(shutil.copy(FOLDER / "v1.db", tmp_path / "journal.db"))
+    with closing(sqlite3.connect(path)) as database, database:
+        for table in ("podium_pairs", "podium_tallies"):
+            database.execute(f"DROP TABLE IF EXISTS {table}")
+        database.execute("UPDATE podium_schema SET version = 1")
+    await SqlPairs(path).put(WHOLE, TALLY)
+    assert await SqlPairs(path).pairs() == (WHOLE,)
+    assert len(await SqlJournal(path).runs(limit=None, nested=True)) == 5
+
+
+async def test_a_place_that_is_none_is_told(tmp_path: Path) -> None:
+    """As a journal tells it."""
+    with pytest.raises(ConfigError, match="SQLite or PostgreSQL"):
+        SqlPairs("mysql://host/name")
+    (tmp_path / "journal.db").write_bytes(b"something else " * 1000)
+    with pytest.raises(JournalError, match="not a database"):
+        await SqlPairs(tmp_path / "journal.db").put(WHOLE, TALLY)
+
+
+async def test_memory_is_bounded() -> None:
+    """The oldest is forgotten."""
+    pairs = MemoryPairs(2)
+    for number in range(5):
+        await pairs.put(replace(WHOLE, pair_id=f"p{number}", at=float(number)), TALLY)
+    assert [pair.pair_id for pair in await pairs.pairs()] == ["p3", "p4"]

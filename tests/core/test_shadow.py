@@ -1,0 +1,576 @@
+"""A candidate beside what is in production: never in its way, always within its bounds, nothing left over."""
+
+import asyncio
+import gc
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextvars import ContextVar
+
+import pytest
+
+from podium.errors import ConfigError, JournalError
+from podium.shadow import Beside, Budget, Candidate, MemoryPairs, Pair, Side, Spent, Tally
+from podium.shadow.pair import MOST_CHARS
+from podium.sync import run_sync
+from podium.usage import Usage
+
+GOOD = Side(status="ok", answer="the primary's", seconds=0.1)
+
+
+class Scripted(Candidate):
+    """Does as it is told, and says what it cost."""
+
+    def __init__(
+        self, act: Callable[[], Awaitable[str]] | None = None, cost: float | None = 0.25, answer: str = "ours"
+    ) -> None:
+        self._act = act
+        self._cost = cost
+        self._answer = answer
+
+    async def run(self) -> str:
+        """Act, or answer."""
+        return await self._act() if self._act is not None else self._answer
+
+    def spent(self) -> Spent:
+        """Return what it cost."""
+        return Spent(calls=1, usage=Usage(3, 2), cost=self._cost, run_id="r")
+
+
+class Gate:
+    """Holds candidates until it is opened, and counts how many there are at once."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.now = self.most = 0
+
+    async def __call__(self) -> str:
+        """Wait, without holding up the loop."""
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            while not self.opened.is_set():  # noqa: ASYNC110 - it is opened from other threads
+                await asyncio.sleep(0.001)
+        finally:
+            self.now -= 1
+        return "through"
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """Give a gate that is open in the end, whatever fails."""
+    gate = Gate()
+    yield gate
+    gate.opened.set()
+
+
+@pytest.fixture(autouse=True)
+def _no_threads_left() -> Iterator[None]:
+    """See that every test ends with the threads it began with."""
+    before = set(threading.enumerate())
+    yield
+    end = time.monotonic() + 10.0
+    while (left := set(threading.enumerate()) - before) and time.monotonic() < end:
+        gc.collect()
+        time.sleep(0.01)
+    assert not left
+
+
+def told(question: str = "Why?", side: Side = GOOD) -> Callable[[], tuple[str, Side]]:
+    """Return what tells of a primary."""
+    return lambda: (question, side)
+
+
+def pairs_of(pairs: MemoryPairs) -> Sequence[Pair]:
+    """Return what is recorded."""
+    return run_sync(pairs.pairs)
+
+
+def test_a_pair_is_recorded_with_what_both_took() -> None:
+    """Answers, times, tokens, cost and run; and the counts."""
+    pairs = MemoryPairs()
+    with Beside(pairs, name="ours", sample=1.0) as beside:
+        assert beside.draws()
+        beside.put(told(), Scripted())
+    (pair,) = pairs_of(pairs)
+    assert (pair.shadow, pair.question, pair.primary) == ("ours", "Why?", GOOD)
+    assert (pair.candidate.status, pair.candidate.answer) == ("ok", "ours")
+    assert pair.candidate.spent == Spent(calls=1, usage=Usage(3, 2), cost=0.25, run_id="r")
+    assert pair.candidate.seconds is not None
+    (tally,) = run_sync(pairs.tallies)
+    assert (tally.shadow, tally.seen, tally.sampled) == ("ours", 1, 1)
+
+
+def draws(seed: int | None, sample: float, keys: Sequence[str | None]) -> list[bool]:
+    """Return which requests a new shadow draws."""
+    with Beside(MemoryPairs(), sample=sample, seed=seed) as beside:
+        return [beside.draws(key) for key in keys]
+
+
+def test_the_draw_is_the_seeds() -> None:
+    """The same requests are drawn again, as many as was said; another seed draws others."""
+    first = draws(7, 0.25, [None] * 4000)
+    assert first == draws(7, 0.25, [None] * 4000)
+    assert first != draws(8, 0.25, [None] * 4000)
+    assert first != draws(None, 0.25, [None] * 4000)
+    assert 900 < sum(first) < 1100
+
+
+def test_a_request_with_a_key_is_drawn_alike_anywhere() -> None:
+    """Whatever came before it, and in whichever process."""
+    keys = [f"run-{number}" for number in range(200)]
+    assert draws(7, 0.5, keys) == draws(7, 0.5, keys[::-1])[::-1]
+
+
+@pytest.mark.parametrize(("sample", "drawn"), [(0.0, 0), (1.0, 500)])
+def test_none_and_all_are_samples(sample: float, drawn: int) -> None:
+    """The ends of the range are exact."""
+    assert sum(draws(1, sample, [None] * 500)) == drawn
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"sample": 1.5}, "sample"),
+        ({"sample": float("nan")}, "sample"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"seconds": 0.0}, "seconds"),
+        ({"name": ""}, "name"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(wrong: dict[str, float], says: str) -> None:
+    """Before anything runs."""
+    with pytest.raises(ConfigError, match=says):
+        Beside(MemoryPairs(), **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [{"runs": 0}, {"cost": 0.0}, {"unpriced": -1.0}, {"seconds": 0.0}])
+def test_budgets_that_are_none_are_refused(wrong: dict[str, float]) -> None:
+    """As above."""
+    with pytest.raises(ConfigError, match="Budget"):
+        Budget(**wrong)  # type: ignore[arg-type]
+
+
+def test_hanging_candidates_are_bounded_and_delay_nobody(gate: Gate) -> None:
+    """Hundreds of requests go by while all candidates hang; what does not fit is dropped and counted."""
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=1.0, concurrency=3) as beside:
+        for _ in range(500):
+            assert beside.draws()
+            beside.put(told(), Scripted(gate))
+        assert not gate.opened.is_set()
+        assert (beside.tally.sampled, beside.tally.busy) == (500, 497)
+        gate.opened.set()
+    assert gate.most == 3
+    assert [pair.candidate.answer for pair in pairs_of(pairs)] == ["through"] * 3
+
+
+def test_a_candidate_has_its_time(gate: Gate) -> None:
+    """One that takes longer is cancelled and recorded as such; what it spent counts."""
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=1.0, seconds=0.05) as beside:
+        beside.put(told(), Scripted(gate))
+        wait_for(lambda: pairs_of(pairs))
+    (pair,) = pairs_of(pairs)
+    assert (pair.candidate.status, pair.candidate.problem) == ("timeout", "no answer after 0.05 s")
+    assert pair.candidate.spent.cost == 0.25
+    assert gate.now == 0
+
+
+def test_one_that_will_not_be_cancelled_is_late_all_the_same() -> None:
+    """An answer after its time is none."""
+
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(60.0)
+        except asyncio.CancelledError:
+            return "late"
+        return ""
+
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=1.0, seconds=0.05) as beside:
+        beside.put(told(), Scripted(stubborn))
+        wait_for(lambda: pairs_of(pairs))
+    assert [pair.candidate.status for pair in pairs_of(pairs)] == ["timeout"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no sk-abcdefghijklmnop1234"),
+        MemoryError(),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        RecursionError(),
+    ],
+)
+def test_what_a_candidate_raises_is_its_failing(error: BaseException) -> None:
+    """Nothing of it is raised anywhere, and the next candidate runs."""
+
+    async def fail() -> str:
+        raise error
+
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=1.0) as beside:
+        beside.put(told(), Scripted(fail))
+        beside.put(told(), Scripted())
+    failed, good = sorted(pairs_of(pairs), key=lambda pair: pair.candidate.status)
+    assert (failed.candidate.status, good.candidate.status) == ("failed", "ok")
+    assert failed.candidate.problem.startswith(type(error).__name__)
+    assert "abcdefghijklmnop1234" not in failed.candidate.problem
+
+
+def test_a_cancel_of_its_own_is_a_failing_too() -> None:
+    """A future inside that was cancelled stops nothing else."""
+
+    async def cancelled() -> str:
+        raise asyncio.CancelledError
+
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=1.0) as beside:
+        beside.put(told(), Scripted(cancelled))
+        beside.put(told(), Scripted())
+    assert sorted(pair.candidate.status for pair in pairs_of(pairs)) == ["failed", "ok"]
+
+
+def test_a_task_of_a_candidate_leaves_the_others_alone(gate: Gate) -> None:
+    """`sys.exit()` in a task of its own, which asyncio takes for the end of the loop, is its failing only."""
+
+    async def leave() -> None:
+        sys.exit(1)
+
+    async def fail() -> str:
+        await asyncio.create_task(leave())
+        return ""
+
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=1.0) as beside:
+        beside.put(told(), Scripted(gate))
+        beside.put(told(), Scripted(fail))
+        wait_for(lambda: pairs_of(pairs))
+        gate.opened.set()
+    assert [pair.candidate.status for pair in pairs_of(pairs)] == ["failed", "ok"]
+    assert pairs_of(pairs)[0].candidate.problem == "SystemExit: 1"
+
+
+def test_a_flood_is_cut_and_not_held() -> None:
+    """Of hundreds of long answers only so much is kept, of a few at a time."""
+    pairs = MemoryPairs(5)
+    with Beside(pairs, sample=1.0, concurrency=2) as beside:
+        for _ in range(300):
+            beside.put(told("q" * 10**6, Side(status="ok", answer="p" * 10**6)), Scripted(answer="c" * 10**6))
+    kept = pairs_of(pairs)
+    assert 0 < len(kept) <= 5
+    for pair in kept:
+        assert {len(pair.question), len(pair.primary.answer), len(pair.candidate.answer)} == {MOST_CHARS}
+
+
+def test_text_that_no_database_takes_is_kept() -> None:
+    """Lone surrogates and NUL are replaced."""
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=1.0) as beside:
+        beside.put(told("\0?", Side(status="ok", answer="\ud800")), Scripted(answer="a\0b"))
+    (pair,) = pairs_of(pairs)
+    assert f"{pair.question}{pair.primary.answer}{pair.candidate.answer}".encode().count(b"\xef\xbf\xbd") == 3
+
+
+def test_context_variables_do_not_leak() -> None:
+    """A candidate sees none of the caller's."""
+    variable: ContextVar[str] = ContextVar("variable", default="nothing")
+    seen: list[str] = []
+
+    async def look() -> str:
+        seen.append(variable.get())
+        await asyncio.to_thread(lambda: seen.append(variable.get()))
+        return ""
+
+    with Beside(MemoryPairs(), sample=1.0) as beside:
+        variable.set("the caller's")
+        beside.put(told(), Scripted(look))
+        beside.put(told(), Scripted(look))
+    assert seen == ["nothing"] * 4
+
+
+def test_a_primary_that_cannot_be_read_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """And the candidate is not asked, for nothing."""
+
+    def broken() -> tuple[str, Side]:
+        raise ValueError("no answer in it")
+
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=1.0, budget=Budget(runs=1)) as beside:
+        beside.put(broken, Scripted())
+        wait_for(lambda: beside.tally.unread)
+        beside.put(told(), Scripted())
+    assert (beside.tally.unread, beside.tally.unfunded, len(pairs_of(pairs))) == (1, 0, 1)
+    assert "cannot be read" in caplog.text
+
+
+class Broken(MemoryPairs):
+    """Takes counts, and no pairs."""
+
+    async def put(self, pair: Pair | None, tally: Tally) -> None:
+        """Refuse pairs."""
+        if pair is not None:
+            raise JournalError("the disk is full")
+        await super().put(pair, tally)
+
+
+def test_a_journal_that_fails_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """In the log and in the counts; nobody is failed by it."""
+    pairs = Broken()
+    with caplog.at_level(logging.WARNING, "podium"), Beside(pairs, sample=1.0) as beside:
+        for _ in range(3):
+            beside.put(told(), Scripted())
+    assert "the disk is full" in caplog.text
+    assert [tally.unrecorded for tally in run_sync(pairs.tallies)] == [3]
+
+
+def test_counts_are_kept_by_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each hour has a tally of its own, and none is lost when the next begins."""
+    now = 3600.0 * 100
+    monkeypatch.setattr("podium.shadow.books.time", lambda: now)
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=0.0) as beside:
+        for hour, requests in enumerate((2, 3, 1)):
+            now = 3600.0 * (100 + hour)
+            for _ in range(requests):
+                beside.draws()
+    found = run_sync(pairs.tallies)
+    assert [(tally.at, tally.seen) for tally in found] == [(360000.0, 2), (363600.0, 3), (367200.0, 1)]
+
+
+def test_a_budget_of_runs_is_kept() -> None:
+    """No candidate more than that is started; the others are counted."""
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=1.0, concurrency=100, budget=Budget(runs=5)) as beside:
+        for _ in range(50):
+            beside.put(told(), Scripted())
+    assert (len(pairs_of(pairs)), beside.tally.unfunded) == (5, 45)
+
+
+def one_by_one(budget: Budget, cost: float | None, times: int) -> tuple[int, int]:
+    """Return how many of some requests, one after the other, were compared, and how many unfunded."""
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=1.0, budget=budget) as beside:
+        for number in range(times):
+            before = beside.tally.unfunded
+            beside.put(told(), Scripted(cost=cost))
+            wait_for(lambda n=number, b=before: len(pairs_of(pairs)) + beside.tally.unfunded > n and b >= 0)
+    return len(pairs_of(pairs)), beside.tally.unfunded
+
+
+def test_a_budget_of_money_is_kept() -> None:
+    """What candidates in flight will cost is taken to be what the dearest did."""
+    assert one_by_one(Budget(cost=1.0), 0.25, 10) == (4, 6)
+    assert one_by_one(Budget(cost=1.0), 0.3, 10) == (3, 7)
+
+
+def test_an_unknown_cost_is_not_nothing() -> None:
+    """It uses a budget of money up, or counts as was said; and a budget of runs not at all."""
+    assert one_by_one(Budget(cost=100.0), None, 4) == (1, 3)
+    assert one_by_one(Budget(cost=100.0, unpriced=50.0), None, 4) == (2, 2)
+    assert one_by_one(Budget(runs=4), None, 4) == (4, 0)
+
+
+def test_a_budget_is_for_a_while() -> None:
+    """After that there is as much again."""
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=1.0, budget=Budget(runs=1, seconds=0.05)) as beside:
+        beside.put(told(), Scripted())
+        wait_for(lambda: pairs_of(pairs))
+
+        def again() -> bool:
+            beside.put(told(), Scripted())
+            return len(pairs_of(pairs)) > 1
+
+        wait_for(again)
+
+
+def test_a_close_waits_then_cancels_and_counts(gate: Gate) -> None:
+    """What ends in time is recorded; what does not is cut off; afterwards nothing is drawn."""
+    pairs = MemoryPairs()
+    beside = Beside(pairs, sample=1.0)
+    beside.draws()
+    beside.put(told(), Scripted())
+    beside.put(told(), Scripted(gate))
+    assert beside.close(0.1)
+    assert not gate.opened.is_set()
+    assert gate.now == 0
+    assert [pair.candidate.answer for pair in pairs_of(pairs)] == ["ours"]
+    assert [tally.cut_off for tally in run_sync(pairs.tallies)] == [1]
+    assert not beside.draws()
+    beside.put(told(), Scripted())
+    assert len(pairs_of(pairs)) == 1
+    assert beside.close(0.1)
+
+
+def test_what_was_only_seen_is_recorded_too() -> None:
+    """Where no request was drawn, a close leaves the counts, and begins no thread."""
+    pairs = MemoryPairs()
+    with Beside(pairs, sample=0.0) as beside:
+        for _ in range(3):
+            beside.draws()
+        assert not any(thread.name.startswith("podium-") for thread in threading.enumerate())
+    assert [(tally.seen, tally.sampled) for tally in run_sync(pairs.tallies)] == [(3, 0)]
+
+
+def test_code_that_never_returns_is_left_in_its_thread() -> None:
+    """It takes its room until it ends, so that such threads are bounded too; a close does not wait for it."""
+    stuck, began = threading.Event(), list[int]()
+
+    async def hang() -> str:
+        def work() -> None:
+            began.append(1)
+            stuck.wait()
+
+        await asyncio.to_thread(work)
+        return ""
+
+    pairs = MemoryPairs()
+    beside = Beside(pairs, sample=1.0, concurrency=2, seconds=0.05)
+    try:
+        for _ in range(2):
+            beside.put(told(), Scripted(hang))
+        wait_for(lambda: len(pairs_of(pairs)) == 2)
+        for _ in range(20):
+            beside.put(told(), Scripted(hang))
+        assert (beside.tally.busy, len(began)) == (20, 2)
+        assert not beside.close(0.05)
+    finally:
+        stuck.set()
+    assert [pair.candidate.status for pair in pairs_of(pairs)] == ["timeout"] * 2
+
+
+def test_a_blocked_loop_delays_no_caller() -> None:
+    """A candidate that holds up the event loop holds up candidates alone, and a close waits its time only."""
+    stuck, inside = threading.Event(), threading.Event()
+
+    async def block() -> str:
+        inside.set()
+        stuck.wait()
+        return ""
+
+    beside = Beside(MemoryPairs(), sample=1.0, concurrency=2)
+    try:
+        beside.put(told(), Scripted(block))
+        assert inside.wait(10.0)
+        for _ in range(100):
+            beside.put(told(), Scripted())
+        assert beside.tally.busy == 99
+        assert not beside.close(0.05)
+    finally:
+        stuck.set()
+
+
+@pytest.mark.anyio
+async def test_an_async_close_holds_up_nobody(gate: Gate) -> None:
+    """The caller's event loop goes on meanwhile."""
+    pairs = MemoryPairs()
+    async with Beside(pairs, sample=1.0) as beside:
+        beside.put(told(), Scripted(gate))
+        asyncio.get_running_loop().call_later(0.05, gate.opened.set)
+    assert [pair.candidate.answer for pair in await pairs.pairs()] == ["through"]
+
+
+def test_one_that_is_forgotten_ends() -> None:
+    """With its thread, as the fixture of this page sees, and what ran is recorded."""
+    pairs = MemoryPairs()
+    beside = Beside(pairs, sample=1.0)
+    beside.put(told(), Scripted())
+    wait_for(lambda: pairs_of(pairs))
+    del beside
+
+
+EXITS = """
+import asyncio, sys, threading, time
+from podium.shadow import Beside, Candidate, Side, Spent, SqlPairs
+
+class Mine(Candidate):
+    async def run(self):
+        {act}
+        return "done"
+    def spent(self):
+        return Spent()
+
+pairs = SqlPairs(sys.argv[1])
+beside = Beside(pairs, sample=1.0)
+beside.draws()
+beside.put(lambda: ("Why?", Side(status="ok", answer="so")), Mine())
+{then}
+print("the end")
+"""
+
+
+@pytest.mark.parametrize(
+    ("act", "pairs"),
+    [
+        ("await asyncio.sleep(0.2)", 1),
+        ("await asyncio.sleep(3600)", 0),
+        ("time.sleep(3600)", None),
+        ("await asyncio.to_thread(time.sleep, 3600)", 0),
+    ],
+)
+def test_the_interpreter_ends(act: str, pairs: int | None, tmp_path: object) -> None:
+    """Nobody closes it, and the process ends all the same; what can end in a moment is recorded."""
+    place = f"{tmp_path}/journal.db"
+    code = EXITS.format(act=act, then="time.sleep(0.1)")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, f"sqlite:///{place}"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
+    if pairs is not None:
+        from podium.shadow import SqlPairs  # noqa: PLC0415
+
+        kept = SqlPairs(f"sqlite:///{place}")
+        assert len(run_sync(kept.pairs)) == pairs
+        assert [(tally.sampled, tally.cut_off) for tally in run_sync(kept.tallies)] == [(1, 1 - pairs)]
+
+
+FORKS = """
+import os, sys
+from podium.shadow import Beside, Candidate, MemoryPairs, Side, Spent
+from podium.sync import run_sync
+
+class Mine(Candidate):
+    async def run(self):
+        return "done"
+    def spent(self):
+        return Spent()
+
+pairs = MemoryPairs()
+beside = Beside(pairs, sample=1.0)
+ask = lambda: beside.put(lambda: ("Why?", Side(status="ok", answer="so")), Mine())
+ask()
+child = os.fork()
+ask()
+beside.close()
+sys.stdout.write(f"{len(run_sync(pairs.pairs)) >= 1}\\n")
+sys.stdout.flush()
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork here")
+def test_a_forked_process_has_a_thread_of_its_own() -> None:
+    """As under a server that forks its workers after loading."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.stdout == "True\nTrue\n", done.stderr
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait until something is so, and fail when it never is."""
+    end = time.monotonic() + 20.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)

@@ -1,0 +1,299 @@
+"""What is said of a candidate, and how sure that is."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import comb, nan
+from random import Random
+
+import pytest
+
+from podium import ScriptedWorker
+from podium.cache import MemoryCache
+from podium.errors import ConfigError, WorkerFailed, WorkerUnavailable
+from podium.messages import Completion
+from podium.shadow import MemoryPairs, Pair, Report, Side, Spent, Tally, report
+from podium.shadow.judging import Judge
+from podium.shadow.statistics import Estimate, paired_means, quantile, share
+from podium.usage import Usage
+from podium.workers.worker import Card, Price, Request
+
+pytestmark = pytest.mark.anyio
+
+TALLY = Tally(tally_id="t", shadow="ours", at=0.0, seen=40, sampled=4, busy=1)
+
+
+def test_a_share_has_wilsons_interval() -> None:
+    """As in the table of Brown, Cai and DasGupta's paper, and by hand; the ends are exact."""
+    ten = share(1, 10, 0.95).share
+    assert (ten.value, ten.low, ten.high) == pytest.approx((0.1, 0.017876, 0.404150), abs=1e-5)
+    half = share(50, 100, 0.95).share
+    assert (half.low, half.high) == pytest.approx((0.403832, 0.596168), abs=1e-5)
+    assert share(0, 20, 0.95).share.low == 0.0
+    assert share(20, 20, 0.95).share.high == 1.0
+    assert share(0, 0, 0.95).share == Estimate(None)
+    assert share(50, 100, 0.99).share.low < half.low  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("n", "low", "high"), [(6, 1, 6), (10, 2, 9), (20, 6, 15), (100, 40, 61)])
+def test_a_median_has_the_exact_interval(n: int, low: int, high: int) -> None:
+    """Between the order statistics of the published tables (Conover 1999, A3; Hollander and Wolfe)."""
+    estimate = quantile([float(value) for value in range(n, 0, -1)], 0.5, 0.95)
+    assert estimate == Estimate((n + 1) / 2, float(low), float(high))
+
+
+@pytest.mark.parametrize("q", [0.5, 0.95])
+@pytest.mark.parametrize("n", [30, 61, 200])
+def test_the_interval_holds_what_it_says_and_no_more(n: int, q: float) -> None:
+    """By the binomial distribution in whole numbers; one order statistic less would not do."""
+    estimate = quantile([float(value) for value in range(n)], q, 0.9)
+
+    def at_most(k: int) -> float:
+        return sum(comb(n, i) * q**i * (1 - q) ** (n - i) for i in range(k + 1))
+
+    assert estimate.low is not None
+    below = at_most(int(estimate.low))  # P(B <= rank of low - 1): the quantile lies below it
+    assert below <= 0.05 < at_most(int(estimate.low) + 1)
+    if estimate.high is None:
+        assert at_most(n - 1) < 0.95
+    else:
+        assert at_most(int(estimate.high)) >= 0.95 > at_most(int(estimate.high) - 1)
+
+
+def test_too_few_values_bound_nothing() -> None:
+    """What is not known is not told."""
+    assert quantile([], 0.5, 0.95) == Estimate(None)
+    assert quantile([1.0, 2.0], 0.5, 0.95) == Estimate(1.5, None, None)
+    assert quantile([float(n) for n in range(20)], 0.95, 0.95).high is None
+    assert paired_means([], 0.95, 0) == (Estimate(None), Estimate(None))
+    assert paired_means([(1.0, 2.0)], 0.95, 0) == (Estimate(1.0), Estimate(2.0))
+    assert paired_means([(0.0, 2.0)] * 9, 0.95, 0)[1] == Estimate(None)
+
+
+def test_a_mean_has_a_bootstrap_interval_of_its_seed() -> None:
+    """The same seed tells the same, another nearly so; the interval is about the normal one."""
+    draw = Random(5)  # noqa: S311
+    pairs = [(value := draw.uniform(1.0, 3.0), value + draw.gauss(0.5, 0.2)) for _ in range(400)]
+    difference, ratio = paired_means(pairs, 0.95, 1)
+    assert (difference, ratio) == paired_means(pairs, 0.95, 1)
+    assert difference != paired_means(pairs, 0.95, 2)[0]
+    assert difference.value == pytest.approx(0.5, abs=0.05)
+    assert difference.low is not None
+    assert difference.high is not None
+    assert difference.high - difference.low == pytest.approx(2 * 1.96 * 0.2 / 20, rel=0.2)
+    assert ratio.value == pytest.approx(1.25, abs=0.03)
+    assert ratio.low is not None
+    assert ratio.low < 1.25 < ratio.high  # type: ignore[operator]
+
+
+def test_the_bootstrap_covers_as_often_as_it_says() -> None:
+    """Of many samples, about nine in ten intervals of 90 % hold the true mean."""
+    draw, held = Random(3), 0  # noqa: S311
+    for number in range(200):
+        pairs = [(1.0, 1.0 + draw.expovariate(1.0)) for _ in range(60)]
+        low_high = paired_means(pairs, 0.9, number)[0]
+        held += (low_high.low or 0.0) <= 1.0 <= (low_high.high or 0.0)
+    assert 165 <= held <= 195
+
+
+def pair(number: int, primary: str = "yes", candidate: str = "yes", **facts: object) -> Pair:
+    """Return a pair in which both answered."""
+    return replace(
+        Pair(
+            pair_id=f"p{number}",
+            shadow="ours",
+            at=float(number),
+            question="Is it?",
+            primary=Side(
+                status="ok", answer=primary, seconds=1.0, spent=Spent(calls=1, usage=Usage(8, 2), cost=0.1)
+            ),
+            candidate=Side(
+                status="ok",
+                answer=candidate,
+                seconds=2.0,
+                spent=Spent(calls=3, usage=Usage(20, 10), cost=0.15),
+            ),
+        ),
+        **facts,
+    )
+
+
+async def report_of(pairs: Sequence[Pair], **how: object) -> Report:
+    """Return the report of pairs of one shadow."""
+    kept = MemoryPairs()
+    for each in pairs:
+        await kept.put(each, TALLY)
+    (found,) = await report(kept, **how)  # type: ignore[arg-type]
+    return found
+
+
+async def test_both_sides_are_compared() -> None:
+    """Failures, times, calls, tokens, cost: of the pairs in which each is known."""
+    unknown = Side(status="ok", answer="yes", seconds=None)
+    found = await report_of(
+        [
+            *(pair(number) for number in range(8)),
+            replace(pair(8), candidate=Side(status="timeout", seconds=9.0, spent=Spent(calls=1))),
+            replace(pair(9), primary=Side(status="failed", seconds=0.1)),
+            replace(pair(10), candidate=Side(status="failed", seconds=0.1)),
+            replace(pair(11), primary=unknown),
+        ]
+    )
+    assert (found.shadow, found.pairs, found.first, found.last) == ("ours", 12, 0.0, 11.0)
+    assert (found.primary_failed.count, found.candidate_failed.count, found.candidate_timeouts.count) == (
+        1,
+        1,
+        1,
+    )
+    assert (found.equal.count, found.equal.of) == (9, 9)
+    assert (found.seconds.of, found.seconds.ratio.value) == (8, 2.0)
+    assert (found.seconds.primary_p95.value, found.seconds.candidate_median.value) == (1.0, 2.0)
+    assert (found.calls.of, found.calls.primary, found.calls.candidate) == (9, 1.0, pytest.approx(25 / 9))
+    assert (found.tokens.of, found.tokens.ratio.value) == (8, 3.0)
+    assert found.cost.difference.value == pytest.approx(0.05)
+    assert (found.requests["seen"], found.requests["sampled"], found.requests["busy"]) == (40, 4, 1)
+    assert (found.judged, found.scores) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("Forty-two.", "  forty-TWO ", True),
+        ("a\n b", "a b", True),
+        ("**42**", "42", True),
+        ("ﬁne", "fine", True),
+        ("-1", "1", False),
+        ("a b", "ab", False),
+        ("x (1)", "x", False),
+    ],
+)
+async def test_equal_means_but_for_looks(one: str, other: str, equal: bool) -> None:  # noqa: FBT001
+    """Case, spaces and outer marks do not count; the rest does."""
+    assert (await report_of([pair(0, one, other)])).equal.count == equal
+
+
+async def test_each_shadow_has_its_report() -> None:
+    """By name, in order; a tally alone is one too."""
+    kept = MemoryPairs()
+    await kept.put(pair(0, shadow="b"), replace(TALLY, tally_id="b", shadow="b"))
+    await kept.put(None, replace(TALLY, tally_id="a", shadow="a"))
+    assert [(each.shadow, each.pairs) for each in await report(kept)] == [("a", 0), ("b", 1)]
+    assert [each.shadow for each in await report(kept, shadow="b")] == ["b"]
+    assert await report(kept, shadow="c") == ()
+    assert [(each.shadow, each.pairs) for each in await report(kept, since=99.0)] == []
+
+
+async def test_a_confidence_that_is_none_is_refused() -> None:
+    """It is a share."""
+    with pytest.raises(ConfigError, match="confidence"):
+        await report(MemoryPairs(), confidence=95)
+
+
+def prefers(better: str) -> ScriptedWorker:
+    """Return a judge who knows the better answer, wherever it stands, and is paid."""
+
+    def reply(request: Request) -> Completion:
+        text = request.messages[-1].text
+        a = text.split("<answer-a-")[1].split("</answer-a-")[0]
+        b = text.split("<answer-b-")[1].split("</answer-b-")[0]
+        said = "A" if better in a else "B" if better in b else "**TIE**"
+        return Completion(f"{said}: it is right.", usage=Usage(10, 5))
+
+    price = Price(input=100_000.0, output=0.0)
+    return ScriptedWorker(Card(name="judge", price=price, version="1"), reply)
+
+
+async def test_a_judge_is_not_told_whose_answers_they_are() -> None:
+    """Either may stand first, verdicts are counted for the right side, and equal answers cost no call."""
+    judge = prefers("good")
+    pairs = [pair(n, f"bad {n}", f"good {n}") for n in range(20)]
+    pairs += [pair(n, f"good {n}", f"bad {n}") for n in range(20, 30)]
+    pairs += [pair(n, f"odd {n}", f"even {n}") for n in range(30, 34)]
+    pairs += [pair(n) for n in range(34, 40)]
+    judged = (await report_of(pairs, judge=Judge(judge))).judged
+    assert judged is not None
+    assert (judged.judge, judged.calls, judged.failed, judged.unjudged) == ("judge", 34, 0, 0)
+    assert (judged.better.count, judged.worse.count, judged.ties.count, judged.ties.of) == (20, 10, 10, 40)
+    assert (judged.usage, judged.cost) == (Usage(340, 170), pytest.approx(34.0))
+    texts = [request.messages[-1].text for request in judge.requests]
+    first = sum("good" in t.split("<answer-a-")[1].split("</answer-a-")[0] for t in texts[:34])
+    assert 5 < first < 25
+    assert not any("candidate" in text.lower() or "primary" in text.lower() for text in texts)
+
+
+async def test_a_judge_who_favours_a_place_favours_nobody() -> None:
+    """Whichever answer stands first is drawn."""
+    judged = (
+        await report_of(
+            [pair(n, f"one {n}", f"other {n}") for n in range(200)],
+            judge=Judge(ScriptedWorker("judge", "A"), calls=200),
+        )
+    ).judged
+    assert judged is not None
+    assert judged.better.share.low is not None
+    assert judged.better.share.low < 0.5 < judged.better.share.high  # type: ignore[operator]
+
+
+async def test_calls_of_a_judge_are_bounded() -> None:
+    """Over all shadows; what was not judged is counted, and nobody is asked twice of one pair."""
+    judge = ScriptedWorker("judge", "TIE")
+    kept = MemoryPairs()
+    for number in range(30):
+        shadow = "ours" if number % 2 else "theirs"
+        await kept.put(pair(number, "one", f"other {number}", shadow=shadow), TALLY)
+    found = await report(kept, judge=Judge(judge, calls=20))
+    assert len(judge.requests) == 20
+    judged = [each.judged for each in found if each.judged is not None]
+    assert [(each.calls, each.unjudged) for each in judged] == [(15, 0), (5, 10)]
+
+
+async def test_a_judge_who_fails_is_counted() -> None:
+    """Neither an error nor words that are no verdict stop the report; what it cost is then unknown."""
+    replies = {"p 1": WorkerUnavailable("down"), "p 2": "I cannot say.", "p 3": "<think>A or B?</think> b"}
+    pairs = [pair(n, f"p {n}", f"c {n}") for n in (1, 2, 3)]
+    judged = (await report_of(pairs, judge=Judge(ScriptedWorker("judge", replies)))).judged
+    assert judged is not None
+    assert (judged.failed, judged.unjudged, judged.better.of, judged.calls) == (2, 2, 1, 3)
+    assert judged.cost is None
+
+
+async def test_known_verdicts_are_not_paid_again() -> None:
+    """A judge that states a version is asked once of the same two answers."""
+    cache, pairs = MemoryCache(), [pair(n, f"bad {n}", f"good {n}") for n in range(5)]
+    first = (await report_of(pairs, judge=Judge(prefers("good"), cache=cache))).judged
+    judge = prefers("good")
+    again = (await report_of(pairs, judge=Judge(judge, cache=cache))).judged
+    assert first is not None
+    assert again is not None
+    assert (again.calls, again.known, again.cost, judge.requests) == (0, 5, 0.0, [])
+    assert again.better == first.better
+
+
+async def test_a_scorer_scores_both() -> None:
+    """A function, or an async one, of question and answer."""
+
+    def length(question: str, answer: str) -> float:
+        return float(len(answer) + len(question))
+
+    async def later(question: str, answer: str) -> float:
+        return length(question, answer)
+
+    pairs = [pair(n, "four", "sixsix") for n in range(10)]
+    for scorer in (length, later):
+        scores = (await report_of(pairs, scorer=scorer)).scores
+        assert scores is not None
+        assert (scores.of, scores.primary, scores.candidate) == (10, 10.0, 12.0)
+        assert scores.difference == Estimate(2.0, 2.0, 2.0)
+
+
+async def test_a_scorer_that_fails_is_told() -> None:
+    """With what it raised; a value that is no number is none."""
+
+    def broken(question: str, answer: str) -> float:
+        raise KeyError(answer)
+
+    with pytest.raises(WorkerFailed, match="the scorer raised KeyError"):
+        await report_of([pair(0)], scorer=broken)
+    with pytest.raises(WorkerFailed, match="returned nan"):
+        await report_of([pair(0)], scorer=lambda q, a: nan)
+    with pytest.raises(WorkerFailed, match="the scorer raised"):
+        await report_of([pair(0)], scorer=lambda q, a: "good")

@@ -1,0 +1,32 @@
+"""Chat models of LangChain's own, over loopback servers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+OpenAI = Callable[..., ChatOpenAI]
+"""Makes a model of the class most people have, for the URL of a server."""
+
+
+@pytest.fixture
+def openai() -> Iterator[OpenAI]:
+    """Return what makes models; they keep no connection from call to call, so that none is left open."""
+    limits = httpx.Limits(max_keepalive_connections=0)
+    # Clients of their own: ChatOpenAI shares one for all of a URL, and never closes it.
+    async_client = httpx.AsyncClient(limits=limits)
+    with httpx.Client(limits=limits) as client:
+
+        def make(url: str, model: str = "writer", **options: Any) -> ChatOpenAI:
+            given: dict[str, Any] = {
+                "http_client": client,
+                "http_async_client": async_client,
+                "max_retries": 0,
+            }
+            key = SecretStr("sk-key-of-a-loopback-server")
+            return ChatOpenAI(model=model, base_url=url, api_key=key, **(given | options))
+
+        yield make

@@ -1,0 +1,370 @@
+"""Plans that wait at an interrupt, with each checkpointer, in this process and in a later one."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graphs.conducted import DIAMOND, Calls, Plans, around
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.types import Command, interrupt
+from servers.postgres import postgres_server, postgres_url
+
+from langchain_podium.graph.conducting import Executor
+from podium import Conductor, Limits, Plan, Step
+from podium.errors import JournalBroken
+from podium.journal import MemoryJournal
+from podium.planners.fixed import FixedPlanner
+from podium.policy import ApprovalRequest, Policy
+
+__all__ = ["postgres_server", "postgres_url"]
+
+pytestmark = pytest.mark.anyio
+
+Saver = BaseCheckpointSaver[Any]
+Open = Callable[[], AbstractAsyncContextManager[Saver]]
+"""Opens a saver over the same database as the last, as another process would."""
+ASKED = {"messages": [("user", "How many?")]}
+CONFIG: Any = {"configurable": {"thread_id": "1"}}
+EXECUTORS = pytest.mark.parametrize("executor", ["podium", "langgraph"])
+
+
+def _memory(_: pytest.FixtureRequest) -> Open:
+    saver = InMemorySaver()
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[Saver, None]:
+        yield saver
+
+    return opened
+
+
+def _sqlite(request: pytest.FixtureRequest) -> Open:
+    path: Path = request.getfixturevalue("tmp_path") / "threads.db"
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[Saver, None]:
+        async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+            yield saver
+
+    return opened
+
+
+def _postgres(request: pytest.FixtureRequest) -> Open:
+    url = request.getfixturevalue("postgres_url")
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[Saver, None]:
+        async with AsyncPostgresSaver.from_conn_string(url) as saver:
+            await saver.setup()
+            yield saver
+
+    return opened
+
+
+@pytest.fixture(params=[_memory, _sqlite, _postgres], ids=["memory", "sqlite", "postgres"])
+def open_saver(request: pytest.FixtureRequest) -> Open:
+    """Return what opens a saver of each kind."""
+    opened: Open = request.param(request)
+    return opened
+
+
+@EXECUTORS
+async def test_a_plan_is_approved_in_another_process(
+    open_saver: Open, executor: Executor, calls: Calls
+) -> None:
+    """It finds all it needs in the checkpointer."""
+    planners = [Plans(DIAMOND), Plans("nobody may plan again")]
+    async with open_saver() as saver:
+        graph = around(
+            Conductor(planners[0], calls.workers("ABCD")), executor=executor, approve=True, checkpointer=saver
+        )
+        state = await graph.ainvoke(ASKED, CONFIG)
+        (asked,) = state["__interrupt__"]
+        assert asked.value["plan"] == Plan(DIAMOND.steps).to_json()
+        assert asked.value["workers"] == list("ABCD")
+        assert "s0 --> s1" in asked.value["mermaid"]
+        assert asked.value["forecast"]["calls"]["likely"] == 4
+        assert calls.names == []
+    async with open_saver() as saver:
+        graph = around(
+            Conductor(planners[1], calls.workers("ABCD")), executor=executor, approve=True, checkpointer=saver
+        )
+        state = await graph.ainvoke(Command(resume=True), CONFIG)
+    assert state["messages"][-1].content == "D(B(A()),C(A()))"
+    assert state["podium"]["status"] == "ok"
+    assert [planner.asked for planner in planners] == [1, 0]
+    assert sorted(calls.names) == list("ABCD")
+
+
+async def test_an_interrupt_in_a_step_goes_on_in_another_process(open_saver: Open, calls: Calls) -> None:
+    """So do the outcomes of the steps that had ended."""
+
+    def workers() -> list[Any]:
+        asking = calls.worker("C", lambda brief: f"told {interrupt('may I?')}")
+        return [*calls.workers("AB"), asking, calls.worker("D")]
+
+    planner = Plans(DIAMOND)
+    async with open_saver() as saver:
+        graph = around(Conductor(planner, workers()), executor="langgraph", checkpointer=saver)
+        await graph.ainvoke(ASKED, CONFIG)
+    async with open_saver() as saver:
+        graph = around(Conductor(planner, workers()), executor="langgraph", checkpointer=saver)
+        state = await graph.ainvoke(Command(resume="yes"), CONFIG)
+    assert state["messages"][-1].content == "D(B(A()),told yes)"
+    assert sorted(calls.names) == ["A", "B", "C", "C", "D"]
+    assert planner.asked == 1
+
+
+@EXECUTORS
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_savers_that_are_not_async_do_as_well(
+    kind: Any, executor: Executor, request: pytest.FixtureRequest, tmp_path: Path, calls: Calls
+) -> None:
+    """From the first node to the steps inside."""
+    planner = Plans(DIAMOND)
+    where = (
+        SqliteSaver.from_conn_string(str(tmp_path / "threads.db"))
+        if kind == "sqlite"
+        else PostgresSaver.from_conn_string(request.getfixturevalue("postgres_url"))
+    )
+    asking = calls.worker("C", lambda brief: f"told {interrupt('may I?')}")
+    workers = [
+        *calls.workers("AB"),
+        asking if executor == "langgraph" else calls.worker("C"),
+        calls.worker("D"),
+    ]
+    with where as saver:
+        saver.setup()
+        graph = around(Conductor(planner, workers), executor=executor, approve=True, checkpointer=saver)
+        state = graph.invoke(ASKED, CONFIG)
+        while "__interrupt__" in state:
+            state = graph.invoke(Command(resume=True), CONFIG)
+    told = "told True" if executor == "langgraph" else "C(A())"
+    assert state["messages"][-1].content == f"D(B(A()),{told})"
+    assert planner.asked == 1
+
+
+EDITS = {
+    "plan json": {"schema": 1, "steps": [{"worker": 2, "subtask": "do it", "access": []}]},
+    "plan json with names": {"steps": [{"worker": "C", "subtask": "do it", "access": []}]},
+    "plan text": '{"worker": 2, "subtask": "do it", "access": []}\n',
+    "plan lists": 'model_id = [2]\nsubtasks = ["do it"]\naccess_list = [[]]',
+    "edits": [
+        {"op": "change", "step": 3, "access": []},
+        {"op": "remove", "step": 2},
+        {"op": "remove", "step": 1},
+        {"op": "remove", "step": 0},
+        {"op": "change", "step": 0, "worker": "C"},
+    ],
+    "facts": {"approved": True, "plan": '{"worker": 2, "subtask": "do it", "access": []}', "why": "shorter"},
+    "facts with edits": {
+        "plan": {"steps": [{"worker": 1, "subtask": "do it", "access": []}]},
+        "edits": [{"op": "change", "step": 0, "worker": 2}],
+    },
+    "plan": Plan((Step(2, "do it"),)),
+}
+
+
+@EXECUTORS
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
+async def test_an_edited_plan_is_the_one_that_is_carried_out(
+    edit: object, executor: Executor, calls: Calls
+) -> None:
+    """In whichever way it is written."""
+    planner = Plans(DIAMOND)
+    graph = around(
+        Conductor(planner, calls.workers("ABCD")),
+        executor=executor,
+        approve=True,
+        checkpointer=InMemorySaver(),
+    )
+    await graph.ainvoke(ASKED, CONFIG)
+    state = await graph.ainvoke(Command(resume=edit), CONFIG)
+    assert state["messages"][-1].content == "C()"
+    assert calls.names == ["C"]
+    assert planner.asked == 1
+    assert [step["worker"] for step in state["podium"]["plan"]["steps"]] == [2]
+
+
+NONSENSE = [
+    None,
+    7,
+    [],
+    {},
+    {"answer": "yes"},
+    {"approved": "maybe"},
+    [{"op": "remove", "step": 0}],
+    [{"op": "destroy"}],
+    {"steps": []},
+    {"steps": [{"worker": "nobody", "subtask": "x", "access": []}]},
+    {"plan": 3},
+    {"plan": {"steps": [{"worker": 0, "subtask": "x", "access": [4]}]}},
+    {"steps": [{"worker": 0, "subtask": "x", "access": []}] * 9},
+    'model_id = [2]\nsubtasks = ["do it"]',
+    '{"worker": 99, "subtask": "do it", "access": []}',
+]
+
+
+@EXECUTORS
+async def test_nonsense_is_asked_about_again_and_nothing_is_lost(executor: Executor, calls: Calls) -> None:
+    """The question says what was wrong, and the plan is still there."""
+    planner = Plans(DIAMOND)
+    graph = around(
+        Conductor(planner, calls.workers("ABCD")),
+        executor=executor,
+        approve=True,
+        checkpointer=InMemorySaver(),
+    )
+    state = await graph.ainvoke(ASKED, CONFIG)
+    told = []
+    for said in NONSENSE:
+        state = await graph.ainvoke(Command(resume={state["__interrupt__"][0].id: said}), CONFIG)
+        (asked,) = state["__interrupt__"]
+        assert asked.value["plan"] == Plan(DIAMOND.steps).to_json()
+        told.append(asked.value["problem"])
+    assert all(told)
+    assert any("nobody" in problem for problem in told)
+    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    assert state["messages"][-1].content == "D(B(A()),C(A()))"
+    assert planner.asked == 1
+
+
+@EXECUTORS
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (False, ""),
+        ("no", ""),
+        ("That is far too dear.", "far too dear"),
+        ({"approved": False, "why": "not now"}, "not now"),
+    ],
+)
+async def test_a_refused_plan_is_not_carried_out_and_the_answer_says_so(
+    said: object, why: str, executor: Executor, calls: Calls
+) -> None:
+    """Somebody wanted it so: nothing is raised."""
+    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
+    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    await graph.ainvoke(ASKED, CONFIG)
+    state = await graph.ainvoke(Command(resume=said), CONFIG)
+    assert calls.names == []
+    assert "refused" in state["messages"][-1].content
+    assert why in state["messages"][-1].content
+    assert state["podium"]["problem"]["code"] == "refused"
+
+
+@EXECUTORS
+async def test_each_rounds_plan_waits(executor: Executor, calls: Calls) -> None:
+    """A later round is approved as the first one is."""
+    planner = Plans(Plan((Step(0, "try"),)), Plan((Step(1, "try harder"),)))
+    conductor = Conductor(
+        planner, calls.workers("AB"), limits=Limits(rounds=2), accept=lambda question, answer: answer == "B()"
+    )
+    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    asked = []
+    state = await graph.ainvoke(ASKED, CONFIG)
+    while "__interrupt__" in state:
+        asked.append(state["__interrupt__"][0].value["round"])
+        state = await graph.ainvoke(Command(resume=True), CONFIG)
+    assert asked == [1, 2]
+    assert state["messages"][-1].content == "B()"
+    assert calls.names == ["A", "B"]
+    assert planner.asked == 2
+
+
+@EXECUTORS
+async def test_who_else_must_approve_is_asked_before_and_once(executor: Executor, calls: Calls) -> None:
+    """The conductor's own policy holds too."""
+    seen: list[int] = []
+
+    def look(request: ApprovalRequest) -> bool:
+        seen.append(request.round)
+        return True
+
+    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"), policy=Policy(approve=look))
+    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    await graph.ainvoke(ASKED, CONFIG)
+    assert seen == [1]
+    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    assert state["podium"]["status"] == "ok"
+    assert seen == [1]
+
+
+@EXECUTORS
+async def test_without_an_interrupt_who_must_approve_may_edit_and_is_asked_once(
+    executor: Executor, calls: Calls
+) -> None:
+    """Also where the plan is kept before it is carried out."""
+    seen: list[int] = []
+
+    def look(request: ApprovalRequest) -> Plan:
+        seen.append(request.round)
+        return Plan((Step(2, "do it"),))
+
+    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"), policy=Policy(approve=look))
+    state = await around(conductor, executor=executor, checkpointer=InMemorySaver()).ainvoke(ASKED, CONFIG)
+    assert state["messages"][-1].content == "C()"
+    assert seen == [1]
+
+
+@EXECUTORS
+async def test_a_conductor_whose_plans_wait_anyway_waits_at_an_interrupt(
+    executor: Executor, calls: Calls
+) -> None:
+    """Else the graph would go on with no answer."""
+    journal = MemoryJournal()
+    conductor = Conductor(
+        FixedPlanner(DIAMOND), calls.workers("ABCD"), policy=Policy(approve="later"), journal=journal
+    )
+    graph = around(conductor, executor=executor, checkpointer=InMemorySaver())
+    state = await graph.ainvoke(ASKED, CONFIG)
+    assert "__interrupt__" in state
+    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    assert state["messages"][-1].content == "D(B(A()),C(A()))"
+
+
+@EXECUTORS
+async def test_what_was_decided_in_the_conductors_journal_is_not_asked_again(
+    executor: Executor, calls: Calls
+) -> None:
+    """Who comes second finds it decided."""
+    journal = MemoryJournal()
+    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"), journal=journal)
+    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    state = await graph.ainvoke(ASKED, CONFIG)
+    run_id = state["__interrupt__"][0].value["run_id"]
+    await conductor.decide(run_id, approved=True, plan=Plan((Step(2, "do it"),)))
+    state = await graph.ainvoke(Command(resume=False), CONFIG)  # too late
+    assert state["messages"][-1].content == "C()"
+
+
+@EXECUTORS
+async def test_what_the_policy_forbids_is_not_approved(executor: Executor, calls: Calls) -> None:
+    """It is told, and asked again."""
+    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCDE"), policy=Policy(allowed=list("ABCD")))
+    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    await graph.ainvoke(ASKED, CONFIG)
+    edit = [{"op": "change", "step": 3, "worker": "E"}]
+    state = await graph.ainvoke(Command(resume=edit), CONFIG)
+    assert "E" in state["__interrupt__"][0].value["problem"]
+    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    assert state["podium"]["status"] == "ok"
+
+
+async def test_a_record_that_was_tampered_with_is_no_record(calls: Calls) -> None:
+    """The error says so."""
+    graph = around(
+        Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD")), approve=True, checkpointer=InMemorySaver()
+    )
+    await graph.ainvoke(ASKED, CONFIG)
+    inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
+    await graph.aupdate_state(inner.config, {"podium_record": ["{}"]}, as_node="plan")
+    with pytest.raises(JournalBroken, match="record"):
+        await graph.ainvoke(None, CONFIG)

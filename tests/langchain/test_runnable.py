@@ -1,0 +1,269 @@
+"""A conductor as a Runnable: asked in every way LangChain has, alone and in chains."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from servers.chat_server import Call, ChatServer, Reply, says
+
+from langchain_podium import ConductorRunnable, as_planner, as_worker
+from langchain_podium.sync import run_sync
+from podium import Conductor, Plan, ScriptedWorker, Step
+from podium.errors import PlanForbidden, QueryError, RunFailed
+from podium.journal import MemoryJournal
+from podium.messages import Message
+from podium.planners import FixedPlanner
+from podium.policy import Policy, Rule
+from podium.result import Result
+from podium.workers import Request, Worker
+
+pytestmark = pytest.mark.anyio
+Make = Callable[..., Any]
+ANSWER = "Forty-two it is."
+PLAN = Plan((Step(0, "Look it up."), Step(1, "Write it.", (0,))))
+
+
+def team(call: Call) -> Reply:
+    """Plan two steps when asked to conduct; else answer."""
+    conducts = "You are the conductor" in json.dumps(call.body["messages"])
+    steps = [
+        '{"worker": 0, "subtask": "Look it up.", "access": []}',
+        '{"worker": 1, "subtask": "Write it.", "access": [0]}',
+    ]
+    return says(call, "\n".join(steps) + "\n" if conducts else ANSWER)
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    """Serve from a thread, so that code which blocks this loop can be answered."""
+    with ChatServer(team).in_thread() as served:
+        yield served
+
+
+@pytest.fixture
+def conductor(server: ChatServer, openai: Make) -> Conductor:
+    """Return a conductor that is models of LangChain's all over."""
+    workers = [as_worker(openai(server.url, name)) for name in ("reader", "writer")]
+    return Conductor(as_planner(openai(server.url, "boss")), workers)
+
+
+def scripted(*workers: Worker, plan: Plan = PLAN, **options: Any) -> Conductor:
+    """Return a conductor that needs no server."""
+    default = (ScriptedWorker("reader", "read"), ScriptedWorker("writer", ANSWER, piece=4))
+    return Conductor(FixedPlanner(plan), workers or default, **options)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "What is it?",
+        HumanMessage("What is it?"),
+        AIMessage("What is it?"),
+        ["What is it?"],
+        [("system", "Be brief."), ("human", "What is it?")],
+        [{"role": "user", "content": "What is it?"}],
+        {"messages": [HumanMessage("What is it?")]},
+        {"question": "What is it?"},
+        {"input": "What is it?", "chat_history": [("human", "Hi"), ("ai", "Hello")]},
+        ChatPromptTemplate([("human", "What is {x}?")]).invoke({"x": "it"}),
+    ],
+)
+async def test_whatever_is_asked_arrives(asked: Any) -> None:
+    """Text, messages in all of LangChain's spellings, dicts and prompts are one question."""
+    writer = ScriptedWorker("writer", ANSWER)
+    runnable = ConductorRunnable(scripted(ScriptedWorker("reader", "read"), writer))
+    assert await runnable.ainvoke(asked) == ANSWER
+    assert "What is it?" in writer.requests[0].messages[-1].text
+
+
+async def test_a_plan_is_carried_out() -> None:
+    """A plan may be asked, too."""
+    plan = Plan((Step(1, "Write."),), (Message("user", "What?"),))
+    result = await ConductorRunnable(scripted(), output="result").ainvoke(plan)
+    assert isinstance(result, Result)
+    assert [outcome.worker for outcome in result.outcomes] == ["writer"]
+
+
+@pytest.mark.parametrize("asked", [{"topic": "it"}, 5, [], [("nobody", "x")], {"question": PLAN}])
+async def test_what_is_no_question_is_an_error(asked: Any) -> None:
+    """Nothing is guessed, and nothing starts."""
+    writer = ScriptedWorker("writer", ANSWER)
+    with pytest.raises(QueryError):
+        await ConductorRunnable(scripted(writer, writer_two())).ainvoke(asked)
+    assert writer.requests == []
+
+
+def writer_two() -> Worker:
+    """Return a second worker."""
+    return ScriptedWorker("other", "x")
+
+
+async def test_every_way_to_ask_gives_the_answer(conductor: Conductor) -> None:
+    """Async and sync, whole, streamed and batched; the sync ways inside this running loop."""
+    runnable = ConductorRunnable(conductor)
+    assert await runnable.ainvoke("What?") == ANSWER
+    assert runnable.invoke("What?") == ANSWER
+    pieces = [piece async for piece in runnable.astream("What?")]
+    assert ("".join(map(str, pieces)), len(pieces) > 1) == (ANSWER, True)
+    pieces = list(runnable.stream("What?"))
+    assert ("".join(map(str, pieces)), len(pieces) > 1) == (ANSWER, True)
+    assert await runnable.abatch(["a", "b"]) == [ANSWER] * 2
+    assert runnable.batch(["a", "b", "c"], {"max_concurrency": 2}) == [ANSWER] * 3
+    assert {text for _, text in runnable.batch_as_completed(["a", "b"])} == {ANSWER}
+
+
+def test_sync_calls_outside_of_any_loop(server: ChatServer, openai: Make) -> None:
+    """One after the other, over connections that are kept: each lives in the loop all of them share."""
+    import httpx  # noqa: PLC0415 - a client that keeps connections, as people's do
+
+    client = httpx.AsyncClient()
+    try:
+        models = [openai(server.url, name, http_async_client=client) for name in ("boss", "reader", "writer")]
+        boss, *workers = models
+        conductor = Conductor(as_planner(boss), [as_worker(worker) for worker in workers])
+        runnable = ConductorRunnable(conductor, output="result")
+        for _ in range(3):
+            result = runnable.invoke("What?")
+            assert isinstance(result, Result)
+            assert (result.status, [o.attempts for o in result.outcomes]) == ("ok", [1, 1])
+    finally:
+        run_sync(client.aclose)
+
+
+async def test_it_composes(conductor: Conductor) -> None:
+    """In front of it a prompt, behind it parsers, beside it other things."""
+    prompt = ChatPromptTemplate([("human", "What is {thing}?")])
+    chain = prompt | ConductorRunnable(conductor) | StrOutputParser()
+    assert await chain.ainvoke({"thing": "it"}) == ANSWER
+    assert [p async for p in chain.astream({"thing": "it"})] == ["Forty-", "two it", " is."]
+    beside = RunnablePassthrough.assign(answer=ConductorRunnable(conductor))
+    assert await beside.ainvoke({"question": "?"}) == {"question": "?", "answer": ANSWER}
+    parsed = ConductorRunnable(scripted(ScriptedWorker("a", "x"), ScriptedWorker("b", '{"n": 1}')))
+    assert await (parsed | JsonOutputParser()).ainvoke("?") == {"n": 1}
+
+
+async def test_transform_takes_what_streams_in() -> None:
+    """The question may come in pieces, as a model streams it; it is asked when it is whole."""
+    writer = ScriptedWorker("writer", ANSWER)
+
+    async def asks(_: str) -> Any:
+        for piece in ("What ", "is ", "it?"):
+            yield piece
+
+    chain = RunnableLambda(asks) | ConductorRunnable(scripted(ScriptedWorker("reader", "r"), writer))
+    assert "".join([str(piece) async for piece in chain.astream("go")]) == ANSWER
+    assert "What is it?" in writer.requests[0].messages[-1].text
+    sync = ConductorRunnable(scripted()).transform(iter(["What ", "is it?"]))
+    assert "".join(map(str, sync)) == ANSWER
+
+
+async def test_the_whole_result_is_there_for_who_wants_it() -> None:
+    """Returned, and at the end of a stream."""
+    runnable = ConductorRunnable(scripted(), output="result")
+    assert (await runnable.ainvoke("What?")).answer == ANSWER  # type: ignore[union-attr]
+    (result,) = [piece async for piece in runnable.astream("What?")]
+    assert isinstance(result, Result)
+    assert [outcome.text for outcome in result.outcomes] == ["read", ANSWER]
+
+
+def _fails_first(times: int) -> ScriptedWorker:
+    replies = iter(range(100))
+
+    def reply(request: Request) -> Any:
+        return RuntimeError("broken") if next(replies) < times else ANSWER
+
+    return ScriptedWorker("writer", reply)
+
+
+async def test_a_run_without_an_answer_raises_so_that_chains_can_act() -> None:
+    """`with_retry` asks again, `with_fallbacks` somebody else, and the error tells what happened."""
+    one = Plan((Step(0, "Write."),))
+    runnable = ConductorRunnable(scripted(_fails_first(100), plan=one))
+    with pytest.raises(RunFailed, match=r"worker_failed.*broken") as failed:
+        await runnable.ainvoke("What?")
+    assert failed.value.result.status == "failed"
+    with pytest.raises(RunFailed, match="broken"):
+        [piece async for piece in runnable.astream("What?")]
+    assert await runnable.with_fallbacks([RunnableLambda(lambda _: "plain")]).ainvoke("What?") == "plain"
+    again = ConductorRunnable(scripted(_fails_first(2), plan=one))
+    retried = again.with_retry(retry_if_exception_type=(RunFailed,), wait_exponential_jitter=False)
+    assert await retried.ainvoke("What?") == ANSWER
+    outputs = await runnable.abatch(["a"], return_exceptions=True)
+    assert isinstance(outputs[0], RunFailed)
+
+
+async def test_an_answer_in_part_is_returned_unless_it_is_not_wanted() -> None:
+    """Whether it will do is the chain's to say."""
+    plan = Plan((Step(0, "Read."), Step(1, "Write.", (0,))))
+    conductor = scripted(
+        ScriptedWorker("reader", "read"), ScriptedWorker("writer", RuntimeError("no")), plan=plan
+    )
+    assert await ConductorRunnable(conductor).ainvoke("What?") == "read"
+    with pytest.raises(RunFailed, match="not whole"):
+        await ConductorRunnable(conductor, partial="raise").ainvoke("What?")
+
+
+async def test_labels_and_policy_are_each_run_s_own() -> None:
+    """They are arguments of the call, and `bind` sets them beforehand."""
+    rule = Policy(rules=(Rule("secret", never="writer"),))
+    runnable = ConductorRunnable(scripted())
+    assert await runnable.ainvoke(PLAN, labels={"public"}, policy=rule) == ANSWER
+    with pytest.raises(PlanForbidden):
+        await runnable.bind(labels={"secret"}, policy=rule).ainvoke(PLAN)
+    with pytest.raises(PlanForbidden):
+        [piece async for piece in runnable.astream(PLAN, labels={"secret"}, policy=rule)]
+
+
+async def test_the_journal_calls_a_run_what_langchain_calls_it() -> None:
+    """The same id twice is one run, which is paid for once."""
+    writer, run_id = ScriptedWorker("writer", ANSWER), uuid4()
+    runnable = ConductorRunnable(
+        scripted(ScriptedWorker("reader", "read"), writer, journal=MemoryJournal()), output="result"
+    )
+    first = await runnable.ainvoke("What?", {"run_id": run_id})
+    again = await runnable.ainvoke("What?", {"run_id": run_id})
+    assert isinstance(first, Result)
+    assert isinstance(again, Result)
+    assert (first.run_id, again.run_id, again.answer) == (str(run_id), str(run_id), ANSWER)
+    assert len(writer.requests) == 1
+    pieces = [p async for p in ConductorRunnable(runnable.conductor).astream("What?", {"run_id": run_id})]
+    assert (pieces, len(writer.requests)) == ([ANSWER], 1)
+
+
+async def test_a_run_that_waits_for_approval_has_no_answer() -> None:
+    """Who wants to go on with it asks for the result."""
+    conductor = scripted(policy=Policy(approve="later"), journal=MemoryJournal())
+    with pytest.raises(RunFailed, match="waits for its plan to be approved"):
+        await ConductorRunnable(conductor).ainvoke("What?")
+    result = await ConductorRunnable(conductor, output="result").ainvoke("What?")
+    assert isinstance(result, Result)
+    await conductor.decide(result.run_id, approved=True)
+    assert (await conductor.resume(result.run_id)).answer == ANSWER
+
+
+async def test_as_a_tool_it_takes_one_text() -> None:
+    """Or the arguments that are described for it."""
+    writer = ScriptedWorker("writer", ANSWER)
+    runnable = ConductorRunnable(scripted(ScriptedWorker("reader", "read"), writer))
+    tool = runnable.as_tool(name="team", description="Answers.")
+    assert (tool.name, tool.description, await tool.ainvoke("What is it?")) == ("team", "Answers.", ANSWER)
+    assert "What is it?" in writer.requests[0].messages[-1].text
+    assert runnable.as_tool().description == "Plans a task and has a team carry it out."
+    described = runnable.as_tool(arg_types={"question": str})
+    assert list(described.args) == ["question"]
+    assert await described.ainvoke({"question": "What?"}) == ANSWER
+
+
+def test_it_tells_its_types_and_its_name() -> None:
+    """Schemas are made of them, and traces are named so."""
+    runnable = ConductorRunnable(scripted())
+    assert (runnable.OutputType, runnable.get_name()) == (str, "conductor")
+    assert runnable.get_input_jsonschema()["anyOf"][0]["type"] == "string"
+    assert runnable.get_output_jsonschema()["type"] == "string"
+    assert ConductorRunnable(scripted(), name="team").get_name() == "team"

@@ -1,0 +1,781 @@
+"""`shadow`: the primary is as it was, whatever the candidate does; and both are recorded."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+from uuid import UUID, uuid4
+
+import anyio
+import httpx
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator, RunnableLambda
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, interrupt
+from servers.chat_server import Call, ChatServer, Reply, says
+from typer.testing import CliRunner
+
+from langchain_podium.runnable import ConductorRunnable
+from langchain_podium.shadow_watch import answer_of, question_of
+from langchain_podium.shadowing import Shadow, shadow
+from langchain_podium.workers import as_worker
+from podium import ChatPlanner, Conductor, ScriptedWorker
+from podium.cli.app import app
+from podium.errors import ConfigError
+from podium.journal import MemoryJournal, SqlJournal
+from podium.planners import FixedPlanner
+from podium.shadow import Budget, MemoryPairs, Pair, SqlPairs
+from podium.sync import run_sync
+from podium.usage import Usage
+from podium.workers.chat import ChatWorker
+from podium.workers.endpoint import Endpoint
+from podium.workers.worker import Card, Price
+
+pytestmark = pytest.mark.anyio
+
+PLAN = (
+    '{"worker": 0, "subtask": "Think of a number.", "access": []}\n'
+    '{"worker": 1, "subtask": "Say it.", "access": [0]}'
+)
+PRICE = Price(input=100_000.0, output=200_000.0)
+
+
+@pytest.fixture(autouse=True)
+def _no_threads_left() -> Iterator[None]:
+    """See that every shadow's threads have ended."""
+    yield
+    end = time.monotonic() + 10.0
+    while (left := [each for each in threading.enumerate() if each.name.startswith("podium-")]) and (
+        time.monotonic() < end
+    ):
+        time.sleep(0.01)
+    assert not left
+
+
+@pytest.fixture
+def pairs() -> MemoryPairs:
+    """Give a place for pairs."""
+    return MemoryPairs()
+
+
+def recorded(pairs: MemoryPairs | SqlPairs) -> Sequence[Pair]:
+    """Return the pairs there are."""
+    return run_sync(pairs.pairs)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait until something is so, and fail when it never is."""
+    end = time.monotonic() + 20.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def model(text: str = "It is forty two.") -> GenericFakeChatModel:
+    """Return a chat model that streams word by word, and answers without end."""
+
+    def forever() -> Iterator[AIMessage]:
+        while True:
+            yield AIMessage(text)
+
+    return GenericFakeChatModel(messages=forever())
+
+
+def chain() -> Runnable[Any, Any]:
+    """Return a chain of prompt, model and parser."""
+    return ChatPromptTemplate.from_template("What of {topic}?") | model() | StrOutputParser()
+
+
+class State(TypedDict):
+    """A graph's."""
+
+    topic: str
+    answer: str
+
+
+def graph() -> Runnable[Any, Any]:
+    """Return a compiled graph of two nodes."""
+    builder = StateGraph(State)
+    builder.add_node("ask", lambda state: {"topic": state["topic"].strip()})
+    builder.add_node("say", lambda state: {"answer": model().invoke(state["topic"]).text})
+    builder.add_edge(START, "ask")
+    builder.add_edge("ask", "say")
+    builder.add_edge("say", END)
+    return builder.compile()
+
+
+PRIMARIES = {
+    "lambda": lambda: RunnableLambda(lambda asked: f"of {asked['topic']}"),
+    "chain": chain,
+    "graph": graph,
+}
+ASKED = {"topic": "tea"}
+CANDIDATES: dict[str, Callable[[], Runnable[Any, Any]]] = {
+    "good": lambda: RunnableLambda(lambda asked: "another answer"),
+    "failing": lambda: RunnableLambda(_fail),
+    "model": lambda: RunnableLambda(str) | model("from the candidate") | StrOutputParser(),
+}
+
+
+def _fail(asked: Any) -> Any:
+    raise ValueError("the candidate fails")
+
+
+class Told(BaseCallbackHandler):
+    """Writes down what runs there are, under which parent, and how they end."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self._names: dict[UUID, str] = {}
+
+    def _start(self, kind: str, run_id: UUID, parent: UUID | None, told: dict[str, Any]) -> None:
+        self._names[run_id] = told.get("name") or kind
+        above = None if parent is None else self._names.get(parent, "?")
+        metadata = {
+            key: value for key, value in (told.get("metadata") or {}).items() if key in ("mine", "topic")
+        }
+        self.told.append(
+            (kind, self._names[run_id], above, tuple(sorted(told.get("tags") or ())), str(metadata))
+        )
+
+    def on_chain_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **told: Any) -> None:
+        """Write it down."""
+        self._start("chain", run_id, parent_run_id, told)
+
+    def on_chat_model_start(
+        self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **told: Any
+    ) -> None:
+        """Write it down."""
+        self._start("model", run_id, parent_run_id, told)
+
+    def on_llm_new_token(self, token: str, **_: Any) -> None:
+        """Write it down."""
+        self.told.append(("token", token))
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
+        """Write it down."""
+        self.told.append(("end", self._names[run_id], str(outputs)))
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Write it down."""
+        self.told.append(("error", self._names[run_id], repr(error)))
+
+
+Way = Callable[[Runnable[Any, Any], RunnableConfig], Any]
+
+
+def _ainvoke(runnable: Runnable[Any, Any], config: RunnableConfig) -> Any:
+    return asyncio.run(_awaited(runnable, config))
+
+
+async def _awaited(runnable: Runnable[Any, Any], config: RunnableConfig) -> Any:
+    return await runnable.ainvoke(ASKED, config)
+
+
+def _astream(runnable: Runnable[Any, Any], config: RunnableConfig) -> Any:
+    async def pieces() -> list[Any]:
+        return [piece async for piece in runnable.astream(ASKED, config)]
+
+    return asyncio.run(pieces())
+
+
+def _abatch(runnable: Runnable[Any, Any], config: RunnableConfig) -> Any:
+    async def all_of() -> Any:
+        return await runnable.abatch([ASKED], config)
+
+    return asyncio.run(all_of())
+
+
+def _atransform(runnable: Runnable[Any, Any], config: RunnableConfig) -> Any:
+    async def asked() -> AsyncIterator[Any]:
+        yield ASKED
+
+    async def pieces() -> list[Any]:
+        return [piece async for piece in runnable.atransform(asked(), config)]
+
+    return asyncio.run(pieces())
+
+
+def _as_completed(runnable: Runnable[Any, Any], config: RunnableConfig) -> Any:
+    async def all_of() -> Any:
+        return [each async for each in runnable.abatch_as_completed([ASKED], config)]
+
+    return [list(runnable.batch_as_completed([ASKED], config)), asyncio.run(all_of())]
+
+
+WAYS: dict[str, Way] = {
+    "invoke": lambda runnable, config: runnable.invoke(ASKED, config),
+    "ainvoke": _ainvoke,
+    "stream": lambda runnable, config: list(runnable.stream(ASKED, config)),
+    "astream": _astream,
+    "batch": lambda runnable, config: runnable.batch([ASKED], config),
+    "abatch": _abatch,
+    "transform": lambda runnable, config: list(runnable.transform(iter([ASKED]), config)),
+    "atransform": _atransform,
+    "as completed": _as_completed,
+}
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", PRIMARIES)
+def test_it_is_the_primary(kind: str, way: str, candidate: str, pairs: MemoryPairs) -> None:
+    """Answers, pieces, and all that callbacks are told are the same; and the candidate was asked too."""
+
+    def run(runnable: Runnable[Any, Any]) -> tuple[Any, list[tuple[Any, ...]]]:
+        told = Told()
+        config = RunnableConfig(callbacks=[told], tags=["t"], metadata={"mine": 1}, run_name="named")
+        return WAYS[way](runnable, config), told.told
+
+    primary = PRIMARIES[kind]()
+    bare = run(primary)
+    with shadow(primary, CANDIDATES[candidate](), 1.0, journal=pairs) as shadowed:
+        assert run(shadowed) == bare
+    assert run(shadowed) == bare  # and after it was closed
+    times = 2 if way == "as completed" else 1
+    assert len(recorded(pairs)) == times
+    for pair in recorded(pairs):
+        assert (pair.primary.status, "tea" in pair.question) == ("ok", True)
+        assert pair.candidate.status == ("failed" if candidate == "failing" else "ok")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_its_errors_are_the_primarys(way: str, pairs: MemoryPairs) -> None:
+    """The very same is raised; the candidate is asked too, where it is known which request failed."""
+    error = LookupError("the primary fails")
+
+    def fail(asked: Any) -> Any:
+        raise error
+
+    told = Told()
+    with (
+        shadow(RunnableLambda(fail), CANDIDATES["good"](), 1.0, journal=pairs) as shadowed,
+        pytest.raises(LookupError) as caught,
+    ):
+        WAYS[way](shadowed, {"callbacks": [told]})
+    assert caught.value is error
+    assert ("error", "fail", repr(error)) in told.told
+    if "batch" in way or way == "as completed":
+        assert shadowed.tally.abandoned == 1
+    else:
+        (pair,) = recorded(pairs)
+        assert (pair.primary.status, pair.primary.problem) == ("failed", "LookupError: the primary fails")
+        assert pair.candidate.answer == "another answer"
+
+
+def test_errors_that_are_returned_are_recorded(pairs: MemoryPairs) -> None:
+    """`return_exceptions` tells which of a batch failed."""
+    asked = ["1", "x", "3"]
+    with shadow(RunnableLambda(int), RunnableLambda(str), 1.0, journal=pairs) as shadowed:
+        outputs = shadowed.batch(asked, return_exceptions=True)
+    assert outputs[::2] == [1, 3]
+    assert isinstance(outputs[1], ValueError)
+    by_question = {pair.question: pair for pair in recorded(pairs)}
+    assert [by_question[each].primary.status for each in asked] == ["ok", "failed", "ok"]
+    assert {pair.primary.seconds for pair in recorded(pairs)} == {None}
+
+
+def test_it_looks_as_the_primary() -> None:
+    """Name, schemas, config and drawing are the primary's; and it goes into chains as that does."""
+    primary = chain()
+    with shadow(primary, RunnableLambda(str), 1.0, journal=MemoryPairs()) as shadowed:
+        assert shadowed.get_name() == primary.get_name()
+        assert shadowed.get_input_jsonschema() == primary.get_input_jsonschema()
+        assert shadowed.get_output_jsonschema() == primary.get_output_jsonschema()
+        assert shadowed.config_specs == primary.config_specs
+        assert shadowed.get_graph().draw_mermaid() == primary.get_graph().draw_mermaid()
+        upper = RunnableLambda(str.upper)
+        assert (shadowed | upper).invoke(ASKED) == (primary | upper).invoke(ASKED)
+        assert shadowed.with_config(tags=["t"]).with_retry().invoke(ASKED) == primary.invoke(ASKED)
+        assert shadowed.with_fallbacks([RunnableLambda(str)]).invoke(ASKED) == primary.invoke(ASKED)
+
+
+def test_pieces_pass_as_they_come(pairs: MemoryPairs) -> None:
+    """In the middle of a chain nothing is held back: a piece goes out before the next comes in."""
+    happened: list[str] = []
+
+    def asked() -> Iterator[str]:
+        for piece in "abc":
+            happened.append(f"in {piece}")
+            yield piece
+
+    def upper(pieces: Iterator[str]) -> Iterator[str]:
+        for piece in pieces:
+            yield piece.upper()
+
+    with shadow(RunnableGenerator(upper), RunnableLambda(str.title), 1.0, journal=pairs) as shadowed:
+        for piece in shadowed.transform(asked()):
+            happened.append(f"out {piece}")  # noqa: PERF401 - the order counts
+    assert happened == ["in a", "out A", "in b", "out B", "in c", "out C"]
+    (pair,) = recorded(pairs)
+    assert (pair.question, pair.primary.answer, pair.candidate.answer) == ("abc", "ABC", "Abc")
+
+
+async def test_events_are_the_primarys(pairs: MemoryPairs) -> None:
+    """`astream_events` tells the same with and without a candidate, of which there is no trace."""
+
+    async def events(runnable: Runnable[Any, Any]) -> list[tuple[Any, ...]]:
+        return [
+            (
+                event["event"],
+                event["name"],
+                str(event["data"].get("chunk", ""))[:20],
+                len(event["parent_ids"]),
+            )
+            async for event in runnable.astream_events(ASKED, version="v2")
+        ]
+
+    primary = chain()
+    bare = await events(primary)
+    async with shadow(primary, CANDIDATES["model"](), 1.0, journal=pairs) as shadowed:
+        assert [(kind, name, above) for kind, name, _, above in await events(shadowed)] == [
+            (kind, name, above) for kind, name, _, above in bare
+        ]
+    assert len(recorded(pairs)) == 1
+
+
+async def test_nothing_of_the_callers_reaches_the_candidate(pairs: MemoryPairs) -> None:
+    """Neither callbacks nor tags, metadata or thread id, even inside a run; only its own config."""
+    seen: list[RunnableConfig] = []
+
+    def look(asked: Any, config: RunnableConfig) -> str:
+        seen.append(config)
+        return "seen"
+
+    outer, own = Told(), Told()
+    shadowed = shadow(
+        RunnableLambda(lambda asked: "so", name="primary"),
+        RunnableLambda(look, name="candidate"),
+        1.0,
+        journal=pairs,
+        name="mine",
+        config={"callbacks": [own], "tags": ["cheap"]},
+    )
+
+    async def around(asked: Any) -> Any:
+        return await shadowed.ainvoke(asked)
+
+    config = RunnableConfig(
+        callbacks=[outer], tags=["caller"], metadata={"user": "u"}, configurable={"thread_id": "t"}
+    )
+    async with shadowed:
+        await RunnableLambda(around).ainvoke("Why?", config)
+    names = [name for kind, name, *_ in outer.told if kind == "chain"]
+    assert names == ["around", "primary"]
+    assert [name for kind, name, *_ in own.told if kind == "chain"] == ["candidate"]
+    (config,) = seen
+    assert sorted(config["tags"]) == ["cheap", "podium:shadow"]
+    assert config["metadata"]["podium_shadow"] == "mine"
+    assert "user" not in config["metadata"]
+    assert "thread_id" not in config["configurable"]
+
+
+def test_the_candidate_has_a_copy(pairs: MemoryPairs) -> None:
+    """What one changes in the request, the other does not see, nor does the caller."""
+
+    def spoil(asked: dict[str, Any]) -> str:
+        said = f"{asked['topics']}"
+        asked["topics"].append("spoilt")
+        return said
+
+    asked = {"topics": ["tea"]}
+    with shadow(RunnableLambda(spoil), RunnableLambda(spoil), 1.0, journal=pairs) as shadowed:
+        assert shadowed.invoke(asked) == "['tea']"
+    assert asked == {"topics": ["tea", "spoilt"]}  # by the primary, as ever
+    assert recorded(pairs)[0].candidate.answer == "['tea']"
+
+
+def test_a_request_that_cannot_be_copied_is_only_the_primarys(pairs: MemoryPairs) -> None:
+    """It is answered, and counted."""
+    asked = {"topic": "tea", "lock": threading.Lock()}
+    with shadow(PRIMARIES["lambda"](), RunnableLambda(str), 1.0, journal=pairs) as shadowed:
+        assert shadowed.invoke(asked) == "of tea"
+    assert (shadowed.tally.unread, recorded(pairs)) == (1, ())
+
+
+def test_arguments_of_the_call_go_along(pairs: MemoryPairs) -> None:
+    """Both are given them."""
+
+    def say(asked: str, *, loud: bool = False) -> str:
+        return asked.upper() if loud else asked
+
+    with shadow(RunnableLambda(say), RunnableLambda(say), 1.0, journal=pairs) as shadowed:
+        assert shadowed.bind(loud=True).invoke("why") == "WHY"
+    assert recorded(pairs)[0].candidate.answer == "WHY"
+
+
+async def test_a_caller_who_leaves_is_counted(pairs: MemoryPairs) -> None:
+    """A stream left early, or a cancelled call, has no answer to compare with; the primary's is closed."""
+    closed: list[str] = []
+
+    async def words(pieces: AsyncIterator[Any]) -> AsyncIterator[str]:
+        async for _ in pieces:
+            try:
+                for word in ("one", "two", "three"):
+                    yield word
+                    await asyncio.sleep(0)
+            finally:
+                closed.append("closed")
+
+    async def wait(asked: Any) -> str:
+        await asyncio.sleep(60.0)
+        return ""
+
+    async with shadow(RunnableGenerator(words), RunnableLambda(str), 1.0, journal=pairs) as shadowed:
+        stream = shadowed.astream("x")
+        assert await anext(stream) == "one"
+        await stream.aclose()
+        assert closed == ["closed"]
+    assert shadowed.tally.abandoned == 1
+    async with shadow(RunnableLambda(wait), RunnableLambda(str), 1.0, journal=pairs) as shadowed:
+        with anyio.move_on_after(0.01):
+            await shadowed.ainvoke("x")
+    assert (shadowed.tally.abandoned, recorded(pairs)) == (1, ())
+
+
+def test_a_graph_that_is_interrupted_is_not_failed(pairs: MemoryPairs) -> None:
+    """A shadow inside a node: the interrupt passes, and the answer after it is the one compared."""
+
+    def ask(asked: str) -> str:
+        return f"{asked} {interrupt('really?')}"
+
+    builder = StateGraph(State)
+    with shadow(RunnableLambda(ask), RunnableLambda(str), 1.0, journal=pairs) as shadowed:
+        builder.add_node("node", lambda state: {"answer": shadowed.invoke(state["topic"])})
+        builder.add_edge(START, "node")
+        compiled = builder.compile(checkpointer=InMemorySaver())
+        config = RunnableConfig(configurable={"thread_id": "1"})
+        assert "__interrupt__" in compiled.invoke({"topic": "tea"}, config)
+        assert compiled.invoke(Command(resume="yes"), config)["answer"] == "tea yes"
+    assert (shadowed.tally.abandoned, [pair.primary.answer for pair in recorded(pairs)]) == (1, ["tea yes"])
+
+
+def plans(text: str = "forty-two") -> Callable[[Call], Reply]:
+    """Return a script that plans when asked to conduct, and else answers `text`."""
+
+    def reply(call: Call) -> Reply:
+        return says(call, PLAN if "You are the conductor" in json.dumps(call.body) else text)
+
+    return reply
+
+
+def over(server: ChatServer) -> ChatOpenAI:
+    """Return a model of LangChain's with clients of its own, which leave no connection open."""
+    limits = httpx.Limits(max_keepalive_connections=0)
+    return ChatOpenAI(
+        model="scripted-1",
+        base_url=server.url,
+        api_key="none",
+        max_retries=0,
+        http_client=httpx.Client(limits=limits),
+        http_async_client=httpx.AsyncClient(limits=limits),
+    )
+
+
+async def test_what_both_took_is_recorded(tmp_path: Path) -> None:
+    """A model against a conductor over such models: calls, tokens, cost, none counted twice; and the run."""
+    with ChatServer(plans()).in_thread() as server:
+        team = [as_worker(over(server), card=Card(name=name, price=PRICE)) for name in ("thinker", "speaker")]
+        journal = SqlJournal(tmp_path / "journal.db")
+        conductor = Conductor(ChatPlanner(ScriptedWorker("planner", PLAN)), team, journal=journal)
+        usage = UsageMetadataCallbackHandler()
+        shadowed = shadow(
+            over(server) | StrOutputParser(),
+            ConductorRunnable(conductor),
+            1.0,
+            journal=journal,
+            prices={"scripted-1": PRICE},
+        )
+        async with shadowed:
+            config = RunnableConfig(callbacks=[usage])
+            assert await shadowed.ainvoke([HumanMessage("Which number?")], config) == "forty-two"
+        calls = len(server.calls)
+    (pair,) = await SqlPairs.beside(journal).pairs()
+    assert (pair.question, pair.primary.answer, pair.candidate.answer) == ("Which number?",) + (
+        "forty-two",
+    ) * 2
+    assert (pair.primary.spent.calls, pair.primary.spent.usage) == (1, Usage(11, 7))
+    assert pair.primary.spent.cost == pytest.approx(11 * 0.1 + 7 * 0.2)
+    (row,) = await journal.runs()
+    spent = pair.candidate.spent
+    assert (calls, spent.calls, spent.run_id) == (3, 3, row.run_id)
+    assert spent.usage is not None
+    assert spent.usage.input_tokens >= 22
+    assert spent.cost == pytest.approx(row.cost)
+    assert sum(each["total_tokens"] for each in usage.usage_metadata.values()) == 18
+
+
+async def test_a_conductor_in_a_chain_is_counted_too(pairs: MemoryPairs) -> None:
+    """With workers that are no LangChain models, after a prompt and before a parser, nested in another."""
+    priced = [ScriptedWorker(Card(name=name, price=PRICE), "said") for name in ("a", "b")]
+    inner = Conductor(FixedPlanner(PLAN), priced, card=Card(name="inner"))
+    outer = Conductor(FixedPlanner('{"worker": 0, "subtask": "Do it.", "access": []}'), [inner])
+    candidate = ChatPromptTemplate.from_template("Q: {topic}") | ConductorRunnable(outer) | str.upper
+    result = await outer.run("Q: tea")
+    async with shadow(PRIMARIES["lambda"](), candidate, 1.0, journal=pairs) as shadowed:
+        await shadowed.ainvoke(ASKED)
+    (pair,) = recorded(pairs)
+    assert pair.candidate.answer == "SAID"
+    assert (pair.candidate.spent.usage, pair.candidate.spent.cost) == (result.usage, result.cost)
+    assert (pair.primary.spent.calls, pair.primary.spent.cost) == (None, None)
+
+
+async def test_what_nobody_reports_is_unknown(pairs: MemoryPairs) -> None:
+    """A model without usage, or without a price, costs nobody knows what, and not nothing."""
+    with ChatServer(lambda call: says(call, "x")).in_thread() as server:
+        async with shadow(model(), over(server), 1.0, journal=pairs) as shadowed:
+            await shadowed.ainvoke("Why?")
+    (pair,) = recorded(pairs)
+    assert (pair.primary.spent.calls, pair.primary.spent.usage, pair.primary.spent.cost) == (1, None, None)
+    assert (pair.candidate.spent.usage, pair.candidate.spent.cost) == (Usage(11, 7), None)
+
+
+def test_the_command_line_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the place a config names."""
+    monkeypatch.chdir(tmp_path)
+    Path("podium.toml").write_text('[journal]\npath = "ours.db"\n')
+    with shadow(
+        RunnableLambda(str.upper), RunnableLambda(str.title), 1.0, journal=Path("ours.db"), name="cased"
+    ) as it:
+        for number in range(8):
+            it.invoke(f"what of {number}?")
+        wait_for(lambda: len(recorded(SqlPairs(Path("ours.db")))) + it.tally.busy == 8)
+    (told,) = json.loads(CliRunner().invoke(app, ["shadow", "report", "--json"]).stdout)
+    assert (told["shadow"], told["requests"]["seen"]) == ("cased", 8)
+    assert told["equal"]["count"] == told["pairs"] > 0
+
+
+class Gate:
+    """Holds candidates until it is opened, and counts them."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.now = self.most = 0
+
+    async def __call__(self, asked: Any) -> str:
+        """Wait, without holding up the loop."""
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            while not self.opened.is_set():  # noqa: ASYNC110 - it is opened from other threads
+                await asyncio.sleep(0.001)
+        finally:
+            self.now -= 1
+        return "through"
+
+
+async def _hang(asked: Any) -> str:
+    await asyncio.sleep(3600.0)
+    return ""
+
+
+def _leave(asked: Any) -> str:
+    raise SystemExit(1)
+
+
+async def _flood(asked: Any) -> str:
+    return "x" * 10**7
+
+
+BAD: dict[str, Callable[[Any], Any]] = {"hangs": _hang, "fails": _fail, "floods": _flood, "leaves": _leave}
+
+
+@pytest.mark.parametrize("bad", BAD)
+async def test_under_load_the_primary_is_untouched(bad: str, pairs: MemoryPairs) -> None:
+    """Hundreds of calls at once: each has its own answer, and no more candidates run than may."""
+    primary = RunnableLambda(lambda asked: f"answer to {asked}")
+    seconds = 0.2 if bad == "hangs" else 30.0
+    async with shadow(
+        primary, RunnableLambda(BAD[bad]), 1.0, journal=pairs, concurrency=3, seconds=seconds
+    ) as shadowed:
+        answers: dict[int, Any] = {}
+
+        async def ask(number: int) -> None:
+            answers[number] = await shadowed.ainvoke(f"q{number}")
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(400):
+                tasks.start_soon(ask, number)
+        assert answers == {number: f"answer to q{number}" for number in range(400)}
+        assert len(await shadowed.abatch([f"b{number}" for number in range(100)])) == 100
+        assert (
+            len(await anyio.to_thread.run_sync(shadowed.batch, [f"s{number}" for number in range(100)]))
+            == 100
+        )
+        assert await shadowed.aclose(5.0)
+        tally = shadowed.tally
+    assert tally.sampled == 600
+    assert len(recorded(pairs)) + tally.busy + tally.cut_off == 600
+    assert tally.unread == 0
+    wanted = {"hangs": "timeout", "fails": "failed", "leaves": "failed", "floods": "ok"}[bad]
+    assert {pair.candidate.status for pair in recorded(pairs)} <= {wanted}
+    assert all(pair.primary.answer == f"answer to {pair.question}" for pair in recorded(pairs))
+    assert sum(len(pair.candidate.answer) for pair in recorded(pairs)) <= 600 * 100_000
+
+
+async def test_all_are_answered_while_every_candidate_waits(pairs: MemoryPairs) -> None:
+    """Not one candidate ends before the last of five hundred answers is there."""
+    gate = Gate()
+    async with shadow(
+        RunnableLambda(lambda asked: asked), RunnableLambda(gate), 1.0, journal=pairs, concurrency=5
+    ) as shadowed:
+        for number in range(500):
+            assert await shadowed.ainvoke(number) == number
+        assert await pairs.pairs() == ()
+        wait_for(lambda: gate.now == 5)
+        assert (shadowed.tally.busy, gate.most) == (495, 5)
+        gate.opened.set()
+    assert [pair.candidate.answer for pair in recorded(pairs)] == ["through"] * 5
+
+
+def test_many_threads_use_one(pairs: MemoryPairs) -> None:
+    """Callers that are not async share it, and each has its own answer."""
+    wrong: list[Any] = []
+    with shadow(
+        RunnableLambda(lambda asked: asked * 2),
+        RunnableLambda(lambda asked: asked),
+        0.5,
+        journal=pairs,
+        seed=1,
+    ) as shadowed:
+
+        def ask(start: int) -> None:
+            wrong.extend(n for n in range(start, start + 50) if shadowed.invoke(n) != n * 2)
+
+        threads = [threading.Thread(target=ask, args=(start,)) for start in range(0, 400, 50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+    tally = shadowed.tally
+    assert tally.seen == 400
+    assert tally.sampled == len(recorded(pairs)) + tally.busy
+    assert all(int(pair.primary.answer) == 2 * int(pair.candidate.answer) for pair in recorded(pairs))
+
+
+def test_a_sample_is_drawn_by_run_id(pairs: MemoryPairs) -> None:
+    """The same requests in another process, in another order, are drawn again."""
+    ids = [uuid4() for _ in range(100)]
+
+    def drawn(order: Sequence[UUID]) -> set[str]:
+        with shadow(
+            RunnableLambda(str),
+            RunnableLambda(str),
+            0.3,
+            journal=(kept := MemoryPairs()),
+            seed=4,
+            concurrency=100,
+        ) as shadowed:
+            for each in order:
+                shadowed.invoke(f"{each}", {"run_id": each})
+        return {pair.question for pair in recorded(kept)}
+
+    assert drawn(ids) == drawn(ids[::-1])
+    assert 10 < len(drawn(ids)) < 60
+
+
+def test_a_budget_stops_it(pairs: MemoryPairs) -> None:
+    """And the primary goes on."""
+    with shadow(
+        RunnableLambda(str), RunnableLambda(str), 1.0, journal=pairs, concurrency=50, budget=Budget(runs=2)
+    ) as shadowed:
+        assert [shadowed.invoke(number) for number in range(20)] == [str(number) for number in range(20)]
+    assert (len(recorded(pairs)), shadowed.tally.unfunded) == (2, 18)
+
+
+def test_a_client_of_both_is_refused(pairs: MemoryPairs) -> None:
+    """Wherever it is held, as its connections belong to one loop; with clients of their own all is well."""
+    url = "http://127.0.0.1:9/v1"
+    one, other = [ChatOpenAI(model="m", base_url=url, api_key="none") for _ in range(2)]
+    own = ChatOpenAI(model="m", base_url=url, api_key="none", http_async_client=httpx.AsyncClient())
+    conductor = Conductor(FixedPlanner(PLAN), [as_worker(other, name="a"), as_worker(own, name="b")])
+    for candidate in (one, other.bind(stop=["x"]), RunnableLambda(lambda q: other.invoke(q).text), conductor):
+        runnable = ConductorRunnable(candidate) if isinstance(candidate, Conductor) else candidate
+        with pytest.raises(ConfigError, match="http_async_client"):
+            shadow(one | StrOutputParser(), runnable, journal=pairs)
+    shadow(one, own, journal=pairs).close()
+    endpoint = Endpoint(url)
+    both = [
+        ConductorRunnable(Conductor(FixedPlanner(PLAN), [ChatWorker("m", endpoint=endpoint)])) for _ in "ab"
+    ]
+    shadow(*both, journal=pairs).close()
+
+
+def test_a_journal_without_a_database_is_refused() -> None:
+    """With what to give in its stead."""
+    with pytest.raises(ConfigError, match="MemoryPairs"):
+        shadow(RunnableLambda(str), RunnableLambda(str), journal=MemoryJournal())
+
+
+def test_an_answer_is_read_as_is_said(pairs: MemoryPairs) -> None:
+    """By a function, of both; one that fails is told, and fails nobody."""
+
+    def year(output: dict[str, Any]) -> str:
+        return str(output["year"])
+
+    same = RunnableLambda(lambda asked: {"year": 1900 + asked})
+    with shadow(same, same, 1.0, journal=pairs, answer=year) as shadowed:
+        assert shadowed.invoke(5) == {"year": 1905}
+    assert recorded(pairs)[0].candidate.answer == "1905"
+    with shadow(RunnableLambda(lambda asked: {}), same, 1.0, journal=pairs, answer=year) as shadowed:
+        assert shadowed.invoke(5) == {}
+        wait_for(lambda: shadowed.tally.unread == 1)
+    with shadow(same, RunnableLambda(lambda asked: {}), 1.0, journal=pairs, answer=year) as shadowed:
+        assert shadowed.invoke(5) == {"year": 1905}
+    assert recorded(pairs)[-1].candidate.problem == "KeyError: 'year'"
+
+
+TOOL = {"name": "look", "args": {"at": "tea"}, "id": "1", "type": "tool_call"}
+
+
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [
+        ("text", "text"),
+        (AIMessage("said"), "said"),
+        (AIMessage("", tool_calls=[TOOL]), '[{"name": "look", "arguments": "{\\"at\\": \\"tea\\"}"}]'),
+        ({"messages": [HumanMessage("q"), AIMessage("a")]}, "a"),
+        ({"answer": "a", "sources": []}, "a"),
+        ({"output": AIMessage("a")}, "a"),
+        ({"n": 1}, '{"n": 1}'),
+        (None, ""),
+    ],
+)
+def test_answers_are_found(output: Any, answer: str) -> None:
+    """In what Runnables usually give."""
+    assert answer_of(output) == answer
+
+
+@pytest.mark.parametrize(
+    ("asked", "question"),
+    [
+        ("q", "q"),
+        ([HumanMessage("p"), AIMessage("a"), HumanMessage("q")], "q"),
+        ({"messages": [("user", "q")]}, "q"),
+        ({"question": "q", "k": 3}, "q"),
+        ({"topic": "tea"}, '{"topic": "tea"}'),
+        (7, "7"),
+    ],
+)
+def test_questions_are_found(asked: Any, question: str) -> None:
+    """In what Runnables are usually asked."""
+    assert question_of(asked) == question
+
+
+def test_it_is_a_shadow() -> None:
+    """Of a type that says so, with where its pairs are."""
+    kept = MemoryPairs()
+    with shadow(RunnableLambda(str), RunnableLambda(str), journal=kept) as shadowed:
+        assert isinstance(shadowed, Shadow)
+        assert shadowed.pairs is kept

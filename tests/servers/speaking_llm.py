@@ -1,0 +1,51 @@
+"""An LLM that says what it is scripted to, as CrewAI's own do: with events, and its tokens counted."""
+
+from collections.abc import Callable
+from typing import Any
+
+from crewai.events.types.llm_events import LLMCallType
+from crewai.llms.base_llm import BaseLLM, llm_call_context
+
+Say = Callable[[str, list[dict[str, Any]] | None], Any]
+"""Says something, given all it was sent in one text, and the tools it was offered."""
+
+
+class SpeakingLLM(BaseLLM):
+    """Answers as `say` does; each call is reported as 42 tokens."""
+
+    say: Any
+    counts: bool = True
+
+    def call(self, messages: Any, tools: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Answer; with `stream`, word by word."""
+        about = {"from_task": kwargs.get("from_task"), "from_agent": kwargs.get("from_agent")}
+        with llm_call_context():
+            self._emit_call_started_event(messages, tools, **about)
+            try:
+                text = self.say(
+                    "\n".join(str(m.get("content")) for m in self._format_messages(messages)), tools
+                )
+            except Exception as error:
+                self._emit_call_failed_event(str(error), **about)
+                raise
+            if self.stream and isinstance(text, str):
+                first, *rest = text.split(" ")
+                for word in (first, *(f" {other}" for other in rest)):
+                    self._emit_stream_chunk_event(word, **about)
+            usage = {"prompt_tokens": 30, "completion_tokens": 12, "total_tokens": 42}
+            if self.counts:
+                self._track_token_usage_internal(usage)
+            self._emit_call_completed_event(text, LLMCallType.LLM_CALL, **about, usage=usage)
+            return text
+
+    def supports_function_calling(self) -> bool:
+        """Say that it takes tools."""
+        return True
+
+    def get_context_window_size(self) -> int:
+        """Return one that nothing here fills."""
+        return 100_000
+
+    def get_input_tokens_count(self, *args: Any, **kwargs: Any) -> int:
+        """Count none: CrewAI would say that it guesses."""
+        return 0
