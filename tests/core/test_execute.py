@@ -451,7 +451,7 @@ async def test_a_step_that_was_cut_says_so_though_it_is_ok() -> None:
 
     workers = [Actor("a", cut), Actor("b", answering("B"))]
     result = await Conductor(boss(""), workers).run(plan_of((0, "x", ()), (1, "y", (0,))))
-    assert (result.status, result.answer) == ("ok", "B")
+    assert (result.status, result.answer) == ("partial", "B")
     assert result.outcomes[0].problem is not None
     assert result.outcomes[0].problem.code == "cut"
     assert "cut: the text was cut" in result.explain()

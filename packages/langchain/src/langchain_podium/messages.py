@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     BaseMessage,
     HumanMessage,
     InvalidToolCall,
@@ -156,11 +157,16 @@ def read_calls(calls: Sequence[Part]) -> tuple[list[ToolCall], list[InvalidToolC
 
 def write_calls(message: AIMessage) -> tuple[Part, ...]:
     """Return the calls a message asks for as OpenAI writes them, those with broken arguments as they came."""
-    good = [(c["id"], c["name"], json.dumps(c["args"], ensure_ascii=False)) for c in message.tool_calls]
-    broken = [(c["id"], c["name"], c["args"] or "") for c in message.invalid_tool_calls]
+    said: list[tuple[str | None, str | None, str | None]]
+    if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
+        # of a stream that was cut within the arguments, `tool_calls` has them as if they were whole
+        said = [(c["id"], c["name"], c["args"]) for c in message.tool_call_chunks]
+    else:
+        said = [(c["id"], c["name"], json.dumps(c["args"], ensure_ascii=False)) for c in message.tool_calls]
+        said += [(c["id"], c["name"], c["args"]) for c in message.invalid_tool_calls]
     return tuple(
-        {"id": own or "", "type": "function", "function": {"name": name or "", "arguments": arguments}}
-        for own, name, arguments in (*good, *broken)
+        {"id": own or "", "type": "function", "function": {"name": name or "", "arguments": arguments or ""}}
+        for own, name, arguments in said
     )
 
 

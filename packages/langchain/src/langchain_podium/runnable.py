@@ -196,7 +196,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
             "run_id": run_id,
             "labels": labels,
             "policy": policy,
-            "through": child_runs(stream=stream),
+            "through": child_runs(stream=stream) if run_manager.handlers else None,
         }
 
     def _given(self, result: Result) -> str | Result:

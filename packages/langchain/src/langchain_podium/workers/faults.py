@@ -7,6 +7,7 @@ response's headers, and the words in the names of their classes. It owns no retr
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any, Final
 
 from podium.errors import (
@@ -28,6 +29,7 @@ _WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool]]] = 
         False,
     ),
     (("Timeout",), WorkerTimeout, "did not answer in time", True),
+    (("APIConnectionError",), WorkerUnavailable, "closed the connection without an answer", True),
     (
         ("RemoteProtocolError", "ReadError", "IncompleteRead", "ClientPayloadError"),
         WorkerBroken,
@@ -35,7 +37,7 @@ _WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool]]] = 
         True,
     ),
     (("JSONDecodeError",), WorkerBroken, "sent no JSON", True),
-    (("Connection",), WorkerUnavailable, "closed the connection", True),
+    (("Connection",), WorkerUnavailable, "lost the connection", True),
 )
 """What stands in the names of the classes of an error, or of one it came from: the first row that fits says
 what it is told as, in which words, and whether it may be paid for."""
@@ -59,7 +61,11 @@ def fault_of(error: Exception, name: str) -> WorkerError:
     origin = Origin(f"the model of worker {name!r}")
     status = _status(error)
     if status is not None:
-        return status_fault(origin, status, _headers(error), _body(error))
+        fault = status_fault(origin, status, _headers(error), _body(error))
+        fault.maybe_paid = (
+            fault.maybe_paid or status < HTTPStatus.MULTIPLE_CHOICES
+        )  # an answer nobody can read
+        return fault
     said = origin.quote(f"{type(error).__name__}: {error}")
     if any(words in str(error) for words in _EMPTY):
         return WorkerBroken(f"{origin.url} sent no answer: {said}", maybe_paid=True)

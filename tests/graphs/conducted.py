@@ -1,0 +1,79 @@
+"""Graphs with a conductor in them: its workers and planners, for the tests of `langchain_podium.graph`."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Annotated, Any, TypedDict
+
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Checkpointer
+
+from langchain_podium.graph import conductor_node
+from podium import Conductor, Plan, Step
+from podium.planners.planner import Planner, PlanRequest, PlanText
+from podium.spelling import write_plan
+from podium.workers.function import FunctionWorker
+from podium.workers.worker import FREE, Brief, Worker
+
+
+class Chat(TypedDict, total=False):
+    """A conversation's state, as people declare it."""
+
+    messages: Annotated[list[Any], add_messages]
+    podium: dict[str, Any]
+
+
+class Plans(Planner):
+    """Writes one plan after the other, the last again and again, and counts."""
+
+    name = "plans"
+    reads_cards = False
+
+    def __init__(self, *plans: Plan | str) -> None:
+        self._plans = plans
+        self.asked = 0
+
+    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Write the next plan."""
+        plan = self._plans[min(self.asked, len(self._plans) - 1)]
+        self.asked += 1
+        text = plan if isinstance(plan, str) else write_plan(plan, "rows")
+        yield PlanText(text=text, cost=0.0)
+
+
+class Calls:
+    """Who was called, in order, and makes workers that tell of it."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.briefs: list[Brief] = []
+
+    def worker(self, name: str, says: Callable[[Brief], str] | None = None) -> Worker:
+        """Return a worker that says its name with what it was shown in brackets, or what it is told to."""
+
+        async def work(brief: Brief) -> str:
+            self.names.append(name)
+            self.briefs.append(brief)
+            shown = ",".join(step.output for step in brief.visible)
+            return f"{name}({shown})" if says is None else says(brief)
+
+        work.__name__ = name
+        return FunctionWorker(work, price=FREE)
+
+    def workers(self, names: str) -> list[Worker]:
+        """Return a worker for each letter."""
+        return [self.worker(name) for name in names]
+
+
+DIAMOND = Plan((Step(0, "begin"), Step(1, "left", (0,)), Step(2, "right", (0,)), Step(3, "join", (1, 2))))
+"""Four steps, of which the two in the middle see the first."""
+
+
+def around(
+    conductor: Conductor, *, checkpointer: Checkpointer = None, state: type[Any] = Chat, **options: Any
+) -> "CompiledStateGraph[Any, Any, Any, Any]":
+    """Return a graph of a user's own, with the conductor as its only node."""
+    graph = StateGraph(state)
+    graph.add_node("conductor", conductor_node(conductor, **options))
+    graph.add_edge(START, "conductor")
+    return graph.compile(checkpointer=checkpointer)

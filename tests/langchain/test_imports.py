@@ -1,0 +1,40 @@
+"""What importing the package brings in: nothing that nobody asked for."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import langchain_podium
+
+
+def modules_after(code: str) -> set[str]:
+    """Return the modules a fresh interpreter has after `code`."""
+    script = f"{code}\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(json.loads(done.stdout))
+
+
+def test_the_package_alone_imports_nothing_of_others() -> None:
+    """Not even LangChain, before something of it is used."""
+    found = modules_after("import langchain_podium")
+    assert not {"langchain_core", "langgraph", "podium", "pydantic"} & found
+
+
+def test_runnable_and_workers_need_no_langgraph() -> None:
+    """Who has no graph has no LangGraph, and no client of any provider either."""
+    found = modules_after("from langchain_podium import ConductorRunnable, as_planner, as_worker")
+    assert "langchain_core" in found
+    assert not {"langgraph", "langchain_openai", "openai", "langchain"} & found
+
+
+def test_every_name_of_the_face_is_there() -> None:
+    """And no other."""
+    assert set(langchain_podium.__all__) <= set(dir(langchain_podium))
+    for name in langchain_podium.__all__:
+        assert callable(getattr(langchain_podium, name))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = langchain_podium.nothing

@@ -1,0 +1,404 @@
+"""LangChain's things as workers: their cards, what they are given, what counts as an answer, and errors."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+from servers.chat_server import CUT, RESET, Call, ChatServer, Reply, chunk, completion, events, says, whole
+
+from langchain_podium import ConductorRunnable, as_planner, as_worker
+from podium import Card, Conductor, Plan, Price, ScriptedWorker, Step
+from podium.errors import (
+    ConfigError,
+    WorkerBroken,
+    WorkerError,
+    WorkerFailed,
+    WorkerRefused,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
+from podium.messages import Message, Sampling, Tools
+from podium.planners import FixedPlanner
+from podium.usage import Usage
+from podium.workers import Brief, Completion, Request, Shown, Worker, complete
+
+pytestmark = pytest.mark.anyio
+Make = Callable[..., Any]
+
+
+def ask(text: str = "Why?", **facts: Any) -> Request:
+    """Return a request."""
+    return Request(messages=(Message("user", text),), **facts)
+
+
+def test_cards_are_derived_from_what_a_thing_is(openai: Make) -> None:
+    """Its own name and words; a model's name; what is given stands in place of it."""
+
+    @tool
+    def weather(city: str) -> str:
+        """Tells the weather of a city."""
+        return city
+
+    def shout(text: str) -> str:
+        """Shouts.
+
+        Loudly.
+        """
+        return text
+
+    model = openai("http://127.0.0.1:9/v1", "gpt-9", max_tokens=100)
+    cards = [
+        as_worker(thing).card
+        for thing in (model, weather, RunnableLambda(shout), Books(), Books(name="books"))
+    ]
+    assert [card.name for card in cards] == ["gpt-9", "weather", "shout", "Books", "books"]
+    assert [card.description for card in cards[:4]] == [
+        "A chat model of openai.",
+        "Tells the weather of a city.",
+        "Shouts.",
+        "Has books.",
+    ]
+    assert [as_worker(thing).uses_tokens for thing in (model, weather, Books())] == [True, False, False]
+    assert as_worker(model).max_tokens == 100
+    assert as_worker(model.bind(max_tokens=50).with_config(run_name="writer")).card.name == "writer"
+    assert as_worker(model.bind(max_tokens=50)).max_tokens == 50
+    price = Price(input=1.0, output=2.0)
+    given = as_worker(model, name="w", description="Writes.", price=price, labels=["eu"]).card
+    assert given == Card(name="w", description="Writes.", price=price, labels=frozenset({"eu"}))
+    profiled = openai("http://127.0.0.1:9/v1", "m", profile={"max_input_tokens": 5000, "image_inputs": True})
+    assert as_worker(profiled).card.context_window == 5000
+    assert as_worker(profiled).card.parts == {"image_url"}
+
+
+def test_what_cannot_be_a_worker_says_so() -> None:
+    """And a worker is one already."""
+    worker = ScriptedWorker("a", "x")
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "do"),))), [worker])
+    assert as_worker(worker) is worker
+    assert as_worker(ConductorRunnable(conductor)) is conductor
+    for make in (
+        lambda: as_worker(lambda text: text),  # type: ignore[arg-type, return-value]
+        lambda: as_worker(worker, name="b"),
+        lambda: as_worker(ConductorRunnable(conductor), price=Price(input=1.0, output=1.0)),
+        lambda: as_worker(RunnableLambda(str), card=Card(name="a"), labels=["x"]),
+        lambda: as_worker(graph_of(lambda state: state, state=dict)),
+        lambda: as_planner(RunnableLambda(str)),
+    ):
+        with pytest.raises(ConfigError):
+            make()
+
+
+async def test_a_chat_model_is_sent_messages_and_sampling(openai: Make) -> None:
+    """As Podium's own would send them; parts and history too."""
+    async with ChatServer(lambda call: says(call, "ok")) as server:
+        worker = as_worker(openai(server.url))
+        part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+        messages = (
+            Message("system", "Be brief."),
+            Message("user", "Hi"),
+            Message("assistant", "Hello"),
+            Message("user", ({"type": "text", "text": "See"}, part)),
+        )
+        sampling = Sampling(temperature=0.5, max_tokens=7, stop=("END",), seed=3)
+        answer = await complete(worker, Request(messages=messages, sampling=sampling))
+        body = server.calls[0].body
+    assert [m["role"] for m in body["messages"]] == ["system", "user", "assistant", "user"]
+    assert body["messages"][-1]["content"] == [{"type": "text", "text": "See"}, part]
+    assert (body["temperature"], body["max_completion_tokens"], body["stop"], body["seed"]) == (
+        0.5,
+        7,
+        ["END"],
+        3,
+    )
+    assert answer == Completion("ok", usage=Usage(11, 7), model="scripted-1")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_usage_is_kept_whoever_s_server_it_is(openai: Make, *, stream: bool) -> None:
+    """ChatOpenAI would not ask a server other than OpenAI's for the usage of a stream."""
+    async with ChatServer(lambda call: says(call, "ok")) as server:
+        answer = await complete(as_worker(openai(server.url)), ask(stream=stream))
+        assert answer.usage == Usage(11, 7)
+        server.reply = lambda call: says(call, "four", usage=None)
+        answer = await complete(as_worker(openai(server.url)), ask(stream=stream))
+        assert answer.usage == Usage(1, 1, estimated=True)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_calls_of_offered_tools_come_back(openai: Make, *, stream: bool) -> None:
+    """As OpenAI writes them, broken arguments as the model wrote them."""
+    calls = [
+        {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"x": 1}'}},
+        {"id": "c2", "type": "function", "function": {"name": "look", "arguments": "{nonsense"}},
+    ]
+    offered = {
+        "type": "function",
+        "function": {"name": "look", "parameters": {"type": "object", "properties": {}}},
+    }
+    async with ChatServer(
+        lambda call: says(call, "", tool_calls=calls, finish_reason="tool_calls")
+    ) as server:
+        worker = as_worker(openai(server.url))
+        assert worker.takes_tools
+        answer = await complete(worker, ask(stream=stream, tools=Tools((offered,), "required")))
+        body = server.calls[0].body
+    assert (answer.text, answer.finish_reason, list(answer.tool_calls)) == ("", "tool_calls", calls)
+    assert body["tools"][0]["function"]["name"] == "look"
+    assert body["tool_choice"] == "required"
+    assert not as_worker(FakeListChatModel(responses=["x"])).takes_tools
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("reply", "kind", "paid", "says_so"),
+    [
+        (lambda c: whole({"error": {"message": "slow down"}}, status=429), WorkerUnavailable, False, "429"),
+        (lambda c: whole({"error": {"message": "no key"}}, status=401), WorkerRefused, False, "key"),
+        (lambda c: whole({"error": {"message": "no such model"}}, status=404), WorkerRefused, False, "404"),
+        (lambda c: whole("down", status=500, content_type="text/plain"), WorkerUnavailable, False, "500"),
+        (lambda c: Reply((RESET,)), WorkerUnavailable, True, "connection"),
+        (lambda c: says(c, "half an ans", finish_reason=None), WorkerBroken, True, "finish_reason"),
+        (lambda c: says(c, ""), WorkerBroken, True, "empty"),
+        (lambda c: says(c, "", finish_reason="content_filter"), WorkerRefused, True, "refused"),
+    ],
+)
+async def test_what_goes_wrong_is_told_in_podium_s_errors(
+    openai: Make,
+    reply: Callable[[Call], Reply],
+    kind: type[WorkerError],
+    says_so: str,
+    *,
+    paid: bool,
+    stream: bool,
+) -> None:
+    """Statuses, cut connections and answers that are none, each as Podium's own client tells them."""
+    async with ChatServer(reply) as server:
+        with pytest.raises(kind, match=says_so) as raised:
+            await complete(as_worker(openai(server.url)), ask(stream=stream))
+    assert (raised.type, raised.value.maybe_paid) == (kind, paid)
+    assert "sk-key" not in str(raised.value)
+
+
+async def test_a_stream_that_is_cut_is_no_answer(openai: Make) -> None:
+    """Whether the connection breaks or only falls silent for ever."""
+    async with ChatServer(lambda c: events(chunk({"content": "half"}), CUT)) as server:
+        with pytest.raises(WorkerBroken, match="cut off"):
+            await complete(as_worker(openai(server.url)), ask(stream=True))
+    async with ChatServer(lambda c: whole("this is no JSON")) as server:
+        with pytest.raises(WorkerError) as raised:
+            await complete(as_worker(openai(server.url)), ask())
+        assert raised.value.maybe_paid
+    async with ChatServer(lambda c: whole({**completion("x"), "choices": None})) as server:
+        with pytest.raises(WorkerBroken, match="no answer"):
+            await complete(as_worker(openai(server.url)), ask())
+    with pytest.raises(WorkerUnavailable, match="cannot be reached"):
+        await complete(as_worker(openai("http://127.0.0.1:9/v1")), ask())
+
+
+async def test_a_model_s_own_timeout_is_one(openai: Make) -> None:
+    """It may be paid for."""
+    async with ChatServer(lambda c: says(c, "late", delay=5)) as server:
+        with pytest.raises(WorkerTimeout) as raised:
+            await complete(as_worker(openai(server.url, timeout=0.05)), ask())
+    assert raised.value.maybe_paid
+
+
+async def test_a_model_nobody_knows_is_taken_at_its_word() -> None:
+    """One without usage, finish reason or tools: its end is the end of its answer."""
+    answer = await complete(as_worker(FakeListChatModel(responses=["whole"])), ask(stream=True))
+    assert (answer.text, answer.usage) == ("whole", Usage(1, 2, estimated=True))
+
+
+async def test_a_secret_of_the_model_is_in_no_error(openai: Make) -> None:
+    """A server that repeats the key does not get it into a journal."""
+    reply = {"error": {"message": "bad key sk-key-of-a-loopback-server"}}
+    async with ChatServer(lambda c: whole(reply, status=401)) as server:
+        conductor = Conductor(FixedPlanner(Plan((Step(0, "do"),))), [as_worker(openai(server.url))])
+        result = await conductor.run("What?")
+    assert result.problem is not None
+    assert "loopback" not in result.explain()
+
+
+def test_a_cache_knows_models_apart(openai: Make) -> None:
+    """By what identifies them, and what is bound around them; a chain's answers are used once."""
+    url = "http://127.0.0.1:9/v1"
+    model = openai(url, "m", temperature=0.1)
+    same = {as_worker(openai(url, "m", temperature=0.1)).identity, as_worker(model).identity}
+    others = {as_worker(each).identity for each in (openai(url, "m", temperature=0.2), model.bind(top_p=0.5))}
+    assert (len(same), len(same | others)) == (1, 3)
+    assert as_worker(RunnableLambda(str)).identity is None
+    assert as_worker(RunnableLambda(str), card=Card(name="s", version="1")).identity is not None
+
+
+class Books(BaseRetriever):
+    """Has books."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        if query == "nothing":
+            return []
+        return [
+            Document("Red.", metadata={"source": "red.md"}),
+            Document("Blue.", metadata={"title": "Blue"}),
+        ]
+
+
+async def test_a_retriever_gives_passages_with_their_sources() -> None:
+    """And says so where it finds none."""
+    assert (await complete(as_worker(Books()), ask("colours"))).text == "[red.md]\nRed.\n\n[Blue]\nBlue."
+    assert (await complete(as_worker(Books()), ask("nothing"))).text == "Nothing was found for: nothing"
+
+
+async def test_a_tool_of_several_arguments_is_given_json() -> None:
+    """Its card tells the planner to write it; what is none is refused, before the tool is called."""
+    called: list[Any] = []
+
+    @tool
+    def multiply(a: int, b: int) -> dict[str, int]:
+        """Multiplies."""
+        called.append((a, b))
+        return {"product": a * b}
+
+    worker = as_worker(multiply)
+    assert worker.card.description == (
+        'Multiplies. Its subtask is a JSON object of "a" (integer), "b" (integer), and nothing else.'
+    )
+    answer = await complete(worker, ask('Here: ```json\n{"a": 6, "b": 7}\n```'))
+    assert json.loads(answer.text) == {"product": 42}
+    with pytest.raises(WorkerRefused, match=r'"a" \(integer\)'):
+        await complete(worker, ask("six times seven"))
+    with pytest.raises(WorkerFailed, match="validation error"):
+        await complete(worker, ask('{"a": "x"}'))
+    assert called == [(6, 7)]
+
+    @tool
+    def now() -> str:
+        """Tells the time."""
+        return "noon"
+
+    assert (await complete(as_worker(now), ask("What time?"))).text == "noon"
+
+
+async def test_a_runnable_is_given_what_a_model_would_be_sent_or_what_input_makes_of_it() -> None:
+    """The question, the visible steps and the subtask; nothing else."""
+    seen: list[Any] = []
+    prompt = ChatPromptTemplate([("human", "{task} with {facts}")])
+    noting = RunnableLambda(lambda value: seen.append(value) or "done")
+
+    def facts(brief: Brief) -> dict[str, Any]:
+        return {"task": brief.subtask, "facts": [shown.output for shown in brief.visible]}
+
+    plan = Plan((Step(0, "look"), Step(1, "write", (0,)), Step(2, "check", (0,)), Step(3, "end", (1, 2))))
+    conductor = Conductor(
+        FixedPlanner(plan),
+        [
+            ScriptedWorker("a", "red"),
+            as_worker(noting, name="b"),
+            as_worker(prompt | noting, name="c", input=facts),
+            ScriptedWorker("d", "end"),
+        ],
+    )
+    assert (await conductor.run("Colour?")).status == "ok"
+    text = next(value for value in seen if isinstance(value, str))
+    assert all(word in text for word in ("Colour?", "look", "red", "write"))
+    (prompted,) = [value for value in seen if not isinstance(value, str)]
+    assert prompted.to_messages() == [HumanMessage("check with ['red']")]
+
+
+async def test_usage_of_every_call_inside_a_chain_is_counted(openai: Make) -> None:
+    """Two models one after the other, the last one's text all that is returned."""
+    async with ChatServer(lambda call: says(call, "ok")) as server:
+        model = openai(server.url, stream_usage=True)
+        chain = model | RunnableLambda(lambda message: message.text) | model
+        worker = as_worker(chain, name="chain")
+        assert (await complete(worker, ask())).usage == Usage(22, 14)
+        assert (await complete(worker, ask(stream=True))).usage == Usage(22, 14)
+        broken = model | RunnableLambda(lambda message: 1 // 0)
+        with pytest.raises(WorkerFailed, match="ZeroDivisionError") as raised:
+            await complete(as_worker(broken, name="broken"), ask())
+        assert raised.value.usage == Usage(11, 7)
+
+
+def graph_of(node: Callable[..., Any], *, state: Any = MessagesState, **options: Any) -> Any:
+    """Return a graph of one node."""
+    graph = StateGraph(state)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    return graph.compile(**options)
+
+
+async def test_a_graph_with_memory_begins_each_step_anew() -> None:
+    """What one step was shown is nothing to the next, in the same conversation either."""
+    seen: list[int] = []
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        seen.append(len(state["messages"]))
+        return {"messages": [AIMessage(f"answer {len(seen)}")]}
+
+    worker = as_worker(graph_of(answer, checkpointer=InMemorySaver()), name="agent")
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "a"), Step(0, "b", (0,))))), [worker])
+    runnable = ConductorRunnable(conductor)
+    for _ in range(2):
+        await runnable.ainvoke("What?", {"configurable": {"thread_id": "mine"}})
+    assert seen == [1] * 4
+
+
+@pytest.mark.parametrize("saver", [None, InMemorySaver()])
+async def test_an_interrupt_outside_of_a_graph_says_what_to_do(saver: Any) -> None:
+    """Nobody could answer it here."""
+
+    def wait(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(str(interrupt("may I?")))]}
+
+    if saver is None:
+        worker: Worker = as_worker(RunnableLambda(_bubbling), name="agent")
+    else:
+        worker = as_worker(graph_of(wait, checkpointer=saver), name="agent")
+    with pytest.raises(WorkerFailed, match='executor="langgraph"'):
+        await complete(worker, ask())
+
+
+def _bubbling(text: str) -> str:
+    from langgraph.errors import GraphInterrupt  # noqa: PLC0415
+
+    raise GraphInterrupt
+
+
+async def test_a_graph_whose_state_has_no_messages_needs_input() -> None:
+    """What it returns is told as JSON."""
+    graph = graph_of(lambda state: {"n": state["n"] + 1}, state=Numbers)
+    worker = as_worker(graph, name="adder", input=lambda brief: {"n": len(brief.visible)})
+    brief = Brief("count", (Shown(0, "a", "b"),))
+    assert (await complete(worker, ask("count", brief=brief))).text == '{"n": 2}'
+
+
+class Numbers(TypedDict):
+    """A state that is no conversation."""
+
+    n: int
+
+
+async def test_a_planner_is_any_chat_model(openai: Make) -> None:
+    """With the options of a ChatPlanner."""
+
+    def conduct(call: Call) -> Reply:
+        return says(call, 'model_id = [0]\nsubtasks = ["do it"]\naccess_list = [[]]')
+
+    async with ChatServer(conduct) as server:
+        planner = as_planner(openai(server.url, "boss"), spelling="lists", price=Price(input=1.0, output=1.0))
+        result = await Conductor(planner, [ScriptedWorker("a", "done")]).run("What?")
+    assert (result.answer, result.proposals[0].usage, result.cost) == ("done", Usage(11, 7), 18e-6)
+    assert planner.name == "boss"
