@@ -1,0 +1,236 @@
+"""A conductor where CrewAI takes an LLM."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from crewai import Agent, Crew, Process, Task
+from crewai.events.event_bus import crewai_event_bus
+from crewai.events.types.llm_events import LLMCallCompletedEvent, LLMCallFailedEvent, LLMStreamChunkEvent
+from crewai.llms.base_llm import BaseLLM
+from crewai.tools import tool
+from pydantic import BaseModel
+from servers.chat_server import Call, ChatServer, Reply, says
+
+from crewai_podium import ConductorLLM
+from podium import (
+    Card,
+    ChatPlanner,
+    ChatWorker,
+    Conductor,
+    Endpoint,
+    HostedConductor,
+    Plan,
+    ScriptedWorker,
+    Step,
+)
+from podium.errors import RunFailed
+from podium.messages import Completion
+from podium.planners import FixedPlanner
+from podium.retry import Retry
+from podium.usage import Usage
+from podium.workers import Request
+
+PLAN = (
+    '{"worker": 0, "subtask": "look it up", "access": []}\n{"worker": 1, "subtask": "say", "access": [0]}\n'
+)
+CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}
+
+
+class Found(BaseModel):
+    """What is asked for."""
+
+    height: int
+
+
+class Scene:
+    """A conductor over scripted workers, as an LLM."""
+
+    def __init__(self, say: Callable[[Request], Any] | str = "It is noon.", **options: Any) -> None:
+        self.planner = ScriptedWorker("planner", PLAN)
+        self.seeker = ScriptedWorker("seeker", Completion("330 m", usage=Usage(5, 1)))
+        self.writer = ScriptedWorker("writer", say, piece=4)
+        self.writer.takes_tools = True
+        conductor = Conductor(ChatPlanner(self.planner), [self.seeker, self.writer], retry=Retry(attempts=1))
+        self.llm = ConductorLLM(conductor, **options)
+
+    @property
+    def calls(self) -> tuple[int, int, int]:
+        """How often planner, seeker and writer were called."""
+        return tuple(len(worker.requests) for worker in (self.planner, self.seeker, self.writer))
+
+
+def use_clock(request: Request) -> Completion | str:
+    """Call the tool that is offered, until it has returned something."""
+    if request.turns or request.tools is None:
+        return f"It is {request.turns[-1].text if request.turns else 'late'}."
+    call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+    return Completion("", "tool_calls", tool_calls=(call,), usage=Usage(7, 2))
+
+
+def test_it_answers_an_agent() -> None:
+    """In a crew, from CrewAI's threads; the crew's metrics tell of the whole run."""
+    scene = Scene()
+    agent = Agent(role="Guide", goal="Answer.", backstory="Old hand.", llm=scene.llm)
+    crew = Crew(agents=[agent], tasks=[Task(description="When?", expected_output="a time", agent=agent)])
+    output = crew.kickoff()
+    assert output.raw == "It is noon."
+    assert scene.calls == (1, 1, 1)
+    assert output.token_usage.total_tokens == scene.llm.get_token_usage_summary().total_tokens > 6
+
+
+@pytest.mark.anyio
+async def test_it_is_called_from_anywhere() -> None:
+    """Inside a running loop, awaited, and from many threads at once, each with its own answer."""
+
+    def say(request: Request) -> str:
+        return request.brief.query[-1].text if request.brief else ""
+
+    llm = Scene(say).llm
+    assert llm.call("inside a loop") == "inside a loop"
+    assert await llm.acall([{"role": "user", "content": "awaited"}]) == "awaited"
+
+    def many() -> list[Any]:
+        with ThreadPoolExecutor(8) as pool:
+            return list(pool.map(llm.call, map(str, range(16))))
+
+    assert await asyncio.to_thread(many) == list(map(str, range(16)))
+    assert llm.get_token_usage_summary().successful_requests == 18
+
+
+def test_an_agents_tools_are_offered_to_the_last_steps_worker() -> None:
+    """After the call, the plan and the other steps are not paid for again."""
+    calls: list[str] = []
+
+    @tool("clock")
+    def clock() -> str:
+        """Tells the time."""
+        calls.append("clock")
+        return "noon"
+
+    scene = Scene(use_clock)
+    agent = Agent(role="Guide", goal="Answer.", backstory="Old hand.", llm=scene.llm, tools=[clock])
+    crew = Crew(agents=[agent], tasks=[Task(description="When?", expected_output="a time", agent=agent)])
+    assert crew.kickoff().raw.startswith("It is noon")
+    assert calls == ["clock"]
+    assert scene.calls == (1, 1, 2)
+    assert scene.seeker.requests[0].tools is None
+
+
+def test_calls_come_back_as_openai_writes_them() -> None:
+    """Or as what they came to, where the functions are there."""
+    scene = Scene(use_clock)
+    (call,) = scene.llm.call("When?", tools=[CLOCK])
+    assert call["function"] == {"name": "clock", "arguments": "{}"}
+    assert scene.llm.call("When?", tools=[CLOCK], available_functions={"clock": lambda: "noon"}) == "noon"
+    assert scene.llm.supports_function_calling()
+    assert not ConductorLLM(Conductor(FixedPlanner(PLAN), [scene.seeker])).supports_function_calling()
+
+
+def test_an_answer_may_have_a_form() -> None:
+    """Only whoever writes it is told of the form."""
+    scene = Scene('It is {"height": 330}.')
+    assert scene.llm.call("How high?", response_model=Found) == '{"height":330}'
+    assert scene.seeker.requests[0].sampling.constraint is None
+    assert scene.writer.requests[0].sampling.constraint is not None
+
+
+def test_how_it_writes_reaches_the_last_step_and_it_stops_at_stop_words() -> None:
+    """As an LLM's own settings would."""
+    scene = Scene("noon\nObservation: made up", temperature=0.25, max_tokens=50, stop=["\nObservation:"])
+    assert scene.llm.call("When?") == "noon"
+    sampling = scene.writer.requests[0].sampling
+    assert (sampling.temperature, sampling.max_tokens, sampling.stop) == (0.25, 50, ("\nObservation:",))
+
+
+def test_chunks_are_told_as_events() -> None:
+    """Of the answer alone, with `stream`; and so a crew streams."""
+    scene = Scene("It is noon.")
+    agent = Agent(role="Guide", goal="Answer.", backstory="Old hand.", llm=scene.llm)
+    task = Task(description="When?", expected_output="a time", agent=agent)
+    stream = Crew(agents=[agent], tasks=[task], stream=True).kickoff()
+    assert [chunk.content for chunk in stream] == ["It i", "s no", "on."]
+
+
+@pytest.mark.skipif(not hasattr(BaseLLM, "stream_events"), reason="crewai 1.15.0 has no LLM.stream_events")
+def test_an_llm_streams_alone() -> None:
+    """Where nobody has set `stream`, for one call."""
+    llm = Scene("It is noon.").llm
+    frames = [frame.data for frame in llm.stream_events("When?") if frame.channel == "llm"]
+    assert "".join(data["chunk"] for data in frames if "chunk" in data) == "It is noon."
+    assert llm.stream is None
+
+
+def test_what_happens_is_told_as_events() -> None:
+    """With the usage of the whole run; a failure, once, with its reason."""
+    told: list[Any] = []
+    scene, broken = Scene(), Scene(RuntimeError("too many requests, rate limit"))
+    with crewai_event_bus.scoped_handlers():
+        for kind in (LLMCallCompletedEvent, LLMCallFailedEvent, LLMStreamChunkEvent):
+            crewai_event_bus.on(kind)(lambda source, event: told.append(event))
+        scene.llm.call("When?")
+        crewai_event_bus.flush()
+        with pytest.raises(RunFailed, match="rate limit") as caught:
+            ConductorLLM(
+                Conductor(FixedPlanner(Plan((Step(0, "x"),))), [broken.writer], retry=Retry(attempts=1))
+            ).call("?")
+        crewai_event_bus.flush()
+    assert [event.type for event in told] == ["llm_call_completed", "llm_call_failed"]
+    assert told[0].usage["total_tokens"] > 6
+    assert len(broken.writer.requests) == 1  # CrewAI would have called three times, for the words in it
+    assert caught.value.result.status == "failed"
+
+
+def test_windows_and_counts() -> None:
+    """The smallest window that is known counts; nothing is warned of."""
+    small = ScriptedWorker(Card(name="small", context_window=1000), "x")
+    conductor = Conductor(FixedPlanner(PLAN), [small, ScriptedWorker("other", "x")])
+    assert ConductorLLM(conductor).get_context_window_size() == 850
+    assert ConductorLLM(conductor, context_window=2000).get_context_window_size() == 1700
+    assert Scene().llm.get_context_window_size() == 108_800
+    assert Scene().llm.get_input_tokens_count("x" * 9) == 3
+    assert Scene().llm.get_input_tokens_count([{"role": "user", "content": "x"}], tools=[CLOCK]) > 20
+
+
+def test_it_is_the_llm_of_crewais_own_manager() -> None:
+    """Which delegates by tools that the last step's worker calls."""
+
+    def say(request: Request) -> Completion | str:
+        tools = [] if request.tools is None else [one["function"]["name"] for one in request.tools.offered]
+        if not tools:
+            return "330 m"
+        if request.turns:
+            return f"The guide says: {request.turns[-1].text.splitlines()[0]}"
+        name = next(name for name in tools if name.startswith("delegate"))
+        given = '{"task": "Say how high it is.", "context": "The tower.", "coworker": "Guide"}'
+        call = {"id": "1", "type": "function", "function": {"name": name, "arguments": given}}
+        return Completion("", "tool_calls", tool_calls=(call,))
+
+    scene = Scene(say)
+    agent = Agent(role="Guide", goal="Answer.", backstory="Old hand.", llm=scene.llm)
+    crew = Crew(
+        agents=[agent],
+        tasks=[Task(description="How high?", expected_output="a height")],
+        process=Process.hierarchical,
+        manager_llm=scene.llm,
+    )
+    assert crew.kickoff().raw == "The guide says: 330 m"
+
+
+@pytest.mark.anyio
+async def test_a_hosted_conductor_is_one_too() -> None:
+    """And a real model behind a real server, with tools."""
+
+    def reply(call: Call) -> Reply:
+        return says(call, "hosted" if call.body["model"] == "fugu" else "served")
+
+    async with ChatServer(reply) as server:
+        hosted = HostedConductor(endpoint=Endpoint(server.url, api_key="k"), model="fugu", api="chat")
+        assert await ConductorLLM(hosted).acall("?") == "hosted"
+        worker = ChatWorker("m", endpoint=Endpoint(server.url, api_key="k"))
+        llm = ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "x"),))), [worker]))
+        assert await llm.acall("?", tools=[CLOCK]) == "served"
+        assert server.calls[-1].body["tools"] == [CLOCK]
+        assert llm.get_token_usage_summary().total_tokens == 18

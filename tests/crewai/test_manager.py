@@ -1,0 +1,484 @@
+"""A crew under a conductor: what CrewAI promises of a crew holds, and what Podium promises of a run."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from crewai import Agent, Crew, Process, Task
+from crewai.events.event_bus import crewai_event_bus
+from crewai.events.types.agent_events import AgentExecutionCompletedEvent
+from crewai.tools import tool
+from pydantic import BaseModel
+from servers.speaking_llm import SpeakingLLM
+
+from crewai_podium import ConductorManager, as_worker
+from podium.errors import ConfigError, RunFailed
+from podium.journal import MemoryJournal
+from podium.limits import Limits
+from podium.plan import Plan, Step
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.workers import Calculator
+from podium.workers.worker import Card, Price
+
+PLAN = """
+{"worker": 0, "subtask": "find the height", "access": []}
+{"worker": 0, "subtask": "find the age", "access": []}
+{"worker": 1, "subtask": "write it down", "access": [0, 1]}
+"""
+
+
+class Finding(BaseModel):
+    """What a task wants."""
+
+    height: int
+    words: str = "none"
+
+
+class Scene:
+    """A crew of two over one LLM, and all that the LLM was sent."""
+
+    def __init__(self, say: Callable[[str, Any], Any] | None = None, **manager: Any) -> None:
+        self.sent: list[str] = []
+        self._say = say or self.answer
+
+        def said(shown: str, tools: Any) -> Any:
+            self.sent.append(shown)
+            return PLAN if "You are the conductor" in shown else self._say(shown, tools)
+
+        self.llm = SpeakingLLM(model="speaking", say=said)
+        self.finder = Agent(role="Finder", goal="Find facts.", backstory="Knows archives.", llm=self.llm)
+        self.writer = Agent(role="Writer", goal="Write.", backstory="Was a clerk.", llm=self.llm)
+        self.manager = ConductorManager(**({"llm": self.llm} if "planner" not in manager else {}), **manager)
+
+    @staticmethod
+    def answer(shown: str, tools: Any) -> str:
+        """Answer a step of the plan."""
+        if "Your part:\nwrite it down" in shown:
+            return '{"height": 330, "words": "of iron"}'
+        return "330 m" if "Your part:\nfind the height" in shown else "137 years"
+
+    def crew(self, *tasks: Task, **options: Any) -> Crew:
+        """Return the crew, with these tasks."""
+        found = list(tasks) or [self.task()]
+        agents = options.pop("agents", [self.finder, self.writer])
+        return Crew(
+            agents=agents, tasks=found, process=Process.hierarchical, manager_agent=self.manager, **options
+        )
+
+    @staticmethod
+    def task(description: str = "Describe the tower.", **options: Any) -> Task:
+        """Return a task."""
+        return Task(description=description, expected_output="a description", **options)
+
+
+def test_a_task_is_planned_once_and_done_by_the_agents() -> None:
+    """One call to plan, one for each step; the crew's metrics and the steps' bills tell of just these."""
+    scene = Scene()
+    output = scene.crew().kickoff()
+    assert output.raw == '{"height": 330, "words": "of iron"}'
+    assert len(scene.sent) == 4
+    (result,) = scene.manager.results
+    assert [(o.worker, o.status, o.usage.total_tokens) for o in result.outcomes] == [
+        ("Finder", "ok", 42),
+        ("Finder", "ok", 42),
+        ("Writer", "ok", 42),
+    ]
+    assert (output.token_usage.total_tokens, output.token_usage.successful_requests) == (168, 4)
+    assert output.tasks_output[0].agent == "Conductor"
+    assert output.tasks_output[0].messages[-1]["content"] == output.raw
+
+
+def test_the_planner_is_told_of_roles_goals_backstories_and_tools() -> None:
+    """And of nothing else."""
+
+    @tool("Ruler")
+    def ruler(length: str) -> str:
+        """Measures what it is told."""
+        return length
+
+    scene = Scene()
+    scene.finder.tools = [ruler]
+    scene.crew().kickoff()
+    told = scene.sent[0]
+    assert "Worker 0: Finder. Find facts. Knows archives. Tool Ruler: Measures what it is told." in told
+    assert "Worker 1: Writer. Write. Was a clerk." in told
+
+
+async def kick(crew: Crew, how: str) -> Any:
+    """Kick a crew off in one of the ways there are."""
+    inputs = {"thing": "tower"}
+    match how:
+        case "kickoff":
+            return crew.kickoff(inputs)  # inside a running loop, where a crew of agents alone raises
+        case "akickoff":
+            return await crew.akickoff(inputs)
+        case "kickoff_async":
+            return await crew.kickoff_async(inputs)
+        case "kickoff_for_each":
+            return crew.kickoff_for_each([inputs])[0]
+        case "akickoff_for_each":
+            return (await crew.akickoff_for_each([inputs, inputs]))[0]
+        case _:
+            crew.kickoff({"thing": "tree"})
+            return crew.kickoff(inputs)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "how", ["kickoff", "akickoff", "kickoff_async", "kickoff_for_each", "akickoff_for_each", "twice"]
+)
+async def test_every_way_to_kick_a_crew_off_works(how: str) -> None:
+    """Inputs are put into tasks and roles, also where the crew was copied or has run before."""
+    scene = Scene()
+    scene.finder.role = "Finder of the {thing}"
+    output = await kick(scene.crew(scene.task("Describe the {thing}.")), how)
+    assert output.raw.startswith('{"height": 330')
+    result = scene.manager.results[-1]
+    assert result.workers == ("Finder of the tower", "Writer")
+    assert any("Describe the tower." in shown for shown in scene.sent)
+
+
+def test_a_task_is_shown_the_tasks_before_it() -> None:
+    """As CrewAI's context, which is part of the question."""
+    scene = Scene()
+    first = scene.task("Describe the tower.")
+    second = scene.task("Sum it up.", context=[first])
+    scene.crew(first, second).kickoff()
+    planned = [shown for shown in scene.sent if "You are the conductor" in shown]
+    assert len(planned) == 2
+    assert "of iron" not in planned[0]
+    assert '{"height": 330, "words": "of iron"}' in planned[1]
+
+
+def test_tasks_may_run_side_by_side() -> None:
+    """`async_execution` has the manager do several at once, each with its own result."""
+    both = threading.Barrier(2)
+
+    def say(shown: str, tools: Any) -> str:
+        thing = "tower" if "Describe the tower." in shown else "tree"
+        if "Your part:\nfind the height" in shown and "Sum up." not in shown:
+            both.wait(20)
+        return thing
+
+    scene = Scene(say)
+    tasks = [scene.task(f"Describe the {thing}.", async_execution=True) for thing in ("tower", "tree")]
+    output = scene.crew(*tasks, scene.task("Sum up.", context=tasks)).kickoff()
+    assert [task.raw for task in output.tasks_output[:2]] == ["tower", "tree"]
+    assert [task.messages[-1]["content"] for task in output.tasks_output[:2]] == ["tower", "tree"]
+    assert len(scene.manager.results) == 3
+
+
+@pytest.mark.parametrize("kind", ["output_pydantic", "output_json"])
+def test_an_answer_has_the_form_its_task_wants(kind: str) -> None:
+    """The worker of the last step is told the form, and no other; no call is made to convert it."""
+    scene = Scene()
+    output = scene.crew(scene.task(**{kind: Finding})).kickoff()
+    if kind == "output_pydantic":
+        assert output.pydantic == Finding(height=330, words="of iron")
+    else:
+        assert output.json_dict == {"height": 330, "words": "of iron"}
+    steps = [shown for shown in scene.sent if "Your part:" in shown]
+    assert [shown for shown in steps if '"height"' in shown] == [steps[-1]]
+    assert len(scene.sent) == 4
+
+
+def test_an_answer_in_another_form_is_mended_by_the_llm() -> None:
+    """As CrewAI does; without an LLM it is an error that says what is wrong."""
+
+    def say(shown: str, tools: Any) -> str:
+        return '{"height": 7}' if "Your part" not in shown else "seven metres"
+
+    scene = Scene(say)
+    output = scene.crew(scene.task(output_pydantic=Finding)).kickoff()
+    assert output.pydantic == Finding(height=7)
+    assert output.token_usage.total_tokens == 42 * len(scene.sent)
+    planner = FixedPlanner(Plan((Step(0, "find"),)))
+    bare = Scene(say, planner=planner)
+    with pytest.raises(RunFailed, match=r"no Finding: .*give the manager an llm"):
+        bare.crew(bare.task(output_pydantic=Finding)).kickoff()
+
+
+def test_a_guardrail_has_the_task_done_again() -> None:
+    """What it found wrong is in the question of the next run."""
+    scene, seen = Scene(), list[str]()
+
+    def check(output: Any) -> tuple[bool, Any]:
+        seen.append(output.raw)
+        return (True, output.raw) if len(seen) == 2 else (False, "say more of the iron")
+
+    output = scene.crew(scene.task(guardrail=check)).kickoff()
+    assert output.raw == '{"height": 330, "words": "of iron"}'
+    assert len(scene.manager.results) == 2
+    assert "say more of the iron" in scene.sent[4]
+
+
+CALLED: list[str] = []
+
+
+def task_done(output: Any) -> None:
+    """Be a callback of a task."""
+    CALLED.append("task")
+
+
+def crew_task_done(output: Any) -> None:
+    """Be a crew's callback of tasks."""
+    CALLED.append("crew")
+
+
+def step_done(step: Any) -> None:
+    """Be a crew's callback of its agents' steps."""
+    CALLED.append("step")
+
+
+def test_callbacks_are_called() -> None:
+    """Of the agents' steps, of the task, and of the crew's tasks."""
+
+    @tool("Ruler")
+    def ruler(what: str) -> str:
+        """Measures what it is told."""
+        return f"{what}: 330 m"
+
+    CALLED.clear()
+    scene = Scene()
+    scene.finder.tools = [ruler]  # an agent without tools has no steps that CrewAI would tell of
+    task = scene.task(callback=task_done)
+    scene.crew(task, task_callback=crew_task_done, step_callback=step_done).kickoff()
+    assert CALLED == ["step", "step", "task", "crew"]
+
+
+@pytest.mark.parametrize("kickoffs", [1, 2])
+def test_an_agent_that_a_task_names_has_the_last_step(kickoffs: int) -> None:
+    """Others may help; that holds at a second kickoff, before which CrewAI forgets the name."""
+    scene = Scene(planner=FixedPlanner(PLAN.strip()))
+    crew = scene.crew(scene.task(agent=scene.finder))
+    for _ in range(kickoffs):
+        crew.kickoff()
+    assert [o.worker for o in scene.manager.results[-1].outcomes] == ["Finder", "Finder", "Finder"]
+    crew.kickoff_for_each([{}])
+    assert [o.worker for o in scene.manager.results[-1].outcomes] == ["Finder", "Finder", "Finder"]
+
+
+def test_the_tools_of_a_task_reach_the_agent_it_names_alone() -> None:
+    """Without such an agent all have them."""
+
+    @tool("Ruler")
+    def ruler(length: str) -> str:
+        """Measures."""
+        return length
+
+    def offered(**named: Any) -> list[bool]:
+        found: list[bool] = []
+
+        def say(shown: str, tools: Any) -> str:
+            found.append(bool(tools))
+            return Scene.answer(shown, tools)
+
+        scene = Scene(say)
+        scene.crew(scene.task(tools=[ruler], **{k: getattr(scene, v) for k, v in named.items()})).kickoff()
+        return sorted(found)
+
+    assert offered() == [True, True, True]
+    assert offered(agent="writer") == [False, False, True]
+
+
+def test_an_agent_runs_its_tools_within_its_step() -> None:
+    """All calls of its LLM are on the step's bill, and nobody else's."""
+
+    @tool("Ruler")
+    def ruler(what: str) -> str:
+        """Measures what it is told."""
+        return f"{what}: 330 m"
+
+    def say(shown: str, tools: Any) -> Any:
+        if tools and "330 m" not in shown:
+            function = {"name": tools[0]["function"]["name"], "arguments": '{"what": "tower"}'}
+            return [{"id": "1", "type": "function", "function": function}]
+        return "measured" if tools else "written"
+
+    scene = Scene(say)
+    scene.finder.tools = [ruler]
+    output = scene.crew().kickoff()
+    bills = [o.usage.total_tokens for o in scene.manager.results[0].outcomes]
+    assert (output.raw, bills) == ("written", [84, 84, 42])
+    assert output.token_usage.total_tokens == sum(bills) + 42
+    assert scene.llm.get_token_usage_summary().total_tokens == 0
+
+
+def test_events_tell_the_step_of_each_agent() -> None:
+    """CrewAI's own, under the role of the agent, the task named after the step."""
+    scene, told = Scene(), list[tuple[str, str]]()
+    with crewai_event_bus.scoped_handlers():
+
+        @crewai_event_bus.on(AgentExecutionCompletedEvent)
+        def heard(source: Any, event: AgentExecutionCompletedEvent) -> None:
+            told.append((event.agent.role, event.task.name))
+
+        scene.crew().kickoff()
+        crewai_event_bus.flush()
+    assert sorted(told) == [
+        ("Finder", "step 0: find the height"),
+        ("Finder", "step 1: find the age"),
+        ("Writer", "step 2: write it down"),
+    ]
+
+
+def test_a_crew_streams() -> None:
+    """Chunks of all its agents, each under its role."""
+    scene = Scene()
+    stream = scene.crew(stream=True).kickoff()
+    chunks = [(chunk.agent_role, chunk.content) for chunk in stream]
+    assert "".join(text for role, text in chunks if role == "Writer") == '{"height": 330, "words": "of iron"}'
+    assert stream.result.raw == '{"height": 330, "words": "of iron"}'
+
+
+@pytest.mark.anyio
+async def test_a_run_that_was_broken_off_goes_on_at_the_next_kickoff() -> None:
+    """What was paid for is not paid for again; nor is a task that was done."""
+    journal, reached, leave = MemoryJournal(), threading.Event(), threading.Event()
+
+    def say(shown: str, tools: Any) -> str:
+        if "Your part:\nwrite it down" in shown and not leave.is_set():
+            reached.set()
+            leave.wait(20)
+        return Scene.answer(shown, tools)
+
+    scene = Scene(say, journal=journal, run="order-17")
+    kickoff = asyncio.create_task(scene.crew().akickoff())
+    assert await asyncio.to_thread(reached.wait, 20)
+    kickoff.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await kickoff
+    leave.set()
+    before = len(scene.sent)
+    for _ in range(2):
+        assert (await scene.crew().akickoff()).raw.startswith('{"height": 330')
+    assert [shown for shown in scene.sent[before:] if "Your part:\nwrite it down" not in shown] == []
+    assert len(scene.sent) == before + 1
+
+
+@pytest.mark.anyio
+async def test_after_a_cancel_no_model_is_called_any_more() -> None:
+    """The call that is under way goes on in its thread; neither its agent nor a later step calls again."""
+    reached, leave = threading.Event(), threading.Event()
+
+    @tool("Ruler")
+    def ruler(what: str) -> str:
+        """Measures what it is told."""
+        return f"{what}: 330 m"
+
+    def say(shown: str, tools: Any) -> Any:
+        reached.set()
+        leave.wait(20)
+        function = {"name": tools[0]["function"]["name"], "arguments": '{"what": "tower"}'}
+        return [{"id": "1", "type": "function", "function": function}]
+
+    scene = Scene(say)
+    scene.finder.tools = [ruler]
+    kickoff = asyncio.create_task(scene.crew().akickoff())
+    assert await asyncio.to_thread(reached.wait, 20)
+    kickoff.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await kickoff
+    before = len(scene.sent)
+    leave.set()
+    await asyncio.sleep(0.3)
+    assert len(scene.sent) == before
+
+
+def test_limits_and_a_policy_hold() -> None:
+    """Money is known where a card says what an agent costs."""
+    price = Price(input=1000.0, output=1000.0)
+    cards = {
+        role: Card(name=role, price=price, labels=frozenset({"in-house"})) for role in ("Finder", "Writer")
+    }
+    planner = FixedPlanner(PLAN.strip())
+    scene = Scene(planner=planner, cards=cards, limits=Limits(cost=0.001))
+    with pytest.raises(RunFailed, match=r"Limits\.cost"):
+        scene.crew().kickoff()
+    assert scene.sent == []
+    scene = Scene(planner=planner, cards=cards, policy=Policy(denied={"Writer"}))
+    scene.crew().kickoff()
+    assert {o.worker for o in scene.manager.results[0].outcomes} == {"Finder"}
+
+
+def test_a_plan_is_looked_at_before_it_runs() -> None:
+    """By whoever the policy names."""
+    looked: list[int] = []
+
+    def approve(asked: Any) -> bool:
+        looked.append(len(asked.plan.steps))
+        return False
+
+    scene = Scene(policy=Policy(approve=approve))
+    with pytest.raises(RunFailed, match="no answer"):
+        scene.crew().kickoff()
+    assert looked == [3]
+    assert len(scene.sent) == 1
+
+
+def test_workers_of_podiums_stand_beside_the_agents() -> None:
+    """In the same plans."""
+    plan = Plan((Step(2, "6 * 7"), Step(1, "write it down", (0,))))
+    scene = Scene(planner=FixedPlanner(plan), workers=[Calculator()])
+    scene.crew().kickoff()
+    assert "42" in scene.sent[0]
+
+
+def test_two_agents_of_one_role_are_told_apart() -> None:
+    """By a number, as plans must name each."""
+    scene = Scene()
+    twin = Agent(role="Finder", goal="Find more.", backstory="Young.", llm=scene.llm)
+    scene.crew(agents=[scene.finder, scene.writer, twin]).kickoff()
+    assert scene.manager.results[0].workers == ("Finder", "Writer", "Finder (2)")
+
+
+def test_a_crew_whose_agents_share_an_llm_is_billed_once() -> None:
+    """CrewAI adds the LLM's tokens up for each agent that has it."""
+    scene = Scene()
+    crew = scene.crew()
+    crew.kickoff()
+    assert crew.usage_metrics is not None
+    assert crew.usage_metrics.total_tokens == 42 * len(scene.sent)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "nobody plans"),
+        ({"planner": FixedPlanner("x"), "policy": Policy(approve="later")}, "cannot wait"),
+    ],
+)
+def test_what_a_manager_cannot_do_is_said_at_once(options: dict[str, Any], told: str) -> None:
+    """With what to do about it."""
+    with pytest.raises(ConfigError, match=told):
+        ConductorManager(**options)
+
+
+def test_what_a_task_cannot_have_is_said() -> None:
+    """Human input is an agent's; a card is for a role there is."""
+    scene = Scene()
+    with pytest.raises(ConfigError, match=r"policy=Policy\(approve"):
+        scene.crew(scene.task(human_input=True)).kickoff()
+    scene = Scene(cards={"Painter": Card(name="Painter")})
+    with pytest.raises(ConfigError, match="'Painter', a role"):
+        scene.crew().kickoff()
+
+
+def roles(workers: Iterable[Any]) -> list[str]:
+    """Return the names of workers."""
+    return [worker.card.name for worker in workers]
+
+
+def test_a_crew_under_a_conductor_is_a_worker() -> None:
+    """In any pool, and under another manager."""
+    inner, outer = Scene(), Scene(planner=FixedPlanner(Plan((Step(2, "describe the tower"),))))
+    worker = as_worker(inner.crew(inner.task("Do: {part}")), name="inner")
+    outer.manager.workers = [worker]
+    output = outer.crew().kickoff()
+    assert output.raw.startswith('{"height": 330')
+    assert roles(outer.manager.workers) == ["inner"]
+    assert outer.manager.results[0].outcomes[0].usage.total_tokens == 168
+    assert output.token_usage.total_tokens == 168

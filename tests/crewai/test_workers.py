@@ -1,0 +1,320 @@
+"""What CrewAI has, as workers in any pool of Podium's."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from contracts.worker_contract import WorkerContract, question
+from crewai import LLM, Agent, Crew, Task
+from crewai.tools import tool
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.speaking_llm import SpeakingLLM
+
+from crewai_podium import as_worker
+from podium import Card, ChatPlanner, Conductor, Plan, Price, ScriptedWorker, Step
+from podium.errors import ConfigError, WorkerBroken, WorkerFailed, WorkerRefused, WorkerUnavailable
+from podium.messages import Message, Sampling
+from podium.planners import FixedPlanner
+from podium.retry import Retry
+from podium.workers import Request, Worker, complete
+from podium.workers.worker import Brief
+
+ONCE = Retry(attempts=1)
+
+
+def echo(shown: str, tools: Any) -> str:
+    """Say what was asked."""
+    task = shown.partition("Current Task: ")[2].partition("\n")[0]
+    return f"you asked: {task or shown}"
+
+
+def agent_of(say: Callable[[str, Any], Any], **facts: Any) -> Agent:
+    """Return an agent over a scripted LLM."""
+    llm = SpeakingLLM(model="speaking", say=say)
+    return Agent(role="Clerk", goal="Answer.", backstory="Old hand.", llm=llm, **facts)
+
+
+async def hanging(make: Callable[[SpeakingLLM], Any]) -> AsyncIterator[Worker]:
+    """Yield a worker whose LLM answers when the test is over."""
+    leave = threading.Event()
+
+    def wait(shown: str, tools: Any) -> str:
+        leave.wait(30)
+        return "late"
+
+    try:
+        yield as_worker(make(SpeakingLLM(model="speaking", say=wait)))
+    finally:
+        leave.set()
+
+
+class TestAgent(WorkerContract):
+    """An agent alone."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Return one that repeats the question."""
+        return as_worker(agent_of(echo))
+
+    @pytest.fixture
+    async def slow_worker(self) -> AsyncIterator[Worker]:
+        """Return one whose LLM hangs."""
+        async for worker in hanging(lambda llm: Agent(role="Clerk", goal="a", backstory="b", llm=llm)):
+            yield worker
+
+
+class TestCrew(WorkerContract):
+    """A crew of one agent."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Return one that repeats the question."""
+        return as_worker(crew_of(agent_of(echo)))
+
+    @pytest.fixture
+    async def slow_worker(self) -> AsyncIterator[Worker]:
+        """Return one whose LLM hangs."""
+        made = lambda llm: crew_of(Agent(role="Clerk", goal="a", backstory="b", llm=llm))  # noqa: E731
+        async for worker in hanging(made):
+            yield worker
+
+
+class TestLLM(WorkerContract):
+    """An LLM, bare."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Return one that repeats the question."""
+        return as_worker(SpeakingLLM(model="speaking", say=echo))
+
+    @pytest.fixture
+    async def slow_worker(self) -> AsyncIterator[Worker]:
+        """Return one that hangs."""
+        async for worker in hanging(lambda llm: llm):
+            yield worker
+
+
+def crew_of(agent: Agent, description: str = "{asked}") -> Crew:
+    """Return a crew of one agent and one task."""
+    task = Task(description=description, expected_output="an answer", agent=agent)
+    return Crew(name="bureau", agents=[agent], tasks=[task])
+
+
+@pytest.mark.anyio
+async def test_agents_crews_llms_and_tools_work_in_one_pool() -> None:
+    """Each is shown what its step may see, and billed for what it spent."""
+
+    @tool("Double")
+    def double(number: int) -> str:
+        """Doubles a number."""
+        return str(2 * number)
+
+    workers = [
+        as_worker(agent_of(lambda shown, tools: "from the agent")),
+        as_worker(crew_of(agent_of(lambda shown, tools: "from the crew"))),
+        as_worker(SpeakingLLM(model="bare", say=lambda shown, tools: "from the llm")),
+        as_worker(double),
+    ]
+    steps = (Step(0, "a"), Step(1, "b"), Step(3, '{"number": 21}'), Step(2, "join", (0, 1, 2)))
+    result = await Conductor(FixedPlanner(Plan(steps)), workers).run("?")
+    assert [(o.worker, o.text, o.usage.total_tokens) for o in result.outcomes] == [
+        ("Clerk", "from the agent", 42),
+        ("bureau", "from the crew", 42),
+        ("Double", "42", 0),
+        ("bare", "from the llm", 42),
+    ]
+
+
+@pytest.mark.anyio
+async def test_steps_side_by_side_have_each_their_own_bill() -> None:
+    """One agent, one LLM, and calls that overlap; a crew under way twice, too."""
+    both = threading.Barrier(2)
+
+    def meet(shown: str, tools: Any) -> str:
+        both.wait(20)
+        return "met"
+
+    for thing in (agent_of(meet), crew_of(agent_of(meet)), SpeakingLLM(model="bare", say=meet)):
+        pool = [as_worker(thing, name="one"), ScriptedWorker("join", "joined")]
+        plan = Plan((Step(0, "a"), Step(0, "b"), Step(1, "c", (0, 1))))
+        result = await Conductor(FixedPlanner(plan), pool).run("?")
+        assert [o.usage.total_tokens for o in result.outcomes[:2]] == [42, 42]
+
+
+@pytest.mark.anyio
+async def test_an_llm_that_reports_nothing_is_estimated() -> None:
+    """And said to be."""
+    llm = SpeakingLLM(model="silent", say=lambda shown, tools: "x" * 40, counts=False)
+    for thing in (llm, Agent(role="Clerk", goal="a", backstory="b", llm=llm)):
+        usage = (await complete(as_worker(thing), question("y" * 40))).usage
+        assert (usage.estimated, usage.output_tokens) == (True, 10)
+
+
+@pytest.mark.anyio
+async def test_an_llm_plans_and_streams_its_plan() -> None:
+    """Its chunks are the pieces, so that a step starts before the plan is whole."""
+    plan = '{"worker": 0, "subtask": "a", "access": []}\n{"worker": 0, "subtask": "b", "access": [0]}\n'
+    llm = SpeakingLLM(model="planning", say=lambda shown, tools: plan)
+    conductor = Conductor(ChatPlanner(as_worker(llm)), [ScriptedWorker("w", "done")])
+    kinds = [event.type async for event in conductor.stream("?")]
+    assert kinds.count("plan_delta") > 2
+    assert kinds.index("step_started") < kinds.index("planner_ended")
+    assert llm.stream is None
+
+
+@pytest.mark.anyio
+async def test_an_llm_is_offered_the_callers_tools() -> None:
+    """Its calls come back, in OpenAI's form."""
+
+    def say(shown: str, tools: Any) -> Any:
+        if "noon" in shown:
+            return "It is noon."
+        return [
+            {
+                "id": "1",
+                "type": "function",
+                "function": {"name": tools[0]["function"]["name"], "arguments": "{}"},
+            }
+        ]
+
+    clock = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}
+    conductor = Conductor(
+        FixedPlanner(Plan((Step(0, "Tell."),))), [as_worker(SpeakingLLM(model="m", say=say))]
+    )
+    asked = {"role": "user", "content": "What time is it?"}
+    result = await conductor.run([asked], tools=[clock])
+    assert result.tool_calls[0]["function"] == {"name": "clock", "arguments": "{}"}
+    calls = {"role": "assistant", "content": "", "tool_calls": list(result.tool_calls)}
+    told = {"role": "tool", "content": "noon", "tool_call_id": "1"}
+    assert (await conductor.run([asked, calls, told], tools=[clock])).answer == "It is noon."
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (lambda call: whole({"error": {"message": "no"}}, status=401), WorkerRefused),
+        (lambda call: whole({"error": {"message": "down"}}, status=503), WorkerUnavailable),
+    ],
+)
+async def test_what_a_provider_says_is_told_in_podiums_errors(
+    reply: Callable[[Call], Reply], kind: type[Exception]
+) -> None:
+    """By the status: a real provider of CrewAI's, against a real server."""
+    async with ChatServer(reply) as server:
+        llm = LLM(model="openai/gpt-4o-mini", base_url=server.url, api_key="k", max_retries=0)
+        for thing in (llm, Agent(role="Clerk", goal="a", backstory="b", llm=llm)):
+            with pytest.raises(kind):
+                await complete(as_worker(thing), question("?"))
+        assert len(server.calls) == 2  # nobody but Podium tries again
+
+
+@pytest.mark.anyio
+async def test_sampling_reaches_the_provider() -> None:
+    """And leaves the LLM as it was."""
+    async with ChatServer(lambda call: says(call, "fine")) as server:
+        llm = LLM(model="openai/gpt-4o-mini", base_url=server.url, api_key="k")
+        sampling = Sampling(temperature=0.5, max_tokens=77)
+        request = Request(messages=(Message("user", "?"),), sampling=sampling, stream=True)
+        done = await complete(as_worker(llm), request)
+        assert (done.text, done.usage.total_tokens) == ("fine", 18)
+        body = server.calls[0].body
+        assert (body["temperature"], body.get("max_tokens") or body["max_completion_tokens"]) == (0.5, 77)
+        assert (llm.temperature, llm.stream) == (None, False)
+
+
+@pytest.mark.anyio
+async def test_what_fails_is_told_of_the_worker_and_billed() -> None:
+    """What an agent's LLM had spent before is known."""
+
+    @tool("Ruler")
+    def ruler(what: str) -> str:
+        """Measures what it is told."""
+        return what
+
+    def say(shown: str, tools: Any) -> Any:
+        if shown.count("tower") > 1:
+            raise ValueError("out of order")
+        function = {"name": tools[0]["function"]["name"], "arguments": '{"what": "tower"}'}
+        return [{"id": "1", "type": "function", "function": function}]
+
+    with pytest.raises(WorkerFailed, match="'Clerk' raised ValueError: out of order") as caught:
+        await complete(as_worker(agent_of(say, tools=[ruler])), question("tower"))
+    assert caught.value.usage is not None
+    assert caught.value.usage.total_tokens == 42
+    with pytest.raises((WorkerBroken, WorkerFailed)):
+        await complete(as_worker(agent_of(lambda shown, tools: "")), question("?"))
+
+
+@pytest.mark.anyio
+async def test_a_crews_inputs_are_made_of_the_step() -> None:
+    """Of a crew with many inputs, or none, somebody has to say."""
+    crew = crew_of(agent_of(echo), "{what} in {lang}")
+    with pytest.raises(ConfigError, match="takes lang, what"):
+        as_worker(crew)
+    with pytest.raises(ConfigError, match="takes no input"):
+        as_worker(crew_of(agent_of(echo), "Do it."))
+
+    def inputs(brief: Brief) -> dict[str, str]:
+        return {"what": brief.subtask, "lang": "Danish"}
+
+    done = await complete(as_worker(crew, inputs=inputs), question("Tower"))
+    assert done.text == "you asked: Tower in Danish"
+
+
+@pytest.mark.anyio
+async def test_a_tool_is_given_what_its_subtask_says() -> None:
+    """One text as it is; more as JSON, which its card asks for."""
+
+    @tool("Shout")
+    def shout(words: str) -> str:
+        """Shouts."""
+        return words.upper()
+
+    @tool("Add")
+    def add(left: int, right: int) -> int:
+        """Adds."""
+        return left + right
+
+    assert (await complete(as_worker(shout), question("hello"))).text == "HELLO"
+    adder = as_worker(add)
+    assert '"left" (integer), "right" (integer)' in adder.card.description
+    assert (await complete(adder, question('Add {"left": 1, "right": 2}.'))).text == "3"
+    with pytest.raises(WorkerRefused, match="as a JSON object"):
+        await complete(adder, question("one and two"))
+
+
+def test_a_card_says_what_its_owner_says() -> None:
+    """Of parts that are left out, what the thing says of itself."""
+    agent = agent_of(echo)
+    assert as_worker(agent).card == Card(name="Clerk", description="Answer. Old hand.")
+    told = as_worker(agent, name="c", description="d", price=Price(input=1, output=2), labels={"eu"}).card
+    assert told == Card(name="c", description="d", price=Price(input=1, output=2), labels=frozenset({"eu"}))
+    assert as_worker(agent, card=told).card is told
+    assert as_worker(crew_of(agent)).card.description == "A crew of Clerk. What it does: {asked}"
+    for wrong in (lambda: as_worker(agent, card=told, name="x"), lambda: as_worker(print)):
+        with pytest.raises(ConfigError):
+            wrong()
+    with pytest.raises(ConfigError, match="only a crew has inputs"):
+        as_worker(agent, inputs=lambda brief: {})
+
+
+@pytest.mark.anyio
+async def test_what_is_told_of_the_run_is_in_the_agents_prompt_word_for_word() -> None:
+    """The whole of what Podium renders, and around it only what CrewAI puts around every task."""
+    shown: list[str] = []
+
+    def say(text: str, tools: Any) -> str:
+        shown.append(text)
+        return "done"
+
+    steps = (Step(1, "look"), Step(0, "write", (0,)))
+    spy = ScriptedWorker("spy", "seen")
+    await Conductor(FixedPlanner(Plan(steps)), [as_worker(agent_of(say)), spy]).run("The question?")
+    requests: list[Request] = []
+    twin = ScriptedWorker("Clerk", lambda request: requests.append(request) or "done")
+    await Conductor(FixedPlanner(Plan(steps)), [twin, spy]).run("The question?")
+    assert requests[0].messages[0].text in shown[0]
+    await asyncio.sleep(0)
