@@ -1,0 +1,125 @@
+"""Agent Framework's messages and usage, and those of Podium, each read as the other.
+
+It knows no worker and no run.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_framework import Content, UsageDetails
+from agent_framework import Message as FrameworkMessage
+
+from podium.messages import Message, Part, Role, storable
+from podium.usage import Usage
+from podium.workers.usage import read_usage as read_counts
+
+
+def from_framework(messages: Sequence[FrameworkMessage], own: str | None) -> tuple[Message, ...]:
+    """Return Agent Framework's messages as Podium's.
+
+    What another agent said is told under its name, as the user's: it is what is to be worked on.
+
+    Args:
+        messages: the conversation.
+        own: who reads it; what it said itself is the assistant's.
+    """
+    return tuple(one for message in messages for one in _from_framework(message, own))
+
+
+def _from_framework(message: FrameworkMessage, own: str | None) -> list[Message]:
+    results = [content for content in message.contents if content.type == "function_result"]
+    if results:
+        return [Message("tool", storable(str(one.result)), (), one.call_id) for one in results]
+    calls = tuple(_call(content) for content in message.contents if content.type == "function_call")
+    parts = tuple(part for content in message.contents if (part := _part(content)) is not None)
+    who = message.author_name
+    role: Role = "system" if message.role in ("system", "developer") else "user"
+    if calls or (message.role == "assistant" and who in (own, None)):
+        role, who = "assistant", None
+    if message.role == "user":
+        who = None
+    told: tuple[Part, ...] = ()
+    if who is not None and role == "user":
+        told = ({"type": "text", "text": f"{who}:"},)
+    content = (*told, *parts)
+    if not content and not calls:
+        return []
+    if any(part["type"] != "text" for part in content):
+        return [Message(role, content, calls)]
+    return [Message(role, " ".join(part["text"] for part in content), calls)]
+
+
+def _part(content: Content) -> Part | None:
+    """Return a content as OpenAI writes it; `None` for what no worker can be sent."""
+    if content.type == "text":
+        return {"type": "text", "text": storable(content.text or "")}
+    if content.type in ("data", "uri") and content.has_top_level_media_type("image"):
+        return {"type": "image_url", "image_url": {"url": content.uri}}
+    return None
+
+
+def _call(content: Content) -> Part:
+    arguments = content.arguments
+    if isinstance(arguments, Mapping):
+        arguments = json.dumps(arguments)
+    function = {"name": content.name or "", "arguments": arguments or "{}"}
+    return {"id": content.call_id or "", "type": "function", "function": function}
+
+
+def to_framework(messages: Sequence[Message]) -> list[FrameworkMessage]:
+    """Return Podium's messages as Agent Framework's."""
+    return [_to_framework(message) for message in messages]
+
+
+def _to_framework(message: Message) -> FrameworkMessage:
+    if message.role == "tool":
+        result = Content.from_function_result(message.tool_call_id or "", result=message.text)
+        return FrameworkMessage("tool", [result])
+    parts = (
+        [{"type": "text", "text": message.content}] if isinstance(message.content, str) else message.content
+    )
+    contents = [_content(part) for part in parts]
+    for call in message.tool_calls:
+        function = call["function"]
+        told = function.get("arguments") or "{}"
+        contents.append(Content.from_function_call(call.get("id") or "", function["name"], arguments=told))
+    return FrameworkMessage("system" if message.role == "developer" else message.role, contents)
+
+
+def _content(part: Mapping[str, Any]) -> Content:
+    if part.get("type") == "image_url":
+        return Content.from_uri(part["image_url"]["url"], media_type=_media_type(part["image_url"]["url"]))
+    return Content.from_text(str(part.get("text", "")))
+
+
+def _media_type(url: str) -> str:
+    return url[5:].partition(";")[0] if url.startswith("data:") else "image/*"
+
+
+def read_usage(details: UsageDetails | None) -> Usage | None:
+    """Return what was reported; `None` where that is nothing."""
+    if not details:
+        return None
+    return read_counts(
+        {
+            "prompt_tokens": details.get("input_token_count"),
+            "completion_tokens": details.get("output_token_count"),
+            "cached_tokens": details.get("cache_read_input_token_count"),
+            "reasoning_tokens": details.get("reasoning_output_token_count"),
+        }
+    )
+
+
+def write_usage(usage: Usage) -> UsageDetails:
+    """Return a usage as Agent Framework counts; what a hosted conductor's own workers used is in it."""
+    read = usage.input_tokens + usage.orchestration_input_tokens
+    written = usage.output_tokens + usage.orchestration_output_tokens
+    details = UsageDetails(
+        input_token_count=read, output_token_count=written, total_token_count=read + written
+    )
+    if cached := usage.cached_tokens + usage.orchestration_cached_tokens:
+        details["cache_read_input_token_count"] = cached
+    if usage.reasoning_tokens:
+        details["reasoning_output_token_count"] = usage.reasoning_tokens
+    return details

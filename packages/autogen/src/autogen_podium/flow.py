@@ -1,0 +1,152 @@
+"""A plan as a `GraphFlow`, for those who stay there.
+
+It owns the agents of the flow, each of which is one step: a flow tells all of its agents
+everything, so that each must itself leave out what its step may not see. The flow knows no
+limits, policies, retries or journals.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import BaseChatMessage, TextMessage
+from autogen_agentchat.teams import DiGraphBuilder, GraphFlow
+from autogen_core import CancellationToken, Component
+from autogen_core.models import LLMMessage
+from pydantic import BaseModel
+
+from autogen_podium.cancelling import cancelling
+from autogen_podium.conducting import ParticipantConfig, dump_worker, load_worker
+from autogen_podium.messages import from_autogen, to_context, write_usage
+from autogen_podium.workers.wrap import Participant, as_worker
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.messages import read_query
+from podium.plan import Plan
+from podium.prompt import worker_messages
+from podium.usage import Usage
+from podium.workers.worker import Brief, Request, Shown, Worker, complete
+
+
+class StepAgentConfig(BaseModel):
+    """How a `StepAgent` is made."""
+
+    step: int
+    subtask: str
+    access: list[int]
+    participant: ParticipantConfig
+
+
+class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
+    """One step of a plan as an agent of a `GraphFlow`.
+
+    Of all it is told it shows its worker what the step may see: the question, the outputs of
+    the steps on its access list, its subtask.
+
+    Args:
+        step: its number in the plan, from 0.
+        subtask: what is to be done.
+        access: the steps it sees, with the subtask of each.
+        worker: who does it.
+    """
+
+    component_config_schema = StepAgentConfig
+    component_provider_override = "autogen_podium.flow.StepAgent"
+
+    def __init__(self, step: int, subtask: str, access: Sequence[int], worker: Participant) -> None:
+        self._worker = as_worker(worker)
+        self._step = step
+        self._subtask = subtask
+        self._access = tuple(access)
+        self._question: list[LLMMessage] = []
+        self._shown: dict[int, Shown] = {}
+        super().__init__(f"step_{step}", f"{self._worker.card.name}: {subtask}")
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The type of its output."""
+        return (TextMessage,)
+
+    async def on_messages(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> Response:
+        """Do the step.
+
+        Raises:
+            WorkerError: it was not done, and why.
+        """
+        self._hear(messages)
+        visible = tuple(self._shown[step] for step in self._access if step in self._shown)
+        query = read_query([*from_autogen(self._question)])
+        brief = Brief(self._subtask, visible, query)
+        request = Request(messages=worker_messages(brief, self._worker.card), brief=brief)
+        async with self._worker:
+            completion = await cancelling(cancellation_token, complete(self._worker, request))
+        used = None if completion.usage == Usage() else write_usage(completion.usage)
+        facts = {_STEP: str(self._step), _SUBTASK: self._subtask, "podium_worker": self._worker.card.name}
+        said = TextMessage(content=completion.text, source=self.name, models_usage=used, metadata=facts)
+        return Response(chat_message=said)
+
+    def _hear(self, messages: Sequence[BaseChatMessage]) -> None:
+        for message in messages:
+            step = message.metadata.get(_STEP)
+            if step is None:
+                self._question += to_context([message])
+            elif int(step) in self._access:
+                told = message.metadata[_SUBTASK]
+                self._shown[int(step)] = Shown(int(step), told, message.to_model_text())
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Forget what was said."""
+        del cancellation_token
+        self._question.clear()
+        self._shown.clear()
+
+    def _to_config(self) -> StepAgentConfig:
+        return StepAgentConfig(
+            step=self._step,
+            subtask=self._subtask,
+            access=list(self._access),
+            participant=dump_worker(self._worker),
+        )
+
+    @classmethod
+    def _from_config(cls, config: StepAgentConfig) -> Self:
+        return cls(config.step, config.subtask, config.access, load_worker(config.participant))
+
+
+_STEP, _SUBTASK = "podium_step", "podium_subtask"
+"""What a step's output says of itself, in its metadata."""
+
+
+def to_graph_flow(plan: Plan, participants: Sequence[Participant] | Conductor, **options: Any) -> GraphFlow:
+    """Return a plan as a `GraphFlow`: run it with the question as its task.
+
+    Its agents are named `step_0`, `step_1`, …; the output of the last is the answer. Steps
+    that nobody may see are left out, as in a run.
+
+    Args:
+        plan: its steps' workers are numbers of `participants`.
+        participants: who does the steps, as for `ConductorAgent`; or the conductor whose plan it is.
+        options: what `GraphFlow` takes besides: `termination_condition`, `max_turns`, …
+
+    Raises:
+        PlanInvalid: the plan does not fit the participants.
+        ConfigError: a step waits for some of those it sees only, which no flow can.
+    """
+    given = participants.pool.workers if isinstance(participants, Conductor) else participants
+    workers: list[Worker] = [as_worker(participant) for participant in given]
+    plan.fit(len(workers), len(plan.steps))
+    agents: dict[int, StepAgent] = {}
+    builder = DiGraphBuilder()
+    for index in sorted(plan.needed):
+        step = plan.steps[index]
+        if step.enough is not None:
+            told = f"step {index} starts once {step.enough} of the {len(step.access)} it sees have ended"
+            raise ConfigError(f"{told}: a GraphFlow waits for all, so plan it without `enough`")
+        agents[index] = StepAgent(index, step.subtask, step.access, workers[step.worker])
+        builder.add_node(agents[index])
+        for seen in step.access:
+            builder.add_edge(agents[seen], agents[index])
+    return GraphFlow(builder.get_participants(), graph=builder.build(), **options)

@@ -1,0 +1,178 @@
+"""AutoGen's messages, function calls, images and usage, and those of Podium, each read as the other.
+
+It knows no worker and no run.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, MultiModalMessage, TextMessage
+from autogen_core import FunctionCall, Image
+from autogen_core.models import (
+    AssistantMessage,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    RequestUsage,
+    SystemMessage,
+    UserMessage,
+)
+
+from podium.errors import WorkerRefused
+from podium.messages import Message, Part, storable
+from podium.usage import Usage
+
+USER: Final = "user"
+"""Who asks, in AutoGen's word; what anybody else says is told under their name."""
+
+
+def to_context(messages: Sequence[BaseChatMessage]) -> list[LLMMessage]:
+    """Return what agents said to each other as an agent remembers it."""
+    remembered: list[LLMMessage] = []
+    for message in messages:
+        if isinstance(message, HandoffMessage):
+            remembered += message.context
+        remembered.append(message.to_model_message())
+    return remembered
+
+
+def from_autogen(messages: Sequence[LLMMessage]) -> tuple[Message, ...]:
+    """Return a model's messages as Podium's. What a model thought for itself is left out."""
+    return tuple(one for message in messages for one in _from_autogen(message))
+
+
+def _from_autogen(message: LLMMessage) -> list[Message]:
+    match message:
+        case SystemMessage():
+            return [Message("system", message.content)]
+        case UserMessage():
+            return [Message("user", _attributed(message))]
+        case AssistantMessage():
+            if isinstance(message.content, str):
+                return [Message("assistant", storable(message.content))]
+            return [Message("assistant", "", read_calls(message.content))]
+        case FunctionExecutionResultMessage():
+            return [Message("tool", storable(one.content), (), one.call_id) for one in message.content]
+
+
+def _attributed(message: UserMessage) -> str | tuple[Part, ...]:
+    """Return what was said, with who said it where that is not the user: agents speak in this role too."""
+    who = "" if message.source == USER else f"{message.source}: "
+    if isinstance(message.content, str):
+        return storable(who + message.content)
+    parts = [_part(part) for part in message.content]
+    return ({"type": "text", "text": who}, *parts) if who else tuple(parts)
+
+
+def _part(part: str | Image) -> Part:
+    if isinstance(part, str):
+        return {"type": "text", "text": storable(part)}
+    return {"type": "image_url", "image_url": {"url": part.data_uri}}
+
+
+def to_autogen(messages: Sequence[Message]) -> list[LLMMessage]:
+    """Return Podium's messages as a model client takes them.
+
+    Raises:
+        WorkerRefused: one holds what AutoGen has no form for.
+    """
+    written: list[LLMMessage] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        names |= {call.get("id", ""): call["function"]["name"] for call in message.tool_calls}
+        last = written[-1] if written else None
+        if message.role != "tool":
+            written.append(_to_autogen(message))
+            continue
+        called = message.tool_call_id or ""
+        result = FunctionExecutionResult(content=message.text, name=names.get(called, ""), call_id=called)
+        if isinstance(last, FunctionExecutionResultMessage):
+            last.content.append(result)
+        else:
+            written.append(FunctionExecutionResultMessage(content=[result]))
+    return written
+
+
+def _to_autogen(message: Message) -> LLMMessage:
+    if message.role == "assistant":
+        calls = write_calls(message.tool_calls)
+        return AssistantMessage(content=calls or message.text, source="assistant")
+    if message.role in ("system", "developer"):
+        return SystemMessage(content=message.text)
+    return UserMessage(content=_content(message), source=USER)
+
+
+def to_chat(messages: Sequence[Message]) -> list[BaseChatMessage]:
+    """Return Podium's messages as an agent is told them.
+
+    Raises:
+        WorkerRefused: one holds what AutoGen has no form for.
+    """
+    told: list[BaseChatMessage] = []
+    for message in messages:
+        content = _content(message)
+        if isinstance(content, str):
+            told.append(TextMessage(content=content, source=message.role))
+        else:
+            told.append(MultiModalMessage(content=content, source=message.role))
+    return told
+
+
+def _content(message: Message) -> str | list[str | Image]:
+    if isinstance(message.content, str):
+        return message.content
+    if all(part.get("type") == "text" for part in message.content):
+        return message.text
+    return [_unpart(part) for part in message.content]
+
+
+def _unpart(part: Part) -> str | Image:
+    if part.get("type") == "text":
+        return str(part.get("text", ""))
+    url = part.get("image_url", {}).get("url", "")
+    if not isinstance(url, str) or not url.startswith("data:image/"):
+        told = f"a part of type {part.get('type')!r}, or an image by its address"
+        raise WorkerRefused(f"AutoGen's messages take no {told}: give images as data: URLs")
+    return Image.from_uri(url)
+
+
+def read_calls(calls: Sequence[FunctionCall]) -> tuple[Part, ...]:
+    """Return function calls as OpenAI writes them."""
+    return tuple(
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in calls
+    )
+
+
+def write_calls(calls: Sequence[Part]) -> list[FunctionCall]:
+    """Return calls, as OpenAI writes them, as AutoGen's."""
+    return [
+        FunctionCall(
+            id=call.get("id") or "",
+            name=call["function"].get("name", ""),
+            arguments=call["function"].get("arguments") or "{}",
+        )
+        for call in calls
+    ]
+
+
+def tool_schema(schema: Mapping[str, Any]) -> Part:
+    """Return the schema of one of AutoGen's tools as OpenAI writes it."""
+    function = {key: value for key, value in schema.items() if key in ("name", "description", "strict")}
+    parameters = schema.get("parameters", {"type": "object", "properties": {}})
+    return {"type": "function", "function": {**function, "parameters": dict(parameters)}}
+
+
+def read_usage(usage: RequestUsage | None) -> Usage | None:
+    """Return what a model client reported; `None` where that is nothing."""
+    if usage is None or usage.prompt_tokens + usage.completion_tokens <= 0:
+        return None
+    return Usage(max(0, usage.prompt_tokens), max(0, usage.completion_tokens))
+
+
+def write_usage(usage: Usage) -> RequestUsage:
+    """Return a usage as AutoGen counts; what a hosted conductor's own workers used is in it."""
+    return RequestUsage(
+        prompt_tokens=usage.input_tokens + usage.orchestration_input_tokens,
+        completion_tokens=usage.output_tokens + usage.orchestration_output_tokens,
+    )

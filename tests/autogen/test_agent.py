@@ -1,0 +1,457 @@
+"""A conductor as an agent of AutoGen's, on real agents, clients, teams and a server."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import pytest
+from autogen.scripts import PLAN, is_planning, model, shown, team
+from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import Response, TaskResult
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import (
+    HandoffMessage,
+    MultiModalMessage,
+    TextMessage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
+)
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core import CancellationToken, Image
+from autogen_core.model_context import BufferedChatCompletionContext
+from autogen_core.models import UserMessage
+from contracts.adapter_contract import planner_of, saying
+from PIL import Image as Picture
+from servers.chat_server import STALL, USAGE, Call, Reply, says
+
+from autogen_podium import ConductorAgent
+from podium import Card, Conductor, FunctionWorker, Limits, ScriptedWorker
+from podium.errors import ConfigError, QueryError, RunFailed
+from podium.planners import FixedPlanner
+
+pytestmark = pytest.mark.anyio
+EACH = USAGE["prompt_tokens"], USAGE["completion_tokens"]
+
+
+def used(result: TaskResult) -> tuple[int, int]:
+    """Return what the messages of a run say that models used, in all."""
+    usages = [message.models_usage for message in result.messages if message.models_usage is not None]
+    return sum(u.prompt_tokens for u in usages), sum(u.completion_tokens for u in usages)
+
+
+async def test_agents_carry_out_a_plan() -> None:
+    """Each output is a message of its agent with its step; the answer is the last one's, verbatim."""
+    async with ModelServer(model) as server:
+        agent = ConductorAgent("lead", team(server), server.client())
+        result = await agent.run(task="How large is the room?")
+        worker_calls = [call for call in server.calls if not is_planning(call)]
+    told = [(m.source, m.to_text(), getattr(m, "metadata", {}).get("podium_step")) for m in result.messages]
+    assert sorted(told[1:3], key=str) == [("coder", "It is 4 m.", "1"), ("researcher", "It is 3 m.", "0")]
+    assert told[3:] == [("writer", "12 square metres.", "2"), ("lead", "12 square metres.", None)]
+    assert len(worker_calls) == 3
+    writer = next(call for call in worker_calls if "Multiply" in shown(call))
+    assert "It is 3 m." in shown(writer)
+    assert "It is 4 m." in shown(writer)
+    others = [shown(call) for call in worker_calls if call is not writer]
+    assert not any("It is" in text for text in others)
+
+
+async def test_usage_adds_up() -> None:
+    """The planner's and the workers', each once, those of an agent's own tool calls too."""
+    call = {"id": "1", "type": "function", "function": {"name": "measure", "arguments": "{}"}}
+
+    def calls_a_tool(asked: Call) -> Reply:
+        if "tools" in asked.body and asked.body["messages"][-1]["role"] != "tool":
+            return says(asked, "", finish_reason="tool_calls", tool_calls=[call])
+        return model(asked)
+
+    def measure() -> str:
+        """Measure."""
+        return "3 m"
+
+    async with ModelServer(calls_a_tool) as server:
+        agents = team(server)
+        agents[0] = AssistantAgent(
+            "researcher", server.client(), tools=[measure], reflect_on_tool_use=True, description="R."
+        )
+        result = await ConductorAgent("lead", agents, server.client()).run(task="How large?")
+        made = len(server.calls)
+    kinds = [type(message) for message in result.messages]
+    assert {ToolCallRequestEvent, ToolCallExecutionEvent} <= set(kinds)
+    assert made == 5
+    assert used(result) == (made * EACH[0], made * EACH[1])
+
+
+async def test_usage_of_nested_conductors_adds_up() -> None:
+    """Whether the inner one is an agent of AutoGen's or a conductor of Podium's."""
+    async with ModelServer(model) as server:
+        inner = ConductorAgent("inner", team(server), server.client())
+        planner = planner_of((0, "Do it.", ()))
+        as_agent = await ConductorAgent("outer", [inner], planner).run(task="How large?")
+        after = len(server.calls)
+        plain = ConductorAgent("lead", team(server), server.client()).conductor
+        as_worker = await ConductorAgent("outer", [plain], planner).run(task="How large?")
+        made = len(server.calls)
+    assert (after, made) == (4, 8)
+    assert used(as_agent) == used(as_worker) == (4 * EACH[0], 4 * EACH[1])
+
+
+async def test_nested_conductors_share_the_limits() -> None:
+    """An agent that conducts books its calls with the run around it."""
+    called: list[str] = []
+
+    async def speak(text: str) -> str:
+        called.append(text)
+        return "done"
+
+    chain = planner_of((0, "x", ()), (0, "y", (0,)), (0, "z", (1,)))
+    inner = ConductorAgent("inner", [Speaker("one", speak)], chain)
+    outer = ConductorAgent("outer", [inner], planner_of((0, "x", ())), limits=Limits(calls=2))
+    result = await outer.run(task="?")
+    assert len(called) <= 2
+    assert isinstance(result.messages[-1], TextMessage)
+    assert result.messages[-1].metadata["podium_status"] == "partial"
+
+
+async def test_it_remembers_the_conversation() -> None:
+    """Only what is new is passed to it; the planner of the second turn sees the first."""
+    async with ModelServer(model) as server:
+        agent = ConductorAgent("lead", team(server), server.client())
+        await agent.run(task="First question.")
+        await agent.run(task="Second question.")
+        plans = [shown(call) for call in server.calls if is_planning(call)]
+        await agent.on_reset(CancellationToken())
+        await agent.run(task="Third question.")
+        third = [shown(call) for call in server.calls if is_planning(call)][-1]
+    assert "First question." in plans[1]
+    assert "12 square metres." in plans[1]
+    assert "First question." not in third
+
+
+async def test_its_state_is_saved_and_loaded() -> None:
+    """As plain data, into another agent, in place of what that one remembered."""
+    planner = FixedPlanner(PLAN)
+    speakers = [Speaker(name, saying(name)) for name in ("researcher", "coder", "writer")]
+    first = ConductorAgent("lead", speakers, planner)
+    await first.run(task="Remember me.")
+    second = ConductorAgent("lead", speakers, planner)
+    await second.run(task="Forget me.")
+    await second.load_state(await first.save_state())
+    heard: list[str] = []
+
+    async def listen(text: str) -> str:
+        heard.append(text)
+        return "ok"
+
+    third = ConductorAgent("lead", [Speaker("one", listen)], planner_of((0, "x", ())))
+    await third.load_state(await second.save_state())
+    await third.run(task="And?")
+    assert "Remember me." in heard[0]
+    assert "Forget me." not in heard[0]
+
+
+async def test_a_context_bounds_what_it_remembers() -> None:
+    """As for AutoGen's own agents."""
+    heard: list[str] = []
+
+    async def listen(text: str) -> str:
+        heard.append(text)
+        return "noted"
+
+    context = BufferedChatCompletionContext(buffer_size=2)
+    agent = ConductorAgent("lead", [Speaker("one", listen)], planner_of((0, "x", ())), model_context=context)
+    for number in range(3):
+        await agent.run(task=f"question-{number}")
+    assert "question-1" in heard[2]
+    assert "question-0" not in heard[2]
+
+
+async def test_turns_that_overlap_do_not_mix() -> None:
+    """Each sees what was said before it began; both are remembered."""
+    heard: list[str] = []
+
+    async def listen(text: str) -> str:
+        heard.append(text)
+        await anyio.sleep(0.01)
+        return "ok"
+
+    agent = ConductorAgent("lead", [Speaker("one", listen)], planner_of((0, "x", ())))
+    async with anyio.create_task_group() as group:
+        for task in ("left", "right"):
+            group.start_soon(lambda task=task: agent.run(task=task))
+    assert sorted("left" in text for text in heard) == sorted("right" not in text for text in heard)
+    await agent.run(task="after")
+    assert "left" in heard[2]
+    assert "right" in heard[2]
+
+
+async def test_a_token_cancels_the_run_and_its_requests() -> None:
+    """The workers' requests are closed on the server; no later step starts."""
+
+    def stalls(call: Call) -> Reply:
+        return model(call) if is_planning(call) else Reply((STALL,))
+
+    async with ModelServer(stalls) as server:
+        agent = ConductorAgent("lead", team(server), server.client())
+        token = CancellationToken()
+        task = asyncio.create_task(agent.run(task="How large?", cancellation_token=token))
+        with anyio.fail_after(20):
+            while len(server.calls) < 3:  # noqa: ASYNC110 - nothing announces a call
+                await anyio.sleep(0.01)
+            token.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            for call in server.calls[1:]:
+                await call.hung_up.wait()
+        assert len(server.calls) == 3
+
+
+async def test_a_token_cancelled_before_stops_it_at_once() -> None:
+    """Nobody is asked."""
+    async with ModelServer(model) as server:
+        token = CancellationToken()
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ConductorAgent("lead", team(server), server.client()).run(
+                task="?", cancellation_token=token
+            )
+        assert server.calls == []
+
+
+async def test_a_cancel_reaches_the_agents_token() -> None:
+    """An agent that waits for its token alone is told too."""
+    told = asyncio.Event()
+
+    class Waiting(Speaker):
+        async def on_messages_stream(self, messages: Any, cancellation_token: CancellationToken) -> Any:
+            cancellation_token.add_callback(told.set)
+            started.set()
+            await anyio.sleep_forever()
+            yield
+
+    started = asyncio.Event()
+    agent = ConductorAgent("lead", [Waiting("one", saying(""))], planner_of((0, "x", ())))
+    task = asyncio.create_task(agent.run(task="?"))
+    with anyio.fail_after(20):
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await told.wait()
+
+
+async def test_leaving_the_stream_cancels_the_run() -> None:
+    """No step after the one that was read starts."""
+    late: list[str] = []
+
+    async def later(text: str) -> str:
+        late.append(text)
+        return "late"
+
+    workers = [Speaker("first", saying("now")), Speaker("second", later)]
+    agent = ConductorAgent(
+        "lead", workers, planner_of((0, "a", ()), (1, "b", (0,))), model_client_stream=True
+    )
+    async with aclosing(
+        agent.on_messages_stream([TextMessage(content="?", source="user")], CancellationToken())
+    ) as s:
+        async for message in s:
+            assert not isinstance(message, Response)
+            break
+    assert late == []
+
+
+async def test_what_was_asked_of_a_cancelled_turn_is_remembered() -> None:
+    """It was told once and comes never again."""
+    started, heard = asyncio.Event(), list[str]()
+
+    async def hang(text: str) -> str:
+        heard.append(text)
+        started.set()
+        if "again" not in text:
+            await anyio.sleep_forever()
+        return "done"
+
+    agent = ConductorAgent("lead", [Speaker("one", hang)], planner_of((0, "x", ())))
+    task = asyncio.create_task(agent.run(task="my-question"))
+    with anyio.fail_after(20):
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await agent.run(task="again")
+    assert "my-question" in heard[1]
+
+
+async def test_it_speaks_in_a_team() -> None:
+    """Beside a critic, twice; what the critic said is asked of it under the critic's name."""
+    async with ModelServer(model) as server:
+        lead = ConductorAgent("lead", team(server), server.client(), emit_plan_events=True)
+        critic = Speaker("critic", saying("Make it shorter."))
+        chat = RoundRobinGroupChat([lead, critic], max_turns=3)
+        result = await chat.run(task="How large?")
+        plans = [shown(call) for call in server.calls if is_planning(call)]
+    assert [
+        m.source
+        for m in result.messages
+        if m.source in ("critic", "lead") and not isinstance(m, ThoughtEvent)
+    ] == [
+        "lead",
+        "critic",
+        "lead",
+    ]
+    assert "critic: Make it shorter." in plans[1]
+    assert sum(isinstance(message, ThoughtEvent) for message in result.messages) == 2
+
+
+async def test_plans_are_told_where_that_is_wanted() -> None:
+    """As thoughts, and steps that fail too; else only the steps are."""
+    async with ModelServer(model) as server:
+        told = await ConductorAgent("lead", team(server), server.client(), emit_plan_events=True).run(
+            task="?"
+        )
+        silent = await ConductorAgent("lead", team(server), server.client()).run(task="?")
+    thoughts = [message.content for message in told.messages if isinstance(message, ThoughtEvent)]
+    assert thoughts == [
+        "0. researcher: Find the height.\n1. coder: Find the width.\n2. writer (sees 0, 1): Multiply them."
+    ]
+    assert not any(isinstance(message, ThoughtEvent) for message in silent.messages)
+
+
+async def test_an_answer_in_part_says_so() -> None:
+    """In the metadata of the message, with the step that failed."""
+
+    async def fail(text: str) -> str:
+        raise ValueError("no ruler")
+
+    workers = [Speaker("good", saying("fine")), Speaker("bad", fail)]
+    agent = ConductorAgent("lead", workers, planner_of((0, "a", ()), (1, "b", (0,))), emit_plan_events=True)
+    result = await agent.run(task="?")
+    last = result.messages[-1]
+    assert isinstance(last, TextMessage)
+    assert (last.content, last.metadata["podium_status"]) == ("fine", "partial")
+    assert "no ruler" in last.metadata["podium_why"]
+    thoughts = [message.content for message in result.messages if isinstance(message, ThoughtEvent)]
+    assert "Step 1, of bad, failed" in thoughts[-1]
+
+
+async def test_no_answer_is_an_error() -> None:
+    """With the result; a team ends with it."""
+
+    async def fail(text: str) -> str:
+        raise ValueError("no ruler")
+
+    agent = ConductorAgent("lead", [Speaker("bad", fail)], planner_of((0, "a", ())))
+    with pytest.raises(RunFailed, match="no ruler") as caught:
+        await agent.run(task="?")
+    assert caught.value.result.status == "failed"
+
+
+async def test_it_must_be_asked_something() -> None:
+    """Nothing new since its own answer is no question."""
+    agent = ConductorAgent("lead", [Speaker("one", saying("ok"))], planner_of((0, "a", ())))
+    with pytest.raises(QueryError, match="asked nothing"):
+        await agent.run()
+    await agent.run(task="?")
+    with pytest.raises(QueryError, match="let somebody else speak"):
+        await agent.run()
+
+
+async def test_images_reach_workers_that_take_them() -> None:
+    """As the parts they are; others are told that something is missing."""
+    picture = Image(Picture.new("RGB", (2, 2)))
+
+    def one(call: Call) -> Reply:
+        if is_planning(call):
+            return says(call, '{"worker": 0, "subtask": "Look.", "access": []}\n')
+        return says(call, "black")
+
+    async with ModelServer(one) as server:
+        task = MultiModalMessage(content=["What colour?", picture], source="user")
+        await ConductorAgent("lead", [server.client()], server.client()).run(task=task)
+        body = server.calls[-1].body["messages"][-1]
+        await ConductorAgent("lead", [AssistantAgent("one", server.client())], server.client()).run(task=task)
+        agent = shown(server.calls[-1])
+    assert [part["type"] for part in body["content"]] == ["text", "image_url"]
+    assert body["content"][1]["image_url"]["url"].startswith("data:image/png;base64,")
+    assert "cannot be shown to you" in agent
+
+
+async def test_a_handoff_brings_its_context() -> None:
+    """As AutoGen's own agents take it."""
+    heard: list[str] = []
+
+    async def listen(text: str) -> str:
+        heard.append(text)
+        return "ok"
+
+    agent = ConductorAgent("lead", [Speaker("one", listen)], planner_of((0, "x", ())))
+    context = [UserMessage(content="the-context", source="user")]
+    handoff = HandoffMessage(content="Take over.", source="other", target="lead", context=context)
+    await agent.run(task=handoff)
+    assert "the-context" in heard[0]
+
+
+async def test_a_pause_holds_the_next_step_back() -> None:
+    """Its agents are told; what is under way goes on."""
+    reached, first_told, asked = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def first(text: str) -> str:
+        await agent.on_pause(CancellationToken())
+        return "one"
+
+    async def second(text: str) -> str:
+        asked.append(text)
+        reached.set()
+        return "two"
+
+    speakers = [Speaker("a", first), Speaker("b", second)]
+    agent = ConductorAgent("lead", speakers, planner_of((0, "x", ()), (1, "y", (0,))))
+    messages: list[str] = []
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+
+            async def run() -> None:
+                async for message in agent.run_stream(task="?"):
+                    messages.append(getattr(message, "source", ""))
+                    if messages[-1] == "a":
+                        first_told.set()
+
+            group.start_soon(run)
+            await first_told.wait()
+            for _ in range(5):
+                await anyio.lowlevel.checkpoint()
+            assert not reached.is_set()
+            await agent.on_resume(CancellationToken())
+            await reached.wait()
+    assert messages[-2] == "lead"
+    assert speakers[1].paused == ["pause", "resume"]
+
+
+async def test_a_conductor_of_podiums_can_be_given() -> None:
+    """Whole, and then nothing that would be part of one."""
+    whole = Conductor(planner_of((0, "x", ())), [ScriptedWorker("one", "hello")])
+    result = await ConductorAgent("lead", whole).run(task="?")
+    assert [message.to_text() for message in result.messages] == ["?", "hello", "hello"]
+    with pytest.raises(ConfigError, match="it has its own"):
+        ConductorAgent("lead", whole, limits=Limits(steps=1))
+
+
+async def test_termination_by_tokens_counts_once() -> None:
+    """A team's own conditions see inner messages and the answer; they add up."""
+    speakers = [Speaker(name, saying(name)) for name in ("a", "b")]
+    lead = ConductorAgent("lead", speakers, planner_of((0, "x", ()), (1, "y", (0,))))
+    chat = RoundRobinGroupChat([lead], termination_condition=MaxMessageTermination(4))
+    result = await chat.run(task="?")
+    assert used(result) == (2 * READ, 2 * WRITTEN)
+
+
+async def test_a_function_may_stand_beside_agents() -> None:
+    """Its output is told in its name."""
+    worker = FunctionWorker(lambda brief: "from code", card=Card(name="code"))
+    planner = planner_of((0, "x", ()), (1, "y", (0,)))
+    result = await ConductorAgent("lead", [worker, Speaker("b", saying("end"))], planner).run(task="?")
+    assert [(m.source, m.to_text()) for m in result.messages[1:3]] == [("code", "from code"), ("b", "end")]

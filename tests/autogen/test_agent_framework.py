@@ -1,0 +1,338 @@
+"""A conductor as an agent of Microsoft Agent Framework's: sessions, streams, workflows, middleware."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import agent_framework
+import anyio
+import pytest
+from agent_framework import (
+    Agent,
+    AgentContext,
+    AgentResponseUpdate,
+    AgentSession,
+    Content,
+    ContextProvider,
+    Message,
+    SessionContext,
+    SupportsAgentRun,
+    WorkflowBuilder,
+    agent_middleware,
+    tool,
+)
+from autogen.scripts import PLAN, SAID, said
+from autogen.speaking import READ, WRITTEN, SpeakingClient
+from contracts.adapter_contract import planner_of, saying
+from contracts.worker_contract import WorkerContract, question
+
+from autogen_podium.agent_framework import ConductorAgent, as_planner, as_worker
+from podium import Conductor, Limits, ScriptedWorker
+from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed
+from podium.messages import Message as PodiumMessage
+from podium.messages import Sampling
+from podium.result import Result
+from podium.workers import Request, Worker, complete
+
+pytestmark = pytest.mark.anyio
+
+
+async def speak(shown: str) -> str:
+    """Plan when asked to conduct, else say what belongs to the subtask that comes last."""
+    return PLAN if "You are the conductor" in shown else said(shown, SAID)
+
+
+def team(client: SpeakingClient) -> list[Agent[Any]]:
+    """Return agents that ask the client."""
+    return [Agent(client, "You help.", name=name) for name in ("researcher", "coder", "writer")]
+
+
+class TestFrameworkWorker(WorkerContract):
+    """An agent of Agent Framework's."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Answer at once."""
+
+        async def echo(shown: str) -> str:
+            return f"heard {shown}"
+
+        return as_worker(Agent(SpeakingClient(echo), "You help.", name="one"))
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Never answer."""
+
+        async def hang(shown: str) -> str:
+            await anyio.sleep_forever()
+            return ""
+
+        return as_worker(Agent(SpeakingClient(hang), name="one"))
+
+    def asking(self, text: str, *, stream: bool = False) -> Request:
+        """Ask at some length: whatever was asked, the client reports that it read `READ` tokens."""
+        return question(text + ", and nothing else" * READ, stream=stream)
+
+
+async def test_it_answers() -> None:
+    """With all tokens, the plan, the steps, and the whole result behind it."""
+    client = SpeakingClient(speak)
+    agent = ConductorAgent(team(client), client, name="lead")
+    assert isinstance(agent, SupportsAgentRun)
+    response = await agent.run("How large is the room?")
+    assert response.text == "12 square metres."
+    assert (response.messages[0].author_name, response.agent_id) == ("lead", agent.id)
+    assert response.usage_details is not None
+    assert response.usage_details["input_token_count"] == 4 * READ
+    assert response.usage_details["output_token_count"] == 4 * WRITTEN
+    facts = response.additional_properties["podium"]
+    assert facts["plan"].splitlines()[2] == "2. writer (sees 0, 1): Multiply them."
+    assert [step["status"] for step in facts["steps"]] == ["ok", "ok", "ok"]
+    assert isinstance(response.raw_representation, Result)
+
+
+async def test_it_streams_the_answer() -> None:
+    """And, where that is wanted, what the steps came to."""
+    client = SpeakingClient(speak)
+    for steps in (False, True):
+        stream = ConductorAgent(team(client), client, name="lead", emit_steps=steps).run("?", stream=True)
+        texts, told = list[str](), list[tuple[str | None, str | None]]()
+        async for update in stream:
+            texts.append(update.text)
+            told += [(update.author_name, c.text) for c in update.contents if c.type == "text_reasoning"]
+        response = await stream.get_final_response()
+        assert "".join(texts) == response.text == "12 square metres."
+        assert response.usage_details is not None
+        assert response.usage_details["total_token_count"] == 4 * (READ + WRITTEN)
+        assert (("writer", "12 square metres.") in told) is steps
+
+
+async def test_an_answer_that_is_tried_again_replaces_what_was_streamed() -> None:
+    """A step that broke off after its first words is written anew."""
+    first = True
+
+    async def breaks(shown: str) -> str:
+        nonlocal first
+        if first:
+            first = False
+            return "half an"
+        return "whole answer"
+
+    class Breaking(SpeakingClient):
+        def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **kwargs: Any) -> Any:
+            made = super()._inner_get_response(messages=messages, stream=stream, options=options)
+            if first and stream:
+
+                def fail(update: Any) -> Any:
+                    if update.text == " an":
+                        raise ConnectionError("gone")
+                    return update
+
+                return made.with_transform_hook(fail)
+            return made
+
+    agent = ConductorAgent([Agent(Breaking(breaks), name="one")], planner_of((0, "x", ())), name="lead")
+    if not hasattr(AgentResponseUpdate(), "merge_mode"):
+        named = f"agent-framework-core {agent_framework.__version__} cannot"
+        with pytest.raises(RunFailed, match=named) as caught:
+            await agent.run("?", stream=True).get_final_response()
+        assert caught.value.result.answer == "whole answer"
+        return
+    updates = [update async for update in agent.run("?", stream=True)]
+    assert [(u.text, u.merge_mode) for u in updates if u.text] == [
+        ("half", None),
+        ("whole answer", "replace"),
+    ]
+
+
+async def test_sessions_remember() -> None:
+    """Each its own conversation, through its stored form; without one nothing is remembered."""
+    client = SpeakingClient(saying("noted"))
+    agent = ConductorAgent([Agent(client, name="one")], planner_of((0, "x", ())), name="lead")
+    session, other = agent.create_session(), agent.create_session()
+    await agent.run("question-1", session=session)
+    restored = AgentSession.from_dict(session.to_dict())
+    await agent.run("question-2", session=restored)
+    assert "question-1" in client.asked[1]
+    assert "noted" in client.asked[1]
+    await agent.run("question-3", session=other)
+    await agent.run("question-4")
+    assert "question-1" not in "".join(client.asked[2:])
+
+
+async def test_providers_add_to_what_is_asked() -> None:
+    """Instructions and messages; tools they give have nobody to call them."""
+
+    class Memory(ContextProvider):
+        async def before_run(self, *, context: SessionContext, **_: Any) -> None:
+            context.extend_instructions(self.source_id, "Be brief.")
+            context.extend_messages(self, [Message("user", ["I like metres."])])
+
+        async def after_run(self, *, context: SessionContext, **_: Any) -> None:
+            assert context.response is not None
+            kept.append(context.response.text)
+
+    class Tooled(ContextProvider):
+        async def before_run(self, *, context: SessionContext, **_: Any) -> None:
+            context.extend_tools(self.source_id, [tool(lambda: "x", name="x")])
+
+    kept: list[str] = []
+    client = SpeakingClient(saying("noted"))
+    workers, planner = [Agent(client, name="one")], planner_of((0, "x", ()))
+    await ConductorAgent(workers, planner, context_providers=[Memory("memory")]).run("?")
+    assert "Be brief." in client.asked[0]
+    assert "I like metres." in client.asked[0]
+    assert kept == ["noted"]
+    with pytest.raises(ConfigError, match="give it to participants"):
+        await ConductorAgent(workers, planner, context_providers=[Tooled("tooled")]).run("?")
+
+
+async def test_it_works_in_a_workflow() -> None:
+    """After another agent, whose words are asked of it; before another, which is given the answer."""
+    client = SpeakingClient(speak)
+    critic = Agent(SpeakingClient(saying("Use metres.")), name="critic")
+    lead = ConductorAgent(team(client), client, name="lead")
+    last = Agent(last_client := SpeakingClient(saying("done")), name="last")
+    workflow = WorkflowBuilder(start_executor=critic).add_edge(critic, lead).add_edge(lead, last).build()
+    outputs = (await workflow.run("How large?")).get_outputs()
+    assert [str(output) for output in outputs] == ["Use metres.", "12 square metres.", "done"]
+    assert "critic: Use metres." in client.asked[0]
+    assert "12 square metres." in last_client.asked[0]
+    streamed = [event async for event in workflow.run("How large?", stream=True) if event.type == "output"]
+    assert "12 square metres." in "".join(str(event.data) for event in streamed)
+
+
+async def test_a_workflow_is_a_worker() -> None:
+    """As an agent."""
+    inner = Agent(SpeakingClient(saying("inside")), name="inner")
+    workflow = WorkflowBuilder(start_executor=inner).build().as_agent(name="flow")
+    answer = await Conductor(planner_of((0, "x", ())), [as_worker(workflow)]).run("?")
+    assert answer.answer == "inside"
+
+
+async def test_middleware_is_around_each_run() -> None:
+    """As around any agent's."""
+    seen: list[str] = []
+
+    @agent_middleware
+    async def watch(context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        seen.append(context.messages[0].text)
+        await call_next()
+
+    agent = ConductorAgent([ScriptedWorker("one", "x")], planner_of((0, "x", ())), middleware=[watch])
+    assert (await agent.run("my-question")).text == "x"
+    stream = agent.run("my-second", stream=True)
+    assert (await stream.get_final_response()).text == "x"
+    assert seen == ["my-question", "my-second"]
+
+
+async def test_it_is_a_tool_of_other_agents() -> None:
+    """As any agent is."""
+    agent = ConductorAgent([ScriptedWorker("one", "from the tool")], planner_of((0, "x", ())), name="lead")
+    returned = await agent.as_tool().invoke(arguments={"task": "?"})
+    assert "from the tool" in str(returned[0].text if isinstance(returned, list) else returned)
+
+
+async def test_leaving_a_stream_cancels_the_run() -> None:
+    """And what its workers do."""
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    async def hang(shown: str) -> str:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.set()
+        return ""
+
+    agent = ConductorAgent(
+        [ScriptedWorker("first", "x"), Agent(SpeakingClient(hang), name="two")],
+        planner_of((0, "x", ()), (1, "y", (0,))),
+        emit_steps=True,
+    )
+    with anyio.fail_after(20):
+        async with agent.run("?", stream=True) as stream:
+            await anext(stream)
+            await started.wait()
+        await stopped.wait()
+
+
+async def test_what_it_cannot_do_is_told() -> None:
+    """Before anything is asked."""
+    agent = ConductorAgent([ScriptedWorker("one", "x")], planner_of((0, "x", ())))
+    with pytest.raises(ConfigError, match="their own"):
+        await agent.run("?", options={"temperature": 0.0})
+    with pytest.raises(QueryError, match="asked nothing"):
+        await agent.run()
+    whole = Conductor(planner_of((0, "x", ())), [ScriptedWorker("one", "x")])
+    assert (await ConductorAgent(whole).run("?")).text == "x"
+    with pytest.raises(ConfigError, match="it has its own"):
+        ConductorAgent(whole, limits=Limits(steps=1))
+    nothing: Any = len
+    with pytest.raises(ConfigError, match="neither an agent nor a chat client"):
+        as_worker(nothing)
+
+
+async def test_no_answer_is_an_error() -> None:
+    """With the result, for streams too."""
+    agent = ConductorAgent([ScriptedWorker("bad", ValueError("no ruler"))], planner_of((0, "x", ())))
+    with pytest.raises(RunFailed, match="no ruler"):
+        await agent.run("?")
+    with pytest.raises(RunFailed, match="no ruler") as caught:
+        await agent.run("?", stream=True).get_final_response()
+    assert caught.value.result.status == "failed"
+
+
+async def test_who_asks_for_approval_has_not_answered() -> None:
+    """A step cannot wait for anybody."""
+
+    class Asking(SpeakingClient):
+        def _inner_get_response(self, **kwargs: Any) -> Any:
+            async def whole() -> Any:
+                response = await SpeakingClient._inner_get_response(self, **{**kwargs, "stream": False})
+                call = Content.from_function_call("1", "delete", arguments="{}")
+                request = Content.from_function_approval_request("1", call)
+                response.messages = [Message("assistant", [request])]
+                return response
+
+            return whole()
+
+    with pytest.raises(WorkerFailed, match="asks for approval"):
+        await complete(as_worker(Agent(Asking(saying("x")), name="one")), question("?"))
+
+
+async def test_a_chat_client_plans_and_works() -> None:
+    """Sampling reaches it."""
+    asked: list[Any] = []
+
+    class Noting(SpeakingClient):
+        def _inner_get_response(self, **kwargs: Any) -> Any:
+            asked.append(kwargs["options"])
+            return super()._inner_get_response(**kwargs)
+
+    client = Noting(saying("said"))
+    worker = as_worker(client, name="model", description="A model.")
+    request = Request(
+        messages=(PodiumMessage("user", "?"),), sampling=Sampling(temperature=0.5, stop=("END",))
+    )
+    assert (await complete(worker, request)).text == "said"
+    assert (asked[0]["temperature"], asked[0]["stop"]) == (0.5, ["END"])
+    plan = '{"worker": 0, "subtask": "x", "access": []}\n'
+    result = await Conductor(as_planner(SpeakingClient(saying(plan))), [worker]).run("?")
+    assert (result.answer, result.proposals[0].usage.input_tokens) == ("said", READ)
+
+
+def test_a_version_that_lacks_what_it_needs_is_named() -> None:
+    """With what to install."""
+    code = (
+        "import sys; sys.modules['agent_framework'] = None\n"
+        "import autogen_podium.agent_framework as af\n"
+        "try:\n    af.ConductorAgent\nexcept ImportError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "agent-framework-core 1." in done.stdout
+    assert "autogen-podium[agent-framework]" in done.stdout

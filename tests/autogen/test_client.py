@@ -1,0 +1,248 @@
+"""A conductor as a model client of AutoGen's, in agents that know nothing of it."""
+
+import asyncio
+import json
+from typing import Any
+
+import anyio
+import pytest
+from autogen.scripts import is_planning, model, shown, team
+from autogen.speaking import ModelServer, Speaker
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent, StructuredMessage, ThoughtEvent
+from autogen_core import CancellationToken, FunctionCall
+from autogen_core.model_context import TokenLimitedChatCompletionContext
+from autogen_core.models import (
+    AssistantMessage,
+    CreateResult,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    RequestUsage,
+    SystemMessage,
+    UserMessage,
+)
+from autogen_core.tools import FunctionTool
+from contracts.adapter_contract import planner_of, saying
+from pydantic import BaseModel
+from servers.chat_server import STALL, USAGE, Call, Reply, says
+
+from autogen_podium import ConductorChatCompletionClient
+from autogen_podium.workers import as_worker
+from podium import Card, ScriptedWorker
+from podium.errors import ConfigError, RunFailed
+
+pytestmark = pytest.mark.anyio
+ASKED: list[LLMMessage] = [UserMessage(content="How large?", source="user")]
+READ, WRITTEN = USAGE["prompt_tokens"], USAGE["completion_tokens"]
+PLAN = (
+    '{"worker": "search", "subtask": "Look it up.", "access": []}\n'
+    '{"worker": "model", "subtask": "Say it.", "access": [0]}\n'
+)
+
+
+def calling(call: Call, *rounds: str) -> Reply:
+    """Plan; answer the last step with a call of each tool in turn, then with what they returned."""
+    if is_planning(call):
+        return says(call, PLAN)
+    returned = [m["content"] for m in call.body["messages"] if m["role"] == "tool"]
+    if "tools" in call.body and len(returned) < len(rounds):
+        function = {"name": rounds[len(returned)], "arguments": '{"city": "Bern"}'}
+        asked = {"id": f"call-{len(returned)}", "type": "function", "function": function}
+        return says(call, "", finish_reason="tool_calls", tool_calls=[asked])
+    return says(call, f"It is {' and '.join(returned)}.")
+
+
+def weather(city: str) -> str:
+    """Tell the weather of a city."""
+    return f"warm in {city}"
+
+
+def time(city: str) -> str:
+    """Tell the time in a city."""
+    return f"noon in {city}"
+
+
+def pool(server: ModelServer) -> list[Any]:
+    """Return a plain worker, and a model that takes tools."""
+    return [ScriptedWorker("search", "found"), as_worker(server.client(), name="model")]
+
+
+async def test_it_answers_as_a_model() -> None:
+    """With the plan as its thought, and all tokens as its usage."""
+    async with ModelServer(model) as server:
+        conductor = ConductorChatCompletionClient(team(server), server.client())
+        result = await conductor.create(ASKED)
+        assert (result.finish_reason, result.content, result.cached) == ("stop", "12 square metres.", False)
+        assert result.usage == RequestUsage(4 * READ, 4 * WRITTEN)
+        assert (result.thought or "").splitlines()[2] == "2. writer (sees 0, 1): Multiply them."
+        await conductor.create(ASKED)
+        assert conductor.actual_usage() == conductor.total_usage() == RequestUsage(8 * READ, 8 * WRITTEN)
+
+
+async def test_it_streams() -> None:
+    """The last step's text, then the result."""
+    async with ModelServer(model) as server:
+        stream = ConductorChatCompletionClient([server.client()], server.client()).create_stream(ASKED)
+        *pieces, last = [item async for item in stream]
+    assert isinstance(last, CreateResult)
+    assert len(pieces) > 1
+    assert "".join(str(piece) for piece in pieces) == last.content
+
+
+async def test_an_agent_asks_it() -> None:
+    """Its instructions reach planner and steps; the plan is a thought; chunks are streamed."""
+    async with ModelServer(model) as server:
+        conductor = ConductorChatCompletionClient([server.client()], server.client())
+        agent = AssistantAgent("solo", conductor, system_message="Be brief.", model_client_stream=True)
+        messages = [message async for message in agent.run_stream(task="How large?")]
+        assert all("Be brief." in shown(call) for call in server.calls)
+    assert {ModelClientStreamingChunkEvent, ThoughtEvent} <= {type(message) for message in messages}
+
+
+async def test_an_agents_tools_are_called_by_the_agent() -> None:
+    """Twice in turn; nothing that was paid for is asked for again."""
+    async with ModelServer(lambda call: calling(call, "weather", "time")) as server:
+        conductor = ConductorChatCompletionClient(pool(server), server.client())
+        agent = AssistantAgent("solo", conductor, tools=[weather, time], max_tool_iterations=5)
+        result = await agent.run(task="Is it warm in Bern?")
+        planned = [call for call in server.calls if is_planning(call)]
+        made = len(server.calls)
+    assert result.messages[-1].to_text() == "It is warm in Bern and noon in Bern."
+    assert (len(planned), made) == (1, 4)
+    spent = [m.models_usage for m in result.messages if m.models_usage is not None]
+    # The planner's and three calls of the last step, and what the search estimates of itself, once.
+    assert sum(u.completion_tokens for u in spent) == 4 * WRITTEN + 2
+
+
+async def test_another_client_plans_anew() -> None:
+    """What tools returned reaches the last step only."""
+    turns: list[LLMMessage] = [
+        *ASKED,
+        AssistantMessage(content=[FunctionCall(id="call-0", name="weather", arguments="{}")], source="solo"),
+        FunctionExecutionResultMessage(
+            content=[FunctionExecutionResult(content="warm", name="weather", call_id="call-0")]
+        ),
+    ]
+    async with ModelServer(lambda call: calling(call, "weather")) as server:
+        conductor = ConductorChatCompletionClient(pool(server), server.client())
+        tool = FunctionTool(weather, description="Tell the weather.")
+        result = await conductor.create(turns, tools=[tool])
+        assert "warm" not in shown(server.calls[0])
+    assert result.content == "It is warm."
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", None),
+        ("required", "required"),
+        ("none", "none"),
+        (FunctionTool(weather, description="Tell."), "required"),
+    ],
+)
+async def test_a_choice_of_tools_reaches_the_last_step(choice: Any, sent: str | None) -> None:
+    """In the client's own words; one tool alone is offered alone."""
+    async with ModelServer(lambda call: calling(call, "weather")) as server:
+        conductor = ConductorChatCompletionClient(pool(server), server.client())
+        tools = [FunctionTool(function, description="Tell.") for function in (weather, time)]
+        result = await conductor.create(ASKED, tools=tools, tool_choice=choice)
+        body = server.calls[-1].body
+    assert result.finish_reason == "function_calls"
+    assert isinstance(result.content, list)
+    assert (result.content[0].name, json.loads(result.content[0].arguments)) == ("weather", {"city": "Bern"})
+    assert body.get("tool_choice") in (sent, sent or "auto")
+    names = [tool["function"]["name"] for tool in body["tools"]]
+    assert names == (["weather"] if isinstance(choice, FunctionTool) else ["weather", "time"])
+
+
+async def test_tools_need_somebody_who_takes_them() -> None:
+    """Else it says so, before anything is paid for."""
+    conductor = ConductorChatCompletionClient([Speaker("one", saying("hi"))], planner_of((0, "x", ())))
+    assert conductor.model_info["function_calling"] is False
+    with pytest.raises(ConfigError, match="takes tools"):
+        await conductor.create(ASKED, tools=[FunctionTool(weather, description="Tell.")])
+    with pytest.raises(ValueError, match="function calling"):
+        AssistantAgent("solo", conductor, tools=[weather])
+
+
+class Size(BaseModel):
+    """What is asked for."""
+
+    metres: int
+
+
+async def test_a_form_reaches_the_last_step() -> None:
+    """As the server takes it; an agent reads the answer."""
+
+    def formed(call: Call) -> Reply:
+        if is_planning(call):
+            return says(call, '{"worker": 0, "subtask": "Say it.", "access": []}\n')
+        return says(call, '{"metres": 3}' if "response_format" in call.body else "three")
+
+    async with ModelServer(formed) as server:
+        conductor = ConductorChatCompletionClient([server.client()], server.client())
+        assert conductor.model_info["structured_output"] is True
+        agent = AssistantAgent("solo", conductor, output_content_type=Size)
+        result = await agent.run(task="How large?")
+        sent = server.calls[-1].body["response_format"]["json_schema"]["schema"]
+        with pytest.raises(ConfigError, match="Pydantic model"):
+            await conductor.create(ASKED, json_output=True)
+    last = result.messages[-1]
+    assert isinstance(last, StructuredMessage)
+    assert last.content == Size(metres=3)
+    assert sent["properties"].keys() == {"metres"}
+
+
+async def test_extra_arguments_reach_the_last_step() -> None:
+    """Those a conductor takes; others are refused."""
+    async with ModelServer(model) as server:
+        conductor = ConductorChatCompletionClient([server.client()], server.client())
+        await conductor.create(ASKED, extra_create_args={"temperature": 0.5, "stop": "END"})
+        bodies = [call.body for call in server.calls]
+        with pytest.raises(ConfigError, match="hold logit_bias"):
+            await conductor.create(ASKED, extra_create_args={"logit_bias": {}})
+    assert [(body.get("temperature"), body.get("stop")) for body in bodies][-1] == (0.5, ["END"])
+    assert "temperature" not in bodies[0]
+
+
+async def test_tokens_are_counted_and_left() -> None:
+    """By the text; the window is the least that a card states."""
+    small = ScriptedWorker(Card(name="small", context_window=500), "x")
+    large = ScriptedWorker(Card(name="large", context_window=9000), "x")
+    conductor = ConductorChatCompletionClient([small, large], planner_of((0, "x", ())))
+    asked: list[LLMMessage] = [SystemMessage(content="a" * 40), UserMessage(content="b" * 40, source="user")]
+    assert conductor.count_tokens(asked) == 20
+    assert conductor.remaining_tokens(asked) == 480
+    tool = FunctionTool(weather, description="Tell.")
+    assert conductor.count_tokens(asked, tools=[tool]) > 20
+    context = TokenLimitedChatCompletionContext(conductor)
+    await context.add_message(asked[1])
+    assert await context.get_messages() == [asked[1]]
+    long = UserMessage(content="c" * 8000, source="user")
+    await context.add_message(long)
+    assert long not in await context.get_messages()
+    with pytest.raises(ConfigError, match="context_window="):
+        ConductorChatCompletionClient([ScriptedWorker("x", "x")]).remaining_tokens(asked)
+
+
+async def test_a_token_cancels_it() -> None:
+    """Down to the request."""
+    async with ModelServer(lambda _: Reply((STALL,))) as server:
+        conductor = ConductorChatCompletionClient([server.client()], planner_of((0, "x", ())))
+        token = CancellationToken()
+        task = asyncio.create_task(conductor.create(ASKED, cancellation_token=token))
+        with anyio.fail_after(20):
+            while not server.calls:  # noqa: ASYNC110 - nothing announces a call
+                await anyio.sleep(0.01)
+            token.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await server.calls[0].hung_up.wait()
+
+
+async def test_no_answer_is_an_error() -> None:
+    """With the result."""
+    broken = ScriptedWorker("bad", ValueError("no ruler"))
+    with pytest.raises(RunFailed, match="no ruler"):
+        await ConductorChatCompletionClient([broken], planner_of((0, "x", ()))).create(ASKED)

@@ -1,0 +1,54 @@
+"""What importing the package brings in."""
+
+import subprocess
+import sys
+
+import pytest
+
+HOSTS = (
+    "langchain_core",
+    "langgraph",
+    "llama_index",
+    "crewai",
+    "autogen_core",
+    "autogen_agentchat",
+    "agent_framework",
+)
+
+
+def imported(code: str) -> set[str]:
+    """Return which frameworks a piece of code brings in, in a fresh process."""
+    told = f"{code}\nimport sys\nprint(*[name for name in {HOSTS!r} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", told], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stderr == ""
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("code", "brought"),
+    [
+        ("import podium", set()),
+        ("import autogen_podium", set()),
+        ("import autogen_podium.agent_framework", set()),
+        ("from autogen_podium import ConductorAgent", {"autogen_core", "autogen_agentchat"}),
+        ("from autogen_podium import ConductorTeam", {"autogen_core", "autogen_agentchat"}),
+        ("from autogen_podium import ConductorChatCompletionClient", {"autogen_core", "autogen_agentchat"}),
+        ("from autogen_podium.agent_framework import ConductorAgent, as_worker", {"agent_framework"}),
+    ],
+)
+def test_only_its_own_framework_is_imported(code: str, brought: set[str]) -> None:
+    """And that only when a name is asked for; nothing is printed or warned of."""
+    assert imported(code) == brought
+
+
+def test_a_name_it_has_not() -> None:
+    """Is an error as of any module; the face is listed."""
+    import autogen_podium  # noqa: PLC0415
+    import autogen_podium.agent_framework  # noqa: PLC0415
+
+    for module in (autogen_podium, autogen_podium.agent_framework):
+        with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+            _ = module.nothing
+        assert set(module.__all__) <= set(dir(module))

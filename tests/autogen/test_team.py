@@ -1,0 +1,217 @@
+"""A conductor as a team of AutoGen's: what ends its runs, and what it remembers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+from autogen.scripts import is_planning, model, shown, team
+from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
+from autogen_agentchat.agents import SocietyOfMindAgent
+from autogen_agentchat.base import TaskResult, TerminationCondition
+from autogen_agentchat.conditions import (
+    ExternalTermination,
+    FunctionalTermination,
+    MaxMessageTermination,
+    SourceMatchTermination,
+    TextMentionTermination,
+    TokenUsageTermination,
+)
+from autogen_agentchat.messages import TextMessage
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.ui import Console
+from autogen_core import CancellationToken
+from contracts.adapter_contract import planner_of, saying
+
+from autogen_podium import ConductorTeam
+from autogen_podium.team import ANSWERED
+from podium import Conductor, ScriptedWorker
+from podium.errors import ConfigError, QueryError
+
+pytestmark = pytest.mark.anyio
+CHAIN = ((0, "x", ()), (1, "y", (0,)), (2, "z", (1,)))
+
+
+def noting(called: list[str]) -> list[Speaker]:
+    """Return agents a, b and c that note when they are asked."""
+
+    def speak(name: str) -> Callable[[str], Awaitable[str]]:
+        async def say(text: str) -> str:
+            called.append(name)
+            return f"{name} has spoken"
+
+        return say
+
+    return [Speaker(name, speak(name)) for name in ("a", "b", "c")]
+
+
+async def test_a_run_ends_with_the_answer() -> None:
+    """Its messages are the task, what the steps said, and the answer."""
+    async with ModelServer(model) as server:
+        result = await ConductorTeam(team(server), server.client()).run(task="How large?")
+    assert result.stop_reason == ANSWERED
+    assert [m.source for m in (result.messages[0], *result.messages[-2:])] == [
+        "user",
+        "writer",
+        "ConductorTeam",
+    ]
+    assert result.messages[-1].to_text() == "12 square metres."
+
+
+@pytest.mark.parametrize(
+    ("condition", "asked", "why"),
+    [
+        (MaxMessageTermination(2), ["a"], "Maximum number of messages"),
+        (TextMentionTermination("b has spoken"), ["a", "b"], "mentioned"),
+        (MaxMessageTermination(9) | SourceMatchTermination(["a"]), ["a"], "'a' answered"),
+        (MaxMessageTermination(2) & SourceMatchTermination(["b"]), ["a", "b"], "'b' answered"),
+        (TokenUsageTermination(max_total_token=2 * (READ + WRITTEN)), ["a", "b"], "Token usage"),
+        (FunctionalTermination(lambda messages: messages[-1].source == "b"), ["a", "b"], "Functional"),
+        (TextMentionTermination("nobody says this"), ["a", "b", "c"], ANSWERED),
+    ],
+)
+async def test_conditions_end_a_run(condition: TerminationCondition, asked: list[str], why: str) -> None:
+    """As soon as they are met; no later step is paid for, and the next run starts afresh."""
+    called: list[str] = []
+    chat = ConductorTeam(noting(called), planner_of(*CHAIN), termination_condition=condition)
+    for _ in range(2):
+        called.clear()
+        result = await chat.run(task="?")
+        assert called == asked
+        assert why in (result.stop_reason or "")
+        await chat.reset()
+
+
+async def test_somebody_outside_can_end_a_run() -> None:
+    """At the next message that is judged, which is before the step after it."""
+    outside, called = ExternalTermination(), list[str]()
+    chat = ConductorTeam(noting(called), planner_of(*CHAIN), termination_condition=outside)
+    async for message in chat.run_stream(task="?"):
+        if isinstance(message, TextMessage) and message.source == "a":
+            outside.set()
+    assert isinstance(message, TaskResult)
+    assert "c" not in called
+    assert "External" in (message.stop_reason or "")
+
+
+async def test_turns_are_steps() -> None:
+    """No more are started; the answer is what there is, and the reason says why."""
+    called: list[str] = []
+    result = await ConductorTeam(noting(called), planner_of(*CHAIN), max_turns=2).run(task="?")
+    assert called == ["a", "b"]
+    assert result.stop_reason == "Maximum number of turns 2 reached."
+    assert result.messages[-1].to_text() == "b has spoken"
+    whole = Conductor(planner_of((0, "x", ())), [ScriptedWorker("one", "hello")])
+    with pytest.raises(ConfigError, match=r"Limits\.steps"):
+        ConductorTeam(whole, max_turns=2)
+
+
+async def test_it_goes_on_from_what_was_said() -> None:
+    """From run to run, through its saved state, and not after a reset."""
+    heard: list[str] = []
+
+    async def listen(text: str) -> str:
+        heard.append(text)
+        return "noted"
+
+    first = ConductorTeam([Speaker("one", listen)], planner_of((0, "x", ())))
+    await first.run(task="question-1")
+    second = ConductorTeam([Speaker("one", listen)], planner_of((0, "x", ())))
+    await second.load_state(await first.save_state())
+    await second.run(task="question-2")
+    assert "question-1" in heard[1]
+    await second.reset()
+    await second.run(task="question-3")
+    assert "question-1" not in heard[2]
+
+
+async def test_a_run_stopped_early_leaves_its_question() -> None:
+    """So that a run without a task goes on with it."""
+    called: list[str] = []
+    chat = ConductorTeam(noting(called), planner_of(*CHAIN), termination_condition=MaxMessageTermination(2))
+    await chat.run(task="my-question")
+    result = await chat.run()
+    assert [m.source for m in result.messages] == ["a", "b"]
+    with pytest.raises(QueryError, match="asked nothing"):
+        await ConductorTeam(noting(called), planner_of(*CHAIN)).run()
+
+
+async def test_it_runs_once_at_a_time() -> None:
+    """As other teams; it is not reset meanwhile."""
+    chat = ConductorTeam(noting([]), planner_of(*CHAIN))
+    stream = chat.run_stream(task="?")
+    await anext(stream)
+    with pytest.raises(ValueError, match="already running"):
+        await chat.run(task="?")
+    with pytest.raises(RuntimeError, match="currently running"):
+        await chat.reset()
+    await stream.aclose()
+    assert (await chat.run(task="?")).stop_reason == ANSWERED
+
+
+@pytest.mark.parametrize("task", [[], [1]])
+async def test_a_task_is_made_of_messages(task: list[TextMessage]) -> None:
+    """Another is refused as by other teams."""
+    with pytest.raises(ValueError, match="ask"):
+        await ConductorTeam(noting([]), planner_of(*CHAIN)).run(task=task)
+
+
+async def test_the_task_can_be_left_out_of_the_messages() -> None:
+    """Where a team around it tells of it."""
+    chat = ConductorTeam(noting([]), planner_of(*CHAIN))
+    result = await chat.run(task=TextMessage(content="?", source="user"), output_task_messages=False)
+    assert [m.source for m in result.messages] == ["a", "b", "c", "ConductorTeam"]
+
+
+async def test_a_token_cancels_a_run() -> None:
+    """And the team can run again."""
+    started, hanging = asyncio.Event(), True
+
+    async def hang(text: str) -> str:
+        started.set()
+        if hanging:
+            await anyio.sleep_forever()
+        return "done"
+
+    chat, token = ConductorTeam([Speaker("one", hang)], planner_of((0, "x", ()))), CancellationToken()
+    task = asyncio.create_task(chat.run(task="?", cancellation_token=token))
+    with anyio.fail_after(20):
+        await started.wait()
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        hanging = False
+        assert (await chat.run(task="again")).stop_reason == ANSWERED
+
+
+async def test_a_pause_reaches_the_participants() -> None:
+    """And a resume."""
+    speakers = noting([])
+    chat = ConductorTeam(speakers, planner_of(*CHAIN))
+    await chat.pause()
+    await chat.resume()
+    assert [speaker.paused for speaker in speakers] == [["pause", "resume"]] * 3
+    assert (await chat.run(task="?")).stop_reason == ANSWERED
+
+
+async def test_it_is_a_member_of_other_teams() -> None:
+    """Of a round robin, and of a society of mind."""
+    async with ModelServer(model) as server:
+        inner = ConductorTeam(team(server), server.client())
+        critic = Speaker("critic", saying("Shorter."))
+        result = await RoundRobinGroupChat([inner, critic], max_turns=3).run(task="How large?")
+        plans = [shown(call) for call in server.calls if is_planning(call)]
+        society = SocietyOfMindAgent("society", ConductorTeam(team(server), server.client()), server.client())
+        told = await society.run(task="How large?")
+    spoke = [m.source for m in result.messages if m.source in ("critic", "ConductorTeam")]
+    assert spoke == ["ConductorTeam", "critic", "ConductorTeam"]
+    assert "critic: Shorter." in plans[1]
+    assert told.messages[-1].source == "society"
+
+
+async def test_the_console_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """As any team."""
+    await Console(ConductorTeam(noting([]), planner_of(*CHAIN), emit_plan_events=True).run_stream(task="?"))
+    printed = capsys.readouterr().out
+    assert "c has spoken" in printed
+    assert "1. b (sees 0): y" in printed

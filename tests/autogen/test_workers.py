@@ -1,0 +1,388 @@
+"""AutoGen's agents, teams, tools and model clients as workers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+from autogen.scripts import model, team
+from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.tools import FunctionTool
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from contracts.adapter_contract import planner_of, saying
+from contracts.worker_contract import WorkerContract, question
+from servers.chat_server import CUT, STALL, Call, Reply, chunk, events, says, whole
+
+from autogen_podium.workers import as_planner, as_worker
+from podium import ChatPlanner, Conductor, Limits, Price, ScriptedWorker
+from podium.errors import (
+    ConfigError,
+    WorkerBroken,
+    WorkerError,
+    WorkerFailed,
+    WorkerRefused,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
+from podium.messages import Constraint, Message, Sampling, Tools
+from podium.planners import FixedPlanner, Planner
+from podium.retry import Retry
+from podium.usage import Usage
+from podium.workers import Request, Worker, complete
+
+pytestmark = pytest.mark.anyio
+
+
+async def echo(text: str) -> str:
+    """Say what was heard."""
+    return f"heard {text}"
+
+
+async def hang(text: str) -> str:
+    """Say nothing."""
+    await anyio.sleep_forever()
+    return ""
+
+
+def echoes(call: Call) -> Reply:
+    """Say what was asked."""
+    return says(call, f"heard {call.body['messages'][-1]['content']}")
+
+
+class TestAgentWorker(WorkerContract):
+    """An agent, which does one call at a time."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Answer at once."""
+        return as_worker(Speaker("one", echo))
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Never answer."""
+        return as_worker(Speaker("one", hang))
+
+    def asking(self, text: str, *, stream: bool = False) -> Request:
+        """Ask at some length: whatever was asked, the agent reports that it read `READ` tokens."""
+        return question(text + ", and nothing else" * READ, stream=stream)
+
+
+class TestModelWorker(WorkerContract):
+    """A model client of a real server."""
+
+    @pytest.fixture
+    async def worker(self) -> AsyncIterator[Worker]:
+        """Answer at once."""
+        async with ModelServer(echoes) as server:
+            yield as_worker(server.client(), price=Price(input=1.0, output=1.0))
+
+    @pytest.fixture
+    async def slow_worker(self) -> AsyncIterator[Worker]:
+        """Never answer."""
+        async with ModelServer(lambda _: Reply((STALL,))) as server:
+            yield as_worker(server.client())
+
+
+class TestToolWorker(WorkerContract):
+    """A tool of one text."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Answer at once."""
+        return as_worker(FunctionTool(echo, description="Echoes."))
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Never answer."""
+        return as_worker(FunctionTool(hang, description="Hangs."))
+
+
+async def test_an_agent_is_reset_before_each_step() -> None:
+    """Nothing of one call is heard in the next."""
+    speaker = Speaker("one", echo)
+    worker = as_worker(speaker)
+    assert (await complete(worker, question("first"))).text == "heard first"
+    assert (await complete(worker, question("second"))).text == "heard second"
+    assert speaker.resets == 2
+
+
+async def test_one_agent_in_two_pools_does_one_step_at_a_time() -> None:
+    """Though no pool knows of the other."""
+    busy, most = 0, 0
+
+    async def speak(text: str) -> str:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        await anyio.sleep(0.01)
+        busy -= 1
+        return text
+
+    speaker = Speaker("one", speak)
+    conductors = [Conductor(planner_of((0, name, ())), [as_worker(speaker)]) for name in ("x", "y", "z")]
+    answers: list[str] = []
+
+    async def run(conductor: Conductor) -> None:
+        answers.append((await conductor.run("?")).answer)
+
+    async with anyio.create_task_group() as group:
+        for conductor in conductors:
+            group.start_soon(run, conductor)
+    assert most == 1
+    assert sorted(answer.splitlines()[-1] for answer in answers) == ["x", "y", "z"]
+
+
+def test_one_agent_in_two_event_loops() -> None:
+    """Does one step at a time there, too."""
+    speaker = Speaker("one", echo)
+
+    async def both() -> list[str]:
+        conductor = Conductor(planner_of((0, "x", ()), (0, "y", ()), (0, "z", (0, 1))), [as_worker(speaker)])
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(
+                    anyio.to_thread.run_sync, lambda: answers.append(conductor.run_sync("?").status)
+                )
+        return answers
+
+    answers: list[str] = []
+    assert asyncio.run(both()) == ["ok"] * 3
+
+
+async def test_what_an_agent_used_is_on_the_bill_when_it_fails_too() -> None:
+    """As far as it said so."""
+
+    def once(call: Call) -> Reply:
+        if call.body["messages"][-1]["role"] == "tool":
+            return whole({"error": {"message": "overloaded"}}, status=503)
+        function = {"name": "echo", "arguments": '{"text": "hi"}'}
+        asked = {"id": "1", "type": "function", "function": function}
+        return says(call, "", finish_reason="tool_calls", tool_calls=[asked])
+
+    async with ModelServer(once) as server:
+        agent = AssistantAgent("one", server.client(), tools=[echo], reflect_on_tool_use=True)
+        with pytest.raises(WorkerUnavailable, match="503") as caught:
+            await complete(as_worker(agent), question("?"))
+    assert caught.value.usage == Usage(11, 7)
+
+
+async def test_an_agent_whose_server_reports_nothing_is_estimated() -> None:
+    """And one without a model has used nothing."""
+    async with ModelServer(lambda call: says(call, "words " * 10, usage=None)) as server:
+        asked = await complete(as_worker(AssistantAgent("one", server.client())), question("why?"))
+    assert asked.usage.estimated
+    assert asked.usage.total_tokens > 0
+
+
+async def test_a_team_is_a_worker() -> None:
+    """Reset before each step; its last message is its answer; what its members used adds up."""
+    chat = RoundRobinGroupChat([Speaker("a", saying("draft")), Speaker("b", saying("final"))], max_turns=2)
+    worker = as_worker(chat, name="chat")
+    for _ in range(2):
+        answer = await complete(worker, question("?"))
+        assert (answer.text, answer.usage) == ("final", Usage(2 * READ, 2 * WRITTEN))
+
+
+async def test_a_cancel_reaches_a_teams_members() -> None:
+    """Down to their requests, and soon."""
+    async with ModelServer(lambda _: Reply((STALL,))) as server:
+        chat = RoundRobinGroupChat([AssistantAgent("a", server.client())], max_turns=1)
+        task = asyncio.create_task(complete(as_worker(chat), question("?")))
+        with anyio.fail_after(20):
+            while not server.calls:  # noqa: ASYNC110 - nothing announces a call
+                await anyio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await server.calls[0].hung_up.wait()
+
+
+async def test_a_tool_of_several_arguments_is_given_json() -> None:
+    """Its card says so; a subtask without any is refused."""
+
+    def multiply(left: int, right: int) -> int:
+        return left * right
+
+    worker = as_worker(FunctionTool(multiply, description="Multiplies."))
+    assert worker.card.description == (
+        'Multiplies. Its subtask is a JSON object of {"left": integer, "right": integer}, and nothing else.'
+    )
+    assert as_worker(worker) is worker
+    assert (await complete(worker, question('Do it: {"left": 6, "right": 7}.'))).text == "42"
+    with pytest.raises(WorkerRefused, match="JSON object"):
+        await complete(worker, question("six times seven"))
+    with pytest.raises(WorkerFailed, match="right"):
+        await complete(worker, question('{"left": 6}'))
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (lambda _: whole({"error": {"message": "slow down"}}, status=429), WorkerUnavailable),
+        (lambda _: whole({"error": {"message": "no such key"}}, status=401), WorkerRefused),
+        (lambda _: whole({"error": {"message": "oops"}}, status=500), WorkerUnavailable),
+        (lambda call: says(call, ""), WorkerBroken),
+        (lambda call: says(call, "half", finish_reason="content_filter"), WorkerRefused),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:No text content or tool calls are available")
+@pytest.mark.parametrize("stream", [False, True])
+async def test_faults_of_a_server_are_told_as_podiums(
+    reply: Any, error: type[WorkerError], *, stream: bool
+) -> None:
+    """Of the client's own retries and errors nothing is left."""
+    async with ModelServer(reply) as server:
+        with pytest.raises(error):
+            await complete(as_worker(server.client()), question("?", stream=stream))
+
+
+@pytest.mark.parametrize("tail", [(), (CUT,)])
+async def test_a_stream_that_was_cut_is_no_answer(tail: Any) -> None:
+    """Nobody said why it ended, so that it did not."""
+    async with ModelServer(lambda _: events(chunk({"content": "half"}), *tail)) as server:
+        with pytest.raises(WorkerBroken) as caught:
+            await complete(as_worker(server.client()), question("?", stream=True))
+    assert caught.value.maybe_paid
+
+
+async def test_a_server_that_is_not_there() -> None:
+    """Was not reached, so that nothing was paid for."""
+    async with ModelServer(echoes) as gone:
+        url = gone.url
+    async with ModelServer(echoes) as server:
+        with pytest.raises(WorkerUnavailable, match="cannot be reached") as caught:
+            await complete(as_worker(server.client(base_url=url)), question("?"))
+    assert not caught.value.maybe_paid
+
+
+async def test_a_client_that_gives_up_waiting() -> None:
+    """May have been paid for."""
+    async with ModelServer(lambda _: Reply((STALL,))) as server:
+        with pytest.raises(WorkerTimeout) as caught:
+            await complete(as_worker(server.client(timeout=0.05)), question("?"))
+    assert caught.value.maybe_paid
+
+
+async def test_retries_are_podiums() -> None:
+    """A busy server is asked once more, by the run's policy."""
+    busy = [True]
+
+    def once(call: Call) -> Reply:
+        return whole({"error": {"message": "slow down"}}, status=429) if busy.pop() else says(call, "fine")
+
+    busy.insert(0, False)
+    async with ModelServer(once) as server:
+        workers = [as_worker(AssistantAgent("one", server.client()))]
+        result = await Conductor(planner_of((0, "x", ())), workers, retry=Retry(base=0.001)).run("?")
+    assert (result.answer, result.outcomes[0].attempts) == ("fine", 2)
+
+
+async def test_what_a_model_thinks_is_no_answer() -> None:
+    """Where its client streams it before the content."""
+
+    def thinks(call: Call) -> Reply:
+        frames = [
+            chunk({"reasoning_content": "hm"}),
+            chunk({"reasoning_content": "aha"}),
+            chunk({"content": "Yes."}),
+        ]
+        return events(*frames, chunk({}, finish_reason="stop"))
+
+    async with ModelServer(thinks) as server:
+        worker = as_worker(server.client())
+        pieces = [piece async for piece in worker.call(question("?", stream=True))]
+    assert pieces[:-1] == ["Yes."]
+
+
+async def test_how_a_model_is_asked() -> None:
+    """In the client's words: sampling, a form, tools, roles."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    sampling = Sampling(temperature=0.1, max_tokens=9, stop=("END",), constraint=Constraint("json", schema))
+    tool = {
+        "type": "function",
+        "function": {"name": "f", "description": "F.", "parameters": {"type": "object"}},
+    }
+    messages = (
+        Message("system", "Be brief."),
+        Message("user", "a"),
+        Message("assistant", "b"),
+        Message("user", "c"),
+    )
+    async with ModelServer(echoes) as server:
+        asked = replace(
+            question("?", stream=True), messages=messages, sampling=sampling, tools=Tools((tool,))
+        )
+        await complete(as_worker(server.client()), asked)
+        body = server.calls[0].body
+    assert [(m["role"], m["content"]) for m in body["messages"]] == [
+        ("system", "Be brief."),
+        ("user", "a"),
+        ("assistant", "b"),
+        ("user", "c"),
+    ]
+    assert (body["temperature"], body["max_tokens"], body["stop"]) == (0.1, 9, ["END"])
+    assert body["response_format"]["json_schema"]["schema"] == schema
+    assert body["tools"][0]["function"]["name"] == "f"
+    assert body["stream_options"] == {"include_usage": True}
+
+
+async def test_images_by_address_are_refused() -> None:
+    """AutoGen's messages hold none."""
+    part = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    async with ModelServer(echoes) as server:
+        asked = replace(question("?"), messages=(Message("user", (part,)),))
+        with pytest.raises(WorkerRefused, match="data: URLs"):
+            await complete(as_worker(server.client()), asked)
+
+
+async def test_other_clients_work_too() -> None:
+    """AutoGen's own replay client plans and answers; what it reports is counted."""
+    planner = ReplayChatCompletionClient(['{"worker": 0, "subtask": "x", "access": []}\n'])
+    worker = ReplayChatCompletionClient(["replayed"])
+    result = await Conductor(as_planner(planner), [as_worker(worker, name="replay")]).run("?")
+    assert result.answer == "replayed"
+    assert result.usage.total_tokens > 0
+    assert not result.usage.estimated
+
+
+async def test_limits_bound_agents() -> None:
+    """A run that may cost little starts no agent of unknown price."""
+    with pytest.raises(ConfigError, match="no card prices 'a'"):
+        Conductor(planner_of((0, "x", ())), [as_worker(Speaker("a", echo))], limits=Limits(cost=1.0))
+    priced = as_worker(Speaker("a", echo), price=Price(input=1.0, output=1.0))
+    again = await Conductor(planner_of((0, "x", ())), [priced], limits=Limits(cost=1.0)).run("?")
+    assert again.cost == pytest.approx((READ + WRITTEN) / 1e6)
+
+
+def test_cards_say_what_a_thing_is() -> None:
+    """By itself, or as its owner says."""
+    card = as_worker(Speaker("one", echo)).card
+    assert (card.name, card.description, card.concurrency) == ("one", "Speaks as one.", 1)
+    told = as_worker(Speaker("one", echo), name="two", description="Other.", labels=["eu"]).card
+    assert (told.name, told.description, told.labels, told.concurrency) == ("two", "Other.", {"eu"}, 1)
+    with pytest.raises(ConfigError, match="beside a card"):
+        as_worker(Speaker("one", echo), card=card, name="two")
+    with pytest.raises(ConfigError, match="has a card already"):
+        as_worker(ScriptedWorker("x", "x"), name="two")
+    thing: Any = len
+    with pytest.raises(ConfigError, match="FunctionTool"):
+        as_worker(thing)
+
+
+async def test_who_plans() -> None:
+    """A client, a worker, a planner, or nobody."""
+    async with ModelServer(model) as server:
+        planners: list[Planner] = [
+            as_planner(server.client()),
+            as_planner(ScriptedWorker("w", "x"), spelling="json"),
+        ]
+        assert all(isinstance(planner, ChatPlanner) for planner in planners)
+        assert as_planner(fixed := FixedPlanner("x")) is fixed
+        assert as_planner(None).name == "rule"
+        nobody: Any = team
+        with pytest.raises(ConfigError, match="plans nothing"):
+            as_planner(nobody)
