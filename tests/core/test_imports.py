@@ -10,7 +10,7 @@ import podium
 ROOT = Path(podium.__file__).parent
 
 STAGES: tuple[tuple[str, ...], ...] = (
-    ("usage",),
+    ("quick", "usage"),
     ("errors",),
     ("secrets", "boundary", "files", "limits", "messages", "opened", "timeout", "words"),
     ("ledger", "plan", "edits"),

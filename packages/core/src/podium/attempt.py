@@ -1,7 +1,7 @@
 """One call of one worker: what is set aside for it, and how it is billed however it ends."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from math import inf
@@ -52,8 +52,8 @@ class Attempt:
     """Whether the call finds out if a worker that was left out is back."""
     began: float
     """When it was called, on the event loop's clock, in seconds."""
-    until: float | None
-    """When it has had its time; `None` where whoever called waits no longer anyway."""
+    until: float
+    """When it has had its time; infinite where whoever called waits no longer anyway."""
     pieces: list[str] = field(default_factory=list)
     completion: Completion | None = None
     """The whole answer; `None` until its end was seen."""
@@ -94,7 +94,7 @@ class Attempt:
         """
         try:
             with (
-                Timeout(self.until, on_over),
+                Timeout(self.setting.timer, self.until, on_over),
                 self._current(),
                 Boundary(f"worker {self.card.name!r}", _FAILED),
             ):
@@ -122,8 +122,8 @@ class Attempt:
         room = self.setting.limits.output_chars
         worker, through = self.setting.pool[self.worker], self.setting.through
         call = worker.call(self.request) if through is None else through(worker, self.request)
-        async with aclosing(call) as pieces:
-            async for piece in pieces:
+        try:
+            async for piece in call:
                 if isinstance(piece, Completion):
                     self.completion = self._checked(piece)
                     return
@@ -134,6 +134,8 @@ class Attempt:
                     raise self._too_long()
                 self.pieces.append(storable(piece))
                 on_text(self, self.pieces[-1])
+        finally:
+            await call.aclose()
         raise self._broken("ended without a completion")
 
     def _checked(self, completion: Completion) -> Completion:

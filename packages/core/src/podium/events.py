@@ -11,6 +11,7 @@ from podium.ledger import Spend
 from podium.messages import Message, Sampling, Tools
 from podium.outcome import Call, Outcome, Problem, Proposal
 from podium.plan import Plan
+from podium.quick import quick
 from podium.result import Result
 from podium.secrets import scrub_data
 
@@ -46,6 +47,7 @@ def _plain(value: object) -> object:
     return value
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted(_Event):
     """A query was accepted."""
@@ -68,6 +70,7 @@ class RunStarted(_Event):
     """Run, round, step and attempt this run answers for; `None` for a run a user started."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed(_Event):
     """A run goes on from its journal."""
@@ -79,6 +82,7 @@ class RunResumed(_Event):
     """How many times the run was taken up after its process had died, this one included."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundStarted(_Event):
     """A round begins; what it was begun for is `why`."""
@@ -88,6 +92,7 @@ class RoundStarted(_Event):
     why: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDelta(_Event):
     """A planner wrote a piece of plan text."""
@@ -98,6 +103,7 @@ class PlanDelta(_Event):
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerStarted(_Event):
     """A planner is called."""
@@ -109,6 +115,7 @@ class PlannerStarted(_Event):
     """The most it may spend."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerEnded(_Event):
     """A planner's call is over: its text is the plan, or was not used."""
@@ -118,6 +125,7 @@ class PlannerEnded(_Event):
     proposal: Proposal
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReady(_Event):
     """The round's plan is whole and valid."""
@@ -130,6 +138,7 @@ class PlanReady(_Event):
     why: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked(_Event):
     """The run waits for someone to look at its plan."""
@@ -139,6 +148,7 @@ class ApprovalAsked(_Event):
     plan: Plan
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalGiven(_Event):
     """Someone has looked at the plan."""
@@ -152,6 +162,7 @@ class ApprovalGiven(_Event):
     why: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted(_Event):
     """A step's worker is called, once more after every `AttemptFailed`."""
@@ -167,6 +178,7 @@ class StepStarted(_Event):
     """The most the call may spend."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailed(_Event):
     """A call of a step's worker came to nothing, and the step goes on without it."""
@@ -180,6 +192,7 @@ class AttemptFailed(_Event):
     """Seconds until the next call; `None` where another is under way."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDelta(_Event):
     """A step's worker wrote a piece of its output."""
@@ -191,6 +204,7 @@ class StepDelta(_Event):
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEnded(_Event):
     """A step is over, or will never run."""
@@ -204,6 +218,7 @@ class StepEnded(_Event):
     """What the step was given, as a hash, by which a journal finds it again; empty where none is kept."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerDelta(_Event):
     """A piece of the answer, sent as soon as it is known to be one.
@@ -219,6 +234,7 @@ class AnswerDelta(_Event):
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(_Event):
     """The run is over, or (`waiting`) goes on when it is resumed."""
@@ -227,6 +243,7 @@ class RunEnded(_Event):
     result: Result
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStopped(_Event):
     """The run was cancelled, or broke off by an error; it can be resumed."""

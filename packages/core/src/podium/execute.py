@@ -4,9 +4,9 @@ An `Execution` takes steps one by one, while the plan may still be arriving, and
 plan once it is known. It knows no planner, no other round and no journal.
 """
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from podium.errors import ConfigError
 from podium.events import AnswerDelta, StepDelta, StepEnded
 from podium.keeping import is_metered, last_step
-from podium.ledger import Spend
+from podium.ledger import NOTHING, Spend
 from podium.outcome import Call, Outcome, Problem, total_cost
 from podium.place import ABORTED, ENOUGH, STOPPED, SUPERSEDED, UNSEEN, Place
 from podium.places import Places
@@ -83,7 +83,7 @@ class Execution:
                     self.broke, Pause
                 ):  # stopped before it could start
                     self._end(place, self._never_ran(place, STOPPED))
-            self._setting.ledger.keep(Spend())
+            self._setting.ledger.keep(NOTHING)
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -151,7 +151,8 @@ class Execution:
                 raise ConfigError(f"step {index} was started before the steps that it is shown had ended")
             if place.trying is not None:
                 raise ConfigError(f"step {index} was started twice")
-            await self._run(place)
+            with anyio.CancelScope() as scope:
+                await self._run(place, scope)
             self._settle(self._release(place))
         assert place.outcome is not None
         return place.outcome
@@ -198,15 +199,17 @@ class Execution:
 
     async def _work(self, place: Place) -> None:
         """Run a step, and then one that waited for it; others that did get tasks of their own."""
-        while True:
-            if place.outcome is None:
-                await self._run(place)
-            ready = self._settle(self._release(place))
-            if not ready:
-                return
-            place = ready.pop()
-            for other in ready:
-                self._tasks.start_soon(self._work, other)
+        todo: Place | None = place
+        while todo is not None:
+            # A scope is dear: steps that follow one another share it, until one of them is stopped.
+            with anyio.CancelScope() as scope:
+                while todo is not None and not scope.cancel_called:
+                    if todo.outcome is None:
+                        await self._run(todo, scope)
+                    ready = self._settle(self._release(todo))
+                    todo = ready.pop() if ready else None
+                    for other in ready:
+                        self._tasks.start_soon(self._work, other)
 
     def _release(self, place: Place) -> list[Place]:
         """Return the steps that can start now that `place` has ended; end those that never will."""
@@ -215,9 +218,8 @@ class Execution:
     def _decide(self, places: Iterable[Place]) -> list[Place]:
         """Return the steps that can start; end those that never will, and go on with whom that sets free."""
         ready: list[Place] = []
-        todo = deque(places)
-        while todo:
-            place = todo.popleft()
+        todo = list(places)
+        for place in todo:  # which grows meanwhile
             match self._places.verdict(place):
                 case "start":
                     self._places.show(place, self._setting.labels)
@@ -274,7 +276,8 @@ class Execution:
         known = ((setting.recall, place.key), (self._paid, place.exact))
         return [(recall, key) for recall, key in known if recall is not None]
 
-    async def _run(self, place: Place) -> None:
+    async def _run(self, place: Place, scope: anyio.CancelScope) -> None:
+        """Run a step in a scope of its task's, by which it is stopped."""
         setting = self._setting
         trying = place.trying = Trying(
             setting=setting,
@@ -291,14 +294,13 @@ class Execution:
         deadline = min(setting.ledger.deadline, setting.clock() + setting.limits.step_seconds)
         outcome, room = None, None
         try:
-            with anyio.CancelScope() as scope:
-                place.scope = scope
-                if self._room is not None:
-                    scope.deadline = deadline
-                    await self._room.acquire()
-                    room = self._room
-                await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
-                outcome = await trying.run(deadline, scope)
+            place.scope = scope
+            if self._room is not None:
+                scope.deadline = deadline
+                await self._room.acquire()
+                room = self._room
+            await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
+            outcome = await trying.run(deadline, scope)
         finally:
             if room is not None:
                 room.release()
@@ -306,6 +308,8 @@ class Execution:
                 # The run may be at its own deadline, which can be noticed first.
                 timed_out = place.reason is None and setting.clock() >= deadline
                 outcome = trying.timed_out() if timed_out else trying.stopped(place.reason or STOPPED)
+            if scope.deadline != inf:
+                scope.deadline = inf
             place.following = trying.following
             place.trying = place.scope = None  # a cycle with what they call back, left to the collector
             self._end(place, outcome)

@@ -13,6 +13,7 @@ from podium.messages import Message, Sampling, Tools
 from podium.plan import Plan
 from podium.planning import Planners
 from podium.policy import Policy
+from podium.quick import quick
 from podium.recall import Recall
 from podium.retry import Retry
 from podium.setting import OnFailure
@@ -43,6 +44,7 @@ class Team:
         return (*self.pool, self.accept) if isinstance(self.accept, Worker) else tuple(self.pool)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One run, as it was asked for."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from podium.ledger import Left, Spend
+from podium.ledger import NOTHING, Left, Spend
 from podium.outcome import Outcome
 from podium.plan import Plan
 from podium.prompt import worker_messages
@@ -34,10 +34,10 @@ def last_step(setting: Setting, plan: Plan, outcomes: Sequence[Outcome | None]) 
         return _CALL  # most plans: there is room for all of it
     ways = [way for seen in plan.steps[-1].access if (way := _way(plan, seen, outcomes)) is not None]
     if not ways:
-        return Spend()
+        return NOTHING
     steps = [len(plan.steps) - 1, *min(ways, key=len)]
     amounts = [_worst(setting, plan, index, outcomes) if metered else _CALL for index in steps]
-    return amounts[0] if _fit(amounts, left) else Spend()
+    return amounts[0] if _fit(amounts, left) else NOTHING
 
 
 def is_metered(setting: Setting) -> bool:

@@ -5,6 +5,7 @@ runs nested in it. Before a call its worst case is reserved; afterwards that is 
 what the call really came to. It knows no worker and no price: it is given amounts.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import add, sub
 from typing import Self
@@ -13,9 +14,11 @@ import anyio
 
 from podium.errors import LimitExceeded
 from podium.limits import Limits
+from podium.quick import quick
 from podium.usage import Usage
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Spend:
     """What a call, or many, may spend or have spent."""
@@ -33,6 +36,10 @@ class Spend:
         return cls(calls, read, usage.output_tokens + usage.orchestration_output_tokens, cost)
 
 
+NOTHING = Spend()
+
+
+@quick
 @dataclass(frozen=True, slots=True)
 class Left:
     """What a run may still spend. `None` means that there is no limit."""
@@ -64,7 +71,7 @@ class Reservation:
     books_itself: bool = False
     """Whether the call books what it spends itself, so that settling it books nothing."""
     settled: bool = False
-    counts: "tuple[_Counts, ...]" = ()
+    counts: "Sequence[_Counts]" = ()
     """What it counts as in each of the ledger's books."""
 
 
@@ -100,12 +107,12 @@ class Ledger:
     @property
     def spent(self) -> Spend:
         """What was spent so far; its cost is unknown as soon as that of one call is."""
-        return self._books[0].spent.told()
+        return _told(self._books[0].spent)
 
     @property
     def reserved(self) -> Spend:
         """What is set aside for calls under way."""
-        return self._books[0].reserved.told()
+        return _told(self._books[0].reserved)
 
     @property
     def left(self) -> Left:
@@ -161,14 +168,14 @@ class Ledger:
         """
         books, own = self._books, self._books[0]
         if worst is None:
-            reservation = Reservation(Spend(), books_itself=True)
+            reservation = Reservation(NOTHING, books_itself=True)
         else:
-            checked = [book.check(worst, _NOTHING if last and book is own else book.kept) for book in books]
-            reservation = Reservation(worst, counts=tuple(checked))
+            checked = [book.check(worst, _ZERO if last and book is own else book.kept) for book in books]
+            reservation = Reservation(worst, counts=checked)
             for book, counts in zip(books, checked, strict=True):
-                book.reserved.add(counts, worst.cost)
+                book.reserved = tuple(map(add, book.reserved, counts))
         if last:
-            own.kept = _NOTHING
+            own.kept = _ZERO
         return reservation
 
     def settle(self, reservation: Reservation, spent: Spend) -> None:
@@ -182,10 +189,10 @@ class Ledger:
         if reservation.books_itself:
             return
         self._books[-1].wake()
-        worst = reservation.amount
+        worst = reservation.amount.cost
         for book, reserved in zip(self._books, reservation.counts, strict=True):
-            book.reserved.take(reserved, worst.cost)
-            book.spent.add(book.counts(spent, worst.cost), spent.cost)
+            book.reserved = tuple(map(sub, book.reserved, reserved))
+            book.spent = tuple(map(add, book.spent, book.counts(spent, worst)))
 
     async def freed(self) -> bool:
         """Wait until a call under way anywhere in the run is settled, which may leave room for another.
@@ -194,7 +201,7 @@ class Ledger:
             `False`, at once, where no call is under way.
         """
         outermost = self._books[-1]  # every call of the run is booked there too
-        if outermost.reserved.counts == _NOTHING:
+        if outermost.reserved == _ZERO:
             return False
         await outermost.wait()
         return True
@@ -224,39 +231,22 @@ class Ledger:
         for book in self._books:
             book.check_known(spent)
         for book in self._books:
-            book.spent.add(book.counts(spent), spent.cost)
+            book.spent = tuple(map(add, book.spent, book.counts(spent)))
             book.steps += steps
 
 
 _Counts = tuple[int, ...]
-"""Calls, input tokens, output tokens, and money in whole billionths of a dollar, so that it balances."""
+"""Calls, input tokens, output tokens, money in whole billionths of a dollar, so that it balances, and of
+how many calls that is not known."""
 _NAMES = ("calls", "input_tokens", "output_tokens", "cost")
 """What `Spend` and `Limits` call them."""
 _BILLION = 1_000_000_000
-_NOTHING: _Counts = (0, 0, 0, 0)
+_ZERO: _Counts = (0, 0, 0, 0, 0)
 
 
-class _Sum:
-    """Amounts added up."""
-
-    __slots__ = ("counts", "unknown")
-
-    def __init__(self) -> None:
-        self.counts = _NOTHING
-        self.unknown = 0
-        """Amounts of unknown cost among them."""
-
-    def add(self, counts: _Counts, cost: float | None) -> None:
-        self.counts = tuple(map(add, self.counts, counts))
-        self.unknown += cost is None
-
-    def take(self, counts: _Counts, cost: float | None) -> None:
-        self.counts = tuple(map(sub, self.counts, counts))
-        self.unknown -= cost is None
-
-    def told(self) -> Spend:
-        calls, read, written, money = self.counts
-        return Spend(calls, read, written, None if self.unknown else money / _BILLION)
+def _told(counts: _Counts) -> Spend:
+    calls, read, written, money, unknown = counts
+    return Spend(calls, read, written, None if unknown else money / _BILLION)
 
 
 class _Book:
@@ -272,9 +262,9 @@ class _Book:
         """The limits that are set, by their place among the counts."""
         self.whose = "the nested run" if nested else "the run"
         self.steps = 0
-        self.spent = _Sum()
-        self.reserved = _Sum()
-        self.kept = _NOTHING
+        self.spent = _ZERO
+        self.reserved = _ZERO
+        self.kept = _ZERO
         self.keeps_step = False
         self.settled: anyio.Event | None = None
 
@@ -295,21 +285,21 @@ class _Book:
         if cost is None:
             cost = (self.limits.unpriced or 0.0) * amount.calls
         money = round(cost * _BILLION) if cost else 0
-        return (amount.calls, amount.input_tokens, amount.output_tokens, money)
+        return (amount.calls, amount.input_tokens, amount.output_tokens, money, amount.cost is None)
 
-    def free(self, index: int, most: int, kept: _Counts = _NOTHING) -> int:
+    def free(self, index: int, most: int, kept: _Counts = _ZERO) -> int:
         """Return what is neither spent, nor reserved, nor kept of a limit."""
-        return max(most - self.spent.counts[index] - self.reserved.counts[index] - kept[index], 0)
+        return max(most - self.spent[index] - self.reserved[index] - kept[index], 0)
 
     def check(self, worst: Spend, kept: _Counts) -> _Counts:
         """Return what it counts as; raise `LimitExceeded` unless it fits besides what is kept."""
         if worst.cost is None:
             self.check_known(worst)
-        needed, spent, reserved = self.counts(worst), self.spent.counts, self.reserved.counts
+        needed, spent, reserved = self.counts(worst), self.spent, self.reserved
         for index, most in self.most:
-            free = max(most - spent[index] - reserved[index] - kept[index], 0)
-            if needed[index] > free:
-                raise self._refused(index, needed[index], free, kept[index])
+            free = most - spent[index] - reserved[index] - kept[index]
+            if free < needed[index] > 0:
+                raise self._refused(index, needed[index], max(free, 0), kept[index])
         return needed
 
     def _refused(self, index: int, needed: int, free: int, kept: int) -> LimitExceeded:

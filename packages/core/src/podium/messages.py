@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 from podium.errors import QueryError
+from podium.quick import quick
 from podium.usage import Usage
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -19,6 +20,7 @@ MAX_QUERY_CHARS = 4 * 2**20
 """Longest text of a query, in characters; what a model's context takes is the worker's to say."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Message:
     """One chat message."""
@@ -199,6 +201,7 @@ def estimate_usage(messages: Sequence[Message], text: str) -> Usage:
     return Usage(-(-read // 4), -(-len(text) // 4), estimated=True)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Completion:
     """A whole answer: its end was seen."""

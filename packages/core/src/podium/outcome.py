@@ -7,12 +7,14 @@ from typing import Literal
 from podium.errors import PodiumError
 from podium.messages import FinishReason, Part
 from podium.plan import Plan
+from podium.quick import quick
 from podium.secrets import scrub
 from podium.usage import Usage
 
 StepStatus = Literal["ok", "failed", "skipped", "cancelled"]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Problem:
     """An error as data."""
@@ -31,6 +33,7 @@ class Problem:
         return cls(error.code, str(error))
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One call of a worker, as it is billed."""
@@ -47,6 +50,7 @@ class Call:
     """Whether nobody knows if it is on the bill: it was sent, and its end was not seen."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How one step ended."""
@@ -109,6 +113,7 @@ class Proposal:
     seconds: float = 0.0
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """One plan and its execution."""

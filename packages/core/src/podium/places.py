@@ -48,8 +48,11 @@ class Places:
     def append(self, step: Step) -> Place:
         """Give the next step its place."""
         index = len(self._places)
-        replaced = [place.following for place in self._superseded if place.index == index]
-        place = Place(index, step, max(replaced, default=1))
+        number = 1
+        for other in self._superseded:
+            if other.index == index:
+                number = max(number, other.following)
+        place = Place(index, step, number)
         for seen in step.access:
             before = self._places[seen]
             before.dependents.append(place)
@@ -79,7 +82,7 @@ class Places:
 
         A step that lacks something is left alone until the plan is known, but under `note`.
         """
-        if not place.is_undecided:
+        if place.visible is not None or place.outcome is not None:
             return "wait"
         if place.good >= place.least or self._bridges(place):
             return "start"

@@ -83,12 +83,10 @@ class Plan:
 
     def reaching(self, step: int) -> frozenset[int]:
         """Return the steps that reach `step` along access lists, and itself."""
-        found, todo = set[int](), [step]
-        while todo:
-            index = todo.pop()
-            if index not in found:
-                found.add(index)
-                todo.extend(self.steps[index].access)
+        found = {step}
+        for index in range(step, -1, -1):  # a step sees none but those before it
+            if index in found:
+                found.update(self.steps[index].access)
         return frozenset(found)
 
     @property

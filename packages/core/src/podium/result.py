@@ -8,6 +8,7 @@ from podium.forecast import Forecast, compare
 from podium.messages import Part
 from podium.outcome import Call, Outcome, Problem, Proposal, Round, total_cost
 from podium.plan import Plan
+from podium.quick import quick
 from podium.secrets import scrub
 from podium.usage import Usage
 
@@ -16,6 +17,7 @@ RunStatus = Literal["ok", "partial", "failed", "waiting"]
 _TOLD = {"ok": "answered", "partial": "answered in part", "failed": "no answer", "waiting": "waits"}
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """What a run came to."""

@@ -91,6 +91,8 @@ class Running:
         except BaseException as error:
             setting.tell(RunStopped, problem=_problem_of(error))
             raise
+        finally:
+            setting.timer.close()
         return await self._end(setting, rounds, out_of_time=scope.cancelled_caught)
 
     def setting(self) -> Setting:

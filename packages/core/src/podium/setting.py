@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from podium.cache import Cache
@@ -12,8 +12,10 @@ from podium.ledger import Ledger
 from podium.limits import Limits
 from podium.messages import Message, Sampling, Tools
 from podium.policy import Policy
+from podium.quick import quick
 from podium.recall import Recall
 from podium.retry import Retry
+from podium.timeout import Timer
 from podium.workers.pool import Pool
 from podium.workers.worker import Through
 
@@ -25,6 +27,7 @@ _NOTHING = nullcontext()
 _PLAIN = Sampling()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One run, as its stages see it."""
@@ -68,6 +71,8 @@ class Setting:
     """Tells the time of the event loop, in seconds; found once, since it is asked at every turn."""
     began: float
     """When the run began, on that clock."""
+    timer: Timer = field(default_factory=Timer)
+    """Ends calls of workers that take too long."""
 
     @property
     def writes_apart(self) -> bool:

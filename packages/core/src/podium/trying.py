@@ -4,7 +4,7 @@ The only place that calls a worker twice. `turns` says who is next; here they ar
 within the run's ledger, its policy and its slots, and answers are looked up in the cache.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.attempt import Attempt
 from podium.boundary import Boundary
-from podium.cache import answer_key, asking, look_up, remember
+from podium.cache import Cache, answer_key, asking, look_up, remember
 from podium.errors import LimitExceeded, PodiumError, WorkerFailed, WorkerTimeout
 from podium.events import AttemptFailed, StepStarted
 from podium.hedging import Race
@@ -152,11 +152,14 @@ class Trying:
             self._next = Turns(self.setting, self.round, self.index, self.step.worker, self.labels)
         return self._next
 
-    async def _ask(self, number: int) -> Attempt | None:
+    def _ask(self, number: int) -> Awaitable[Attempt | None]:
         """Look for an answer to use again; without one, call. `None` means that nobody was called."""
         cache = self.setting.cache
         if cache is None or (key := self._key(number)) is None:
-            return await self._in_slot(number)
+            return self._in_slot(number)
+        return self._look_or_call(number, cache, key)
+
+    async def _look_or_call(self, number: int, cache: Cache, key: str) -> Attempt | None:
         self._bound()
         async with asking(cache, key):
             self._reused = await look_up(cache, key)
@@ -230,7 +233,7 @@ class Trying:
             cooling=cooling,
             tries=cooling.called(setting.retry.cool_after),
             began=began,
-            until=until if until < deadline else None,
+            until=until if until < deadline else inf,
         )
         self._made.append(attempt)
         self._heard = attempt

@@ -10,10 +10,12 @@ from typing import Any
 from podium.messages import Constraint, Message, Sampling, Tools
 from podium.workers.providers import Provider
 
+_PLAIN = Sampling()
+
 
 def merge_sampling(defaults: Sampling, wanted: Sampling) -> Sampling:
     """Return `defaults` with what `wanted` says in their place."""
-    if wanted == Sampling():
+    if wanted == _PLAIN:
         return defaults
     names = [f.name for f in fields(Sampling)]
     said = {name: value for name in names if (value := getattr(wanted, name)) not in (None, ())}
@@ -40,7 +42,7 @@ def chat_body(
         body["tools"] = list(tools.offered)
         if tools.choice is not None:
             body["tool_choice"] = tools.choice
-    if sampling == Sampling():
+    if sampling == _PLAIN:
         return body
     plain = {
         "temperature": sampling.temperature,

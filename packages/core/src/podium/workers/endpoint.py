@@ -13,8 +13,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-import anyio
-
 from podium.errors import ConfigError
 from podium.secrets import register
 from podium.workers.faults import Origin
@@ -152,7 +150,9 @@ class Endpoint:
         opened.users += 1
 
     def _end(self, deadline: float | None) -> float:
-        return min(anyio.current_time() + self.timeouts.total, inf if deadline is None else deadline)
+        return min(
+            asyncio.get_running_loop().time() + self.timeouts.total, inf if deadline is None else deadline
+        )
 
 
 def _checked_url(base_url: str) -> str:

@@ -6,11 +6,10 @@ imported when an endpoint is first opened. It knows no messages and no models.
 
 import asyncio
 import json
+from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from http import HTTPStatus
 from typing import Any, TypeVar
-
-import anyio
 
 from podium.errors import WorkerBroken, WorkerRefused, WorkerTimeout
 from podium.workers.faults import Origin, answer_fault, status_fault
@@ -52,7 +51,7 @@ class Exchange:
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Post `body` and yield the JSON object of each event of the stream that answers it."""
         upload = self._upload(body, end)
-        first = min(end, anyio.current_time() + self._timeouts.first_byte)
+        first = min(end, get_running_loop().time() + self._timeouts.first_byte)
         download = await self._wait(self._post(path, upload), upload, first)
         try:
             if "json" in download.headers.get("content-type", ""):
@@ -66,7 +65,7 @@ class Exchange:
                     if raw:
                         yield raw
                 wait = TAIL_SECONDS if done else self._timeouts.idle
-                limit = min(end, anyio.current_time() + wait)
+                limit = min(end, get_running_loop().time() + wait)
             for event in reader.close():
                 if raw := self._read_event(event, cut=True):
                     yield raw
@@ -74,7 +73,7 @@ class Exchange:
             await download.aclose()
 
     def _upload(self, body: Mapping[str, Any], end: float) -> Upload:
-        if end <= anyio.current_time():  # on an open connection a cancel would come after the request
+        if end <= get_running_loop().time():  # on an open connection a cancel would come after the request
             raise WorkerTimeout(f"{self._origin.url} was not asked: the time for it had run out")
         try:
             return Upload(json.dumps(body).encode())
@@ -107,7 +106,7 @@ class Exchange:
             await download.aclose()
 
     async def _wait(self, answer: Awaitable[T], upload: Upload, limit: float) -> T:
-        seconds = max(0.0, limit - anyio.current_time())
+        seconds = max(0.0, limit - get_running_loop().time())
         try:
             # Paid on every call, and a third of the price of an anyio scope; aiohttp needs asyncio anyway.
             async with asyncio.timeout(seconds):

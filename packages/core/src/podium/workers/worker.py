@@ -18,6 +18,7 @@ from podium.ledger import Ledger, Spend
 from podium.messages import Completion, Message, Sampling, Tools
 from podium.opened import Opened
 from podium.policy import Policy
+from podium.quick import quick
 from podium.usage import Usage
 from podium.workers.tokens import most_tokens
 
@@ -83,6 +84,7 @@ class Card:
             raise ConfigError(f"worker {self.name!r}: concurrency {self.concurrency} must be 1 or more")
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Shown:
     """An earlier step, as a worker is shown it."""
@@ -94,6 +96,7 @@ class Shown:
     """Why there is no output, in words of the run's own; empty where there is one."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Brief:
     """All that a worker is shown of a run."""
@@ -105,6 +108,7 @@ class Brief:
     """The conversation, its question last; empty where workers are not shown the question."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """The attempt a request belongs to: what a conductor that is itself a worker goes on from."""
@@ -130,6 +134,7 @@ class Caller:
     """Takes the ledgers of runs that answer the call, which tell what it cost if it does not end."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One call of a worker."""

@@ -1,0 +1,221 @@
+"""A conductor as an LLM, native in its async methods; the others run these."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    ChatResponseGen,
+    CompletionResponse,
+    CompletionResponseAsyncGen,
+    CompletionResponseGen,
+    LLMMetadata,
+    MessageRole,
+)
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
+from llama_index.core.llms import LLM
+from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import ToolSelection
+from pydantic import PrivateAttr
+from typing_extensions import override
+
+from llama_index_podium.asking import Asking
+from llama_index_podium.messages import call_blocks, calls_of
+from llama_index_podium.planner import conductor_of
+from llama_index_podium.sync import iterate, run_sync
+from podium.conductor import Conductor
+from podium.planners.planner import Planner
+
+if TYPE_CHECKING:
+    from llama_index.core.tools import BaseTool
+
+NAME = "podium"
+
+
+class ConductorLLM(FunctionCallingLLM):
+    """A conductor as an LLM: plans each question and has its workers answer it.
+
+    Tools, `temperature`, `max_tokens` and `stop` go to the worker of the plan's last step, who
+    writes the answer and may ask for calls. The turn after those is not planned again: what
+    it goes on from is in the message that asks for them. A response's `raw` holds what the run
+    came to, under `podium`.
+
+    Args:
+        conductor: who answers.
+        callback_manager: who is told of calls and steps; `None` takes that of `Settings`.
+        options: what else an `LLM` of LlamaIndex's takes, as `system_prompt`.
+
+    Raises:
+        RunFailed: from each call: the run came to no answer; `result` is what it came to.
+        PodiumError: from each call: as `Conductor.run`.
+    """
+
+    _conductor: Conductor = PrivateAttr()
+
+    def __init__(
+        self, conductor: Conductor, *, callback_manager: CallbackManager | None = None, **options: Any
+    ) -> None:
+        super().__init__(callback_manager=callback_manager or CallbackManager([]), **options)
+        self._conductor = conductor
+
+    @classmethod
+    def from_defaults(
+        cls,
+        workers: Sequence[Any],
+        planner: LLM | Planner | None = None,
+        *,
+        callback_manager: CallbackManager | None = None,
+        **options: Any,
+    ) -> "ConductorLLM":
+        """Return an LLM over a conductor made for it.
+
+        Args:
+            workers: retrievers, query engines, LLMs, tools, or workers of Podium's.
+            planner: an LLM, or a planner of Podium's; `None` takes `Settings.llm`.
+            callback_manager: as for the LLM.
+            options: what else `podium.Conductor` takes: `limits`, `policy`, `journal`, and so on.
+        """
+        return cls(conductor_of(planner, workers, **options), callback_manager=callback_manager)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return what LlamaIndex calls it."""
+        return "conductor_llm"
+
+    @property
+    def conductor(self) -> Conductor:
+        """Who answers."""
+        return self._conductor
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """Its context is the smallest that a worker is known to have; it calls tools if a worker can."""
+        windows = [card.context_window for card in self._conductor.pool.cards if card.context_window]
+        return LLMMetadata(
+            context_window=min(windows, default=DEFAULT_CONTEXT_WINDOW),
+            is_chat_model=True,
+            is_function_calling_model=any(worker.takes_tools for worker in self._conductor.pool),
+            model_name=NAME,
+        )
+
+    @llm_chat_callback()
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """Ask, and wait for the whole answer."""
+        return await self._asking(messages, kwargs).response()
+
+    @llm_chat_callback()
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """Do as `achat` from code that is not async, inside a running event loop too."""
+        return run_sync(self._asking(messages, kwargs).response)
+
+    @llm_chat_callback()
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+        """Ask, and return the answer as it comes; leaving it cancels the run."""
+        return self._asking(messages, kwargs).responses()
+
+    @llm_chat_callback()
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+        """Do as `astream_chat` from code that is not async, inside a running event loop too."""
+        return iterate(self._asking(messages, kwargs).responses)
+
+    @override
+    @llm_completion_callback()
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """Ask a question that is one text."""
+        return _completed(await self._asking(_question(prompt), kwargs).response())
+
+    @override
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """Do as `acomplete` from code that is not async, inside a running event loop too."""
+        return _completed(run_sync(self._asking(_question(prompt), kwargs).response))
+
+    @override
+    @llm_completion_callback()
+    async def astream_complete(
+        self,
+        prompt: str,
+        formatted: bool = False,
+        **kwargs: Any,
+    ) -> CompletionResponseAsyncGen:
+        """Ask a question that is one text, and return the answer as it comes."""
+        return _all_completed(self._asking(_question(prompt), kwargs))
+
+    @override
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        """Do as `astream_complete` from code that is not async, inside a running event loop too."""
+        asking = self._asking(_question(prompt), kwargs)
+        return iterate(lambda: _all_completed(asking))
+
+    @override
+    def get_tool_calls_from_response(
+        self,
+        response: ChatResponse,
+        error_on_no_tool_call: bool = True,
+        **kwargs: Any,
+    ) -> list[ToolSelection]:
+        """Return the calls that a response asks for.
+
+        Raises:
+            ValueError: it asks for none, and that is an error.
+        """
+        del kwargs
+        calls = call_blocks(calls_of(response.message))
+        if not calls and error_on_no_tool_call:
+            raise ValueError("the response asks for no call of a tool")
+        return [
+            ToolSelection(
+                tool_id=call.tool_call_id or "",
+                tool_name=call.tool_name,
+                tool_kwargs=call.tool_kwargs if isinstance(call.tool_kwargs, dict) else {},
+            )
+            for call in calls
+        ]
+
+    @override
+    def _prepare_chat_with_tools(
+        self,
+        tools: "Sequence[BaseTool]",
+        user_msg: str | ChatMessage | None = None,
+        chat_history: list[ChatMessage] | None = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_required: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Return what `chat` is given; how many calls a worker asks for at once is the worker's."""
+        del verbose, allow_parallel_tool_calls
+        asked = _question(user_msg) if isinstance(user_msg, str) else [user_msg] if user_msg else []
+        choice = {"tool_choice": "required"} if tool_required else {}
+        offered = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
+        return {"messages": [*(chat_history or []), *asked], "tools": offered, **choice, **kwargs}
+
+    def _asking(self, messages: Sequence[ChatMessage], said: dict[str, Any]) -> Asking:
+        return Asking(self._conductor, self.callback_manager, self._extend_messages(list(messages)), said)
+
+
+def _question(prompt: str) -> list[ChatMessage]:
+    return [ChatMessage(role=MessageRole.USER, content=prompt)]
+
+
+def _completed(response: ChatResponse) -> CompletionResponse:
+    return CompletionResponse(
+        text=response.message.content or "",
+        delta=response.delta,
+        raw=response.raw,
+        additional_kwargs=response.additional_kwargs,
+    )
+
+
+async def _all_completed(asking: Asking) -> AsyncGenerator[CompletionResponse, None]:
+    responses = asking.responses()
+    try:
+        async for response in responses:
+            yield _completed(response)
+    finally:
+        await responses.aclose()

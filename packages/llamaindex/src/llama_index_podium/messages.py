@@ -1,0 +1,184 @@
+"""LlamaIndex's chat messages and Podium's, each read as the other.
+
+It owns how blocks and content parts correspond. It knows no worker and no run.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from llama_index.core.base.llms.types import (
+    AudioBlock,
+    ChatMessage,
+    CitableBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MessageRole,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
+
+from podium.errors import QueryError
+from podium.messages import Message, Part, Role
+
+_ROLES: Final[Mapping[MessageRole, Role]] = {
+    MessageRole.SYSTEM: "system",
+    MessageRole.DEVELOPER: "developer",
+    MessageRole.USER: "user",
+    MessageRole.ASSISTANT: "assistant",
+    MessageRole.CHATBOT: "assistant",
+    MessageRole.MODEL: "assistant",
+    MessageRole.TOOL: "tool",
+    MessageRole.FUNCTION: "tool",
+}
+
+
+def from_llama(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
+    """Return LlamaIndex's messages as Podium's; reasoning that a model did for itself is left out.
+
+    Raises:
+        QueryError: a message holds what Podium's cannot.
+    """
+    return tuple(map(_from_llama, messages))
+
+
+def _from_llama(message: ChatMessage) -> Message:
+    blocks = [block for block in message.blocks if not isinstance(block, ThinkingBlock | ToolCallBlock)]
+    only_text = all(isinstance(block, TextBlock) for block in blocks)
+    parts = [part for block in blocks for part in _parts(block)]
+    answered = message.additional_kwargs.get("tool_call_id")
+    return Message.from_wire(
+        {
+            "role": _ROLES[message.role],
+            "content": (message.content or "") if only_text else parts,
+            "tool_calls": list(calls_of(message)) or None,
+            "tool_call_id": None if answered is None else str(answered),
+        }
+    )
+
+
+def calls_of(message: ChatMessage) -> tuple[Part, ...]:
+    """Return the calls that a message asks for, as OpenAI writes them."""
+    blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+    if blocks:
+        return tuple(write_call(b.tool_call_id or "", b.tool_name, b.tool_kwargs) for b in blocks)
+    return tuple(map(_plain, message.additional_kwargs.get("tool_calls") or ()))
+
+
+def write_call(own: str, name: str, arguments: Mapping[str, Any] | str) -> Part:
+    """Return a call of a tool as OpenAI writes it."""
+    told = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {"id": own, "type": "function", "function": {"name": name, "arguments": told}}
+
+
+def to_llama(messages: Iterable[Message]) -> list[ChatMessage]:
+    """Return Podium's messages as LlamaIndex's."""
+    return [_to_llama(message) for message in messages]
+
+
+def _to_llama(message: Message) -> ChatMessage:
+    if isinstance(message.content, str):
+        blocks: list[ContentBlock] = [TextBlock(text=message.content)]
+    else:
+        blocks = [_block(part) for part in message.content]
+    answered = {} if message.tool_call_id is None else {"tool_call_id": message.tool_call_id}
+    blocks += call_blocks(message.tool_calls)
+    return ChatMessage(role=MessageRole(message.role), blocks=blocks, additional_kwargs=answered)
+
+
+def call_blocks(calls: Iterable[Part]) -> list[ToolCallBlock]:
+    """Return calls, as OpenAI writes them, as blocks; broken arguments stay the text they are."""
+    return [
+        ToolCallBlock(
+            tool_call_id=call.get("id"),
+            tool_name=call["function"].get("name", ""),
+            tool_kwargs=_arguments(call["function"].get("arguments") or "{}"),
+        )
+        for call in calls
+    ]
+
+
+def _arguments(told: str) -> dict[str, Any] | str:
+    try:
+        read = json.loads(told, strict=False)
+    except ValueError:
+        return told
+    return read if isinstance(read, dict) else told
+
+
+def _plain(call: Any) -> Part:
+    """Return a call that an OpenAI client left in a message, as its own class or as plain data."""
+    plain: Part = call if isinstance(call, Mapping) else call.model_dump()
+    return plain
+
+
+def _parts(block: object) -> list[Part]:
+    if isinstance(block, CitableBlock):
+        return [part for inner in block.content for part in _parts(inner)]
+    write = _WRITE.get(type(block))
+    if write is None:
+        raise QueryError(f"a message holds a {type(block).__name__}, which no worker can be shown")
+    return [write(block)]
+
+
+def _image(block: ImageBlock) -> Part:
+    url = str(block.url) if block.url else _data_url(block.image_mimetype or "image/png", block.resolve_image)
+    return {
+        "type": "image_url",
+        "image_url": {"url": url} | ({"detail": block.detail} if block.detail else {}),
+    }
+
+
+def _audio(block: AudioBlock) -> Part:
+    data = block.resolve_audio(as_base64=True).read().decode()
+    return {"type": "input_audio", "input_audio": {"data": data, "format": block.format or "wav"}}
+
+
+def _document(block: DocumentBlock) -> Part:
+    data = base64.b64encode(block.resolve_document().read()).decode()
+    kind = block.document_mimetype or "application/pdf"
+    name = block.title or "document"
+    return {"type": "file", "file": {"filename": name, "file_data": f"data:{kind};base64,{data}"}}
+
+
+_WRITE: Final[Mapping[type, Callable[[Any], Part]]] = {
+    TextBlock: lambda block: {"type": "text", "text": block.text},
+    ImageBlock: _image,
+    AudioBlock: _audio,
+    DocumentBlock: _document,
+}
+
+
+def _data_url(kind: str, resolve: Callable[..., Any]) -> str:
+    return f"data:{kind};base64,{resolve(as_base64=True).read().decode()}"
+
+
+def _block(part: Part) -> ContentBlock:
+    match part:
+        case {"type": "text", "text": text}:
+            return TextBlock(text=str(text))
+        case {"type": "image_url", "image_url": {"url": str(url), **said}}:
+            kind, data = _read_data(url)
+            detail = _text(said.get("detail"))
+            if data is None:
+                return ImageBlock(url=url, detail=detail)
+            return ImageBlock(image=data, image_mimetype=kind, detail=detail)
+        case {"type": "input_audio", "input_audio": {"data": str(audio), **said}}:
+            return AudioBlock(audio=base64.b64decode(audio), format=_text(said.get("format")))
+        case {"type": "file", "file": {"file_data": str(url), **said}}:
+            kind, data = _read_data(url)
+            title = _text(said.get("filename"))
+            return DocumentBlock(data=data, document_mimetype=kind, title=title)
+    raise QueryError(f"LlamaIndex has no block for a content part of type {part.get('type')!r}")
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _read_data(url: str) -> tuple[str, bytes | None]:
+    head, found, data = url.partition(";base64,")
+    return (head.removeprefix("data:"), base64.b64decode(data)) if found else ("", None)

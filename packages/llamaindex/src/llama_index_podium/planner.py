@@ -1,0 +1,52 @@
+"""One of LlamaIndex's LLMs as the planner, and a conductor made of such things."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.llms import LLM
+from llama_index.core.settings import Settings
+
+from llama_index_podium.cards import card_of
+from llama_index_podium.workers import as_worker
+from llama_index_podium.workers.llm import LLMWorker
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.planners.chat import ChatPlanner
+from podium.planners.planner import Planner
+from podium.workers.worker import Price, Worker
+
+
+def as_planner(
+    llm: LLM | Worker, *, name: str | None = None, price: Price | None = None, **options: Any
+) -> ChatPlanner:
+    """Return a planner that asks an LLM for the plan.
+
+    Args:
+        llm: the model.
+        name: what events and results call it; `None` takes the model's own.
+        price: what its tokens cost; `None` means unknown.
+        options: what else `podium.ChatPlanner` takes.
+
+    Raises:
+        ConfigError: it is no LLM, or has a card already that says its name and price.
+    """
+    if isinstance(llm, Worker):
+        if name is not None or price is not None:
+            raise ConfigError(f"{llm!r:.80} has a card already: say it there")
+        return ChatPlanner(llm, **options)
+    if not isinstance(llm, LLM):
+        raise ConfigError(f"{llm!r:.80} is no LLM")
+    return ChatPlanner(LLMWorker(llm, card=card_of(llm, name=name, price=price)), **options)
+
+
+def conductor_of(planner: LLM | Planner | None, workers: Sequence[Any], **options: Any) -> Conductor:
+    """Return a conductor of a planner and workers.
+
+    Args:
+        planner: an LLM, or a planner of Podium's; `None` takes `Settings.llm`.
+        workers: whatever `as_worker` takes.
+        options: what else `podium.Conductor` takes.
+    """
+    llm = Settings.llm if planner is None else planner
+    asked = llm if isinstance(llm, Planner) else as_planner(llm)
+    return Conductor(asked, [as_worker(worker) for worker in workers], **options)

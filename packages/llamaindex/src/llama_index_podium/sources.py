@@ -1,0 +1,110 @@
+"""The nodes that steps find: noted where they are found, merged for an answer.
+
+Retrievers and query engines run deep inside a step; what they find is noted in a context
+variable of the step's call. It knows no run.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Final, NamedTuple
+
+from llama_index.core.schema import MetadataMode, NodeWithScore
+
+from podium.outcome import Outcome
+from podium.plan import Plan
+from podium.result import Result
+
+STEPS: Final = "podium_steps"
+"""The key of a source node's metadata under which stand the steps that found it."""
+
+
+class Place(NamedTuple):
+    """One call for one step of a run."""
+
+    round: int
+    step: int
+    attempt: int
+
+
+Found = Mapping[str, Mapping[Place, Sequence[NodeWithScore]]]
+"""What the calls of runs have found, by the run's id."""
+
+FINDING: ContextVar[list[NodeWithScore] | None] = ContextVar("podium_finding", default=None)
+"""What the call at hand has found so far; `None` outside of a step."""
+
+
+def note(nodes: object) -> None:
+    """Note what the step at hand has found; what is no list of nodes is none."""
+    found = FINDING.get()
+    if found is not None and isinstance(nodes, Iterable):
+        found += [node for node in nodes if isinstance(node, NodeWithScore)]
+
+
+def merge(result: Result, found: Found) -> list[NodeWithScore]:
+    """Return the nodes behind a result's answer, as `behind` does."""
+    for current in reversed(result.rounds):
+        size = 0 if current.plan is None else len(current.plan.steps)
+        known = {one.step: one for one in current.outcomes[:size] if one.status == "ok"}
+        if current.plan is not None and known:
+            return behind(current.plan, known, max(known), found[result.run_id])
+    return []
+
+
+def behind(
+    plan: Plan, known: Mapping[int, Outcome], last: int, found: Mapping[Place, Sequence[NodeWithScore]]
+) -> list[NodeWithScore]:
+    """Return the nodes that one step, and the steps whose output reached it, have found, each once.
+
+    They stand in the order of the plan, and within a step as they were found. A node that
+    several steps have found has the best of its scores. Each is a copy whose metadata says
+    under `podium_steps` which steps found it; models and embeddings are not shown that.
+
+    Args:
+        plan: the round's.
+        known: what its steps came to, of those that ended well, by step.
+        last: the step.
+        found: the nodes of each call.
+    """
+    merged: dict[str, NodeWithScore] = {}
+    steps: dict[str, list[int]] = {}
+    for index in sorted(_reaching(plan, known, last) & set(known)):
+        outcome = known[index]
+        for node in found.get(Place(outcome.round, index, outcome.attempts), ()):
+            merged[node.node_id] = _better(merged.get(node.node_id), node)
+            finders = steps.setdefault(node.node_id, [])
+            if index not in finders:
+                finders.append(index)
+    return [_marked(node, steps[own]) for own, node in merged.items()]
+
+
+def text_of(nodes: Iterable[NodeWithScore]) -> str:
+    """Return the nodes' texts as a model is shown them in LlamaIndex: each with its metadata."""
+    return "\n\n".join(node.node.get_content(MetadataMode.LLM) for node in nodes)
+
+
+def _reaching(plan: Plan, known: Mapping[int, Outcome], last: int) -> set[int]:
+    """Return the steps whose output reached a step, and the step itself."""
+    met, todo = set[int](), [last]
+    while todo:
+        index = todo.pop()
+        if index not in met:
+            met.add(index)
+            shown = known[index].shown if index in known else None
+            todo += plan.steps[index].access if shown is None else shown
+    return met
+
+
+def _better(before: NodeWithScore | None, node: NodeWithScore) -> NodeWithScore:
+    if before is None or before.score is None:
+        return node
+    return node if node.score is not None and node.score > before.score else before
+
+
+def _marked(found: NodeWithScore, steps: list[int]) -> NodeWithScore:
+    node = found.node
+    hidden = {
+        name: [*getattr(node, name), STEPS]
+        for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
+    }
+    marked = node.model_copy(update={"metadata": {**node.metadata, STEPS: steps}, **hidden})
+    return NodeWithScore(node=marked, score=found.score)

@@ -1,0 +1,149 @@
+"""Adds up the tokens of all calls of models within a step, told by LlamaIndex's instrumentation.
+
+A query engine, a retriever or a tool reports no tokens of its own; the models it calls do,
+in the events of their calls. It owns what of a response counts as usage. It knows no worker.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from inspect import BoundArguments
+from threading import Lock
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.events.llm import (
+    LLMChatEndEvent,
+    LLMChatStartEvent,
+    LLMCompletionEndEvent,
+    LLMCompletionStartEvent,
+)
+from llama_index.core.instrumentation.span_handlers import NullSpanHandler
+from llama_index_instrumentation import get_dispatcher
+
+from podium.usage import Usage
+from podium.workers.usage import read_usage
+
+_SPENDING: ContextVar["Spent | None"] = ContextVar("podium_spending", default=None)
+
+
+class Spent:
+    """What the calls of models within a block have spent; what a model does not report is estimated."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self._parents: dict[str, str | None] = {}
+        self._calls: dict[str, int] = {}
+        """Characters each call of a model was sent, by its span."""
+        self._open: set[str] = set()
+        self._lock = Lock()
+
+    @property
+    def known(self) -> Usage | None:
+        """What was spent; `None` where nothing was, or a call has not ended, so that nobody knows."""
+        return None if self._open or self.usage == Usage() else self.usage
+
+    def entered(self, span: str, parent: str | None) -> None:
+        """Take note of a span."""
+        self._parents[span] = parent
+
+    def begun(self, span: str | None, asked: int) -> None:
+        """Take note of a call of a model."""
+        if span is not None and not self._within(span):
+            self._calls[span] = asked
+            self._open.add(span)
+
+    def ended(self, span: str | None, response: ChatResponse | CompletionResponse | None) -> None:
+        """Add up what a call has spent; one that another call is made of counts there."""
+        if span not in self._open:
+            return
+        self._open.discard(span)
+        text = "" if response is None else str(_text(response))
+        estimate = Usage(-(-self._calls[span] // 4), -(-len(text) // 4), estimated=True)
+        with self._lock:
+            self.usage += (None if response is None else usage_of(response)) or estimate
+
+    def _within(self, span: str) -> bool:
+        above = self._parents.get(span)
+        while above is not None:
+            if above in self._calls:
+                return True
+            above = self._parents.get(above)
+        return False
+
+
+@contextmanager
+def spending() -> Iterator[Spent]:
+    """Count what models spend in the block, and in all that is begun in it."""
+    root = get_dispatcher()
+    if _EVENTS not in root.event_handlers:
+        root.add_event_handler(_EVENTS)
+    if _SPANS not in root.span_handlers:
+        root.add_span_handler(_SPANS)
+    spent = Spent()
+    token = _SPENDING.set(spent)
+    try:
+        yield spent
+    finally:
+        _SPENDING.reset(token)
+
+
+def usage_of(response: ChatResponse | CompletionResponse) -> Usage | None:
+    """Return what a model reports to have used; `None` where it does not."""
+    raw = _mapping(response.raw)
+    said = raw.get("usage") or raw.get("usage_metadata")
+    return read_usage(_mapping(said)) or read_usage(response.additional_kwargs)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return an object of some client's as plain data; empty where it is none."""
+    if hasattr(value, "model_dump"):
+        value = value.model_dump()
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(response: ChatResponse | CompletionResponse) -> str | None:
+    return response.message.content if isinstance(response, ChatResponse) else response.text
+
+
+class _Events(BaseEventHandler):
+    """Tells the block at hand of calls of models; outside of one, nobody."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "PodiumSpent"
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        del kwargs
+        spent = _SPENDING.get()
+        if spent is None:
+            return
+        if isinstance(event, LLMChatStartEvent):
+            spent.begun(event.span_id, sum(len(message.content or "") for message in event.messages))
+        elif isinstance(event, LLMCompletionStartEvent):
+            spent.begun(event.span_id, len(event.prompt))
+        elif isinstance(event, LLMChatEndEvent | LLMCompletionEndEvent):
+            spent.ended(event.span_id, event.response)
+
+
+class _Spans(NullSpanHandler):
+    """Tells the block at hand which span is in which."""
+
+    def span_enter(
+        self,
+        id_: str,
+        bound_args: BoundArguments,
+        instance: Any | None = None,
+        parent_id: str | None = None,
+        tags: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        del bound_args, instance, tags, kwargs
+        if (spent := _SPENDING.get()) is not None:
+            spent.entered(id_, parent_id)
+
+
+_EVENTS = _Events()
+_SPANS = _Spans()

@@ -1,0 +1,234 @@
+"""What LlamaIndex is told of a run: its workers' calls as spans and events, its plan and its steps.
+
+It owns the names of spans, the tags that all inside of one carries, and what the older
+callback managers are told. Whose child a span is, LlamaIndex's own context variables say:
+inside a step it is the step's, so that what a worker calls stands under it.
+"""
+
+import inspect
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AbstractContextManager, aclosing, contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, replace
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.callbacks.base import global_stack_trace
+from llama_index.core.schema import NodeWithScore
+from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.dispatcher import active_instrument_tags
+from llama_index_instrumentation.events.span import SpanDropEvent
+from llama_index_instrumentation.span import active_span_id
+
+from llama_index_podium.events import PlanReadyEvent, StepEndEvent, StepInProgressEvent, StepStartEvent
+from llama_index_podium.facts import plan_of
+from llama_index_podium.messages import to_llama
+from llama_index_podium.sources import FINDING, Place
+from podium.events import Event, PlanReady, StepEnded
+from podium.messages import Completion
+from podium.secrets import scrub
+from podium.workers.worker import Caller, Request, Worker, brief_of
+
+dispatcher = get_dispatcher(__name__)
+_WHERE: Final[tuple[ContextVar[Any], ...]] = (active_span_id, active_instrument_tags, global_stack_trace)
+
+
+class Steps:
+    """The calls of one run, and of those nested in it, as they are told and as they find nodes.
+
+    Args:
+        callbacks: the callback manager of whoever asks.
+        stream: whether steps are asked for pieces; if not, they are asked for whole answers,
+            though the run's events are listened to.
+    """
+
+    def __init__(self, callbacks: CallbackManager, *, stream: bool) -> None:
+        self._callbacks = callbacks
+        self._stream = stream
+        self._span = active_span_id.get()
+        self._spans: dict[tuple[str, Place], str] = {}
+        self.found: dict[str, dict[Place, list[NodeWithScore]]] = {}
+        """The nodes found, by the run's id and the call."""
+
+    def through(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Call a worker in a span of its own; a `podium.workers.Through`."""
+        whole = request.caller is not None and not self._stream
+        return self._called(worker, replace(request, stream=False) if whole else request)
+
+    def tell(self, event: Event) -> None:
+        """Tell of a plan that is ready, and of a step that has ended."""
+        if isinstance(event, PlanReady):
+            dispatcher.event(
+                PlanReadyEvent(
+                    span_id=self._span,
+                    run_id=event.run_id,
+                    round=event.round,
+                    plan=plan_of(event.plan),
+                    planner=event.planner,
+                    why=event.why,
+                )
+            )
+        elif isinstance(event, StepEnded):
+            outcome = event.outcome
+            place = Place(event.round, event.step, outcome.attempts)
+            dispatcher.event(
+                StepEndEvent(
+                    span_id=self._spans.get((event.run_id, place), self._span),
+                    run_id=event.run_id,
+                    worker=outcome.worker,
+                    status=outcome.status,
+                    output=scrub(outcome.text),
+                    problem=None if outcome.problem is None else outcome.problem.message,
+                    source_nodes=[node.node_id for node in self.found.get(event.run_id, {}).get(place, ())],
+                    usage=asdict(outcome.usage),
+                    **place._asdict(),
+                )
+            )
+
+    async def _called(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Call a worker; what it calls meanwhile is under its span, and what it finds is noted."""
+        call, above = _Call(worker, request), FINDING.get()
+        if request.caller is not None:
+            place = _place(request.caller)
+            self._spans[request.caller.run_id, place] = call.span
+            self.found.setdefault(request.caller.run_id, {})[place] = call.found
+        call.begin(self._callbacks)
+        try:
+            async with aclosing(worker.call(request)) as pieces:
+                while True:
+                    # set for as long as the worker runs and no longer: what reads us is in the same context
+                    with call.inside():
+                        piece = await anext(pieces, None)
+                    if piece is None:
+                        break
+                    call.take(piece)
+                    if isinstance(piece, Completion) and above is not None:
+                        above += call.found  # this run answers for a step of another
+                    yield piece
+        except GeneratorExit:  # whoever asked has left: with the answer, or because it needs none any more
+            call.end()
+            raise
+        except BaseException as error:
+            call.drop(error)
+            raise
+        call.end()
+
+
+class Ambient:
+    """Values of context variables, for blocks of code.
+
+    Args:
+        values: each variable with its value.
+    """
+
+    def __init__(self, *values: tuple[ContextVar[Any], Any]) -> None:
+        self._values = values
+
+    @classmethod
+    def here(cls) -> Self:
+        """Return what says whose child a span is here."""
+        return cls(*((variable, variable.get()) for variable in _WHERE))
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Have the variables be so in the block."""
+        tokens = [(variable, variable.set(value)) for variable, value in self._values]
+        try:
+            yield
+        finally:
+            for variable, token in tokens:
+                variable.reset(token)
+
+
+class Told:
+    """An event of a callback manager; the stack of events, which the manager keeps, is left as it was."""
+
+    def __init__(self, callbacks: CallbackManager, kind: CBEventType, payload: dict[Any, Any]) -> None:
+        self._callbacks, self._kind = callbacks, kind
+        before = global_stack_trace.get()
+        self._id = callbacks.on_event_start(kind, payload=payload)
+        self.stack = global_stack_trace.get()
+        global_stack_trace.set(before)
+
+    def inside(self) -> AbstractContextManager[None]:
+        """Have what is begun in the block be under the event."""
+        return Ambient((global_stack_trace, self.stack)).inside()
+
+    def end(self, payload: dict[Any, Any]) -> None:
+        """Tell that it is over."""
+        with self.inside():
+            self._callbacks.on_event_end(self._kind, payload=payload, event_id=self._id)
+
+
+class _Call:
+    """One call of a worker as a span, and as an event of the callback manager."""
+
+    def __init__(self, worker: Worker, request: Request) -> None:
+        caller, name = request.caller, worker.card.name
+        self._worker, self._request = worker, request
+        self.found: list[NodeWithScore] = []
+        self.span = f"{'planner' if caller is None else 'step'}.{name}-{uuid4()}"
+        self._facts: dict[str, Any] = {}
+        self._tags = {**active_instrument_tags.get(), "podium_worker": name}
+        if caller is not None:
+            self._facts = {"run_id": caller.run_id, **_place(caller)._asdict(), "worker": name}
+            self._tags |= {f"podium_{key}": value for key, value in self._facts.items()}
+        self._bound = inspect.signature(worker.call).bind(request)
+        self._written: list[str] = []
+        self._output: str | None = None
+        self._ended = False
+
+    def begin(self, callbacks: CallbackManager) -> None:
+        """Tell that the worker is called."""
+        dispatcher.span_enter(
+            self.span, self._bound, instance=self._worker, parent_id=active_span_id.get(), tags=self._tags
+        )
+        payload = {EventPayload.MESSAGES: to_llama(self._request.messages), "podium": self._tags}
+        self._told = Told(callbacks, CBEventType.AGENT_STEP, payload)
+        if self._facts:
+            subtask = scrub(brief_of(self._request).subtask)
+            self._send(StepStartEvent, subtask=subtask)
+
+    def inside(self) -> AbstractContextManager[None]:
+        """Have what is called in the block be under the span."""
+        stack = self._told.stack
+        return Ambient(
+            (active_span_id, self.span),
+            (active_instrument_tags, self._tags),
+            (global_stack_trace, stack),
+            (FINDING, self.found),
+        ).inside()
+
+    def take(self, piece: str | Completion) -> None:
+        """Take note of what the worker has written."""
+        if isinstance(piece, Completion):
+            self._output = piece.text
+            self.end()
+        else:
+            self._written.append(piece)
+            if self._facts:
+                self._send(StepInProgressEvent, delta=piece)
+
+    def end(self) -> None:
+        """Tell that the call is over, once."""
+        if not self._ended:
+            self._ended = True
+            output = scrub("".join(self._written) if self._output is None else self._output)
+            dispatcher.span_exit(self.span, self._bound, instance=self._worker, result=output)
+            self._told.end({EventPayload.RESPONSE: output})
+
+    def drop(self, error: BaseException) -> None:
+        """Tell that the call came to nothing."""
+        if not self._ended:
+            self._ended = True
+            dispatcher.event(SpanDropEvent(span_id=self.span, err_str=str(error)))
+            dispatcher.span_drop(self.span, self._bound, instance=self._worker, err=error)
+            self._told.end({EventPayload.EXCEPTION: error})
+
+    def _send(self, kind: type[StepStartEvent | StepInProgressEvent], **facts: Any) -> None:
+        dispatcher.event(kind(span_id=self.span, tags=dict(self._tags), **self._facts, **facts))
+
+
+def _place(caller: Caller) -> Place:
+    return Place(caller.round, caller.step, caller.attempt)

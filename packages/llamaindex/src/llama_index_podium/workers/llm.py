@@ -1,0 +1,232 @@
+"""A worker that is one of LlamaIndex's LLMs.
+
+It owns how such a model is asked, around which prompt, and what of its response counts as
+an answer. It retries nothing; a model's own retries are its owner's to turn off.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock
+from llama_index.core.llms import LLM, CustomLLM
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
+
+from llama_index_podium.messages import to_llama, write_call
+from llama_index_podium.spent import usage_of
+from llama_index_podium.workers.blocking import in_thread, inherits, pieces_in_thread
+from llama_index_podium.workers.faults import calling
+from llama_index_podium.workers.offered import Offered
+from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
+from podium.ledger import Spend
+from podium.messages import Completion, Part, Sampling
+from podium.secrets import scrubbing
+from podium.usage import Usage
+from podium.workers.answers import AnswerReader
+from podium.workers.worker import Card, Request, Worker
+
+PROMPT: Final = "task_prompt"
+_PLAIN: Final = "{task}"
+_OPENAI: Final = "llama_index.llms.openai.base.OpenAI"
+_FINISHES: Final = ("finish_reason", "stop_reason", "done_reason")
+
+
+class LLMWorker(Worker, PromptMixin):
+    """Has an LLM do the subtask.
+
+    What it is sent can be put into a prompt of one's own: `task_prompt`, whose `{task}` is
+    the question, the visible steps and the subtask as Podium writes them.
+
+    Args:
+        llm: the model.
+        card: what the planner is told of it.
+    """
+
+    def __init__(self, llm: LLM, *, card: Card) -> None:
+        self.llm = llm
+        self.card = card
+        self.prompt: BasePromptTemplate = PromptTemplate(_PLAIN)
+        self.takes_tools = isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model
+
+    def __repr__(self) -> str:
+        return f"LLMWorker({self.card.name!r})"
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of an answer where the request does not say, as the model has it."""
+        most = getattr(self.llm, "max_tokens", None)
+        return most if isinstance(most, int) and most > 0 else None
+
+    @property
+    def identity(self) -> str:
+        """Whose answers these are, for a cache: the model, as it describes itself, and its prompt."""
+        facts, card = self.llm.metadata.model_dump_json(), self.card
+        settings = {
+            key: getattr(self.llm, key, None) for key in ("temperature", "max_tokens", "system_prompt")
+        }
+        told = (type(self.llm).__qualname__, card.name, card.version, facts, settings, self._template)
+        return repr(("llama_index", *told))
+
+    def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
+        """Return the most a call may spend, its prompt included."""
+        worst = super().worst_case(request, answer_tokens)
+        more = len((self._template + (self.llm.system_prompt or "")).encode())
+        if worst is None:
+            return None
+        price = self.card.price
+        cost = None if price is None or worst.cost is None else worst.cost + price.most(more, 0)
+        return Spend(worst.calls, worst.input_tokens + more, worst.output_tokens, cost)
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Ask the model: as a stream where somebody reads along, else for an answer in one piece."""
+        reading = _Reading()
+        messages, asked = self._prompted(request), self._asked(request)
+        with scrubbing():
+            if not request.stream:
+                with calling(self.card.name):
+                    whole = await self._whole(messages, asked)
+                reading.take(whole, whole.message.content)
+            else:
+                async with aclosing(self._pieces(messages, asked | self._reporting)) as pieces:
+                    while True:
+                        try:
+                            with calling(self.card.name):
+                                piece = await anext(pieces, None)
+                        except (WorkerBroken, WorkerTimeout):
+                            if reading.finish is None:
+                                raise
+                            break  # the answer was whole before its stream was cut
+                        if piece is None:
+                            break
+                        reading.take(piece, piece.delta)
+                        if piece.delta:
+                            yield piece.delta
+            yield self._completion(request, reading)
+
+    def _prompted(self, request: Request) -> list[ChatMessage]:
+        """Return what the model is sent: the messages, with their task put into the prompt."""
+        messages = to_llama(request.messages)
+        if self._template != _PLAIN:
+            end = len(messages) - len(request.turns)
+            users = [at for at in range(end) if messages[at].role == MessageRole.USER]
+            at = users[
+                0 if request.brief is None else -1
+            ]  # a planner's task comes first, what it mends later
+            task = messages[at]
+            others = [block for block in task.blocks if not isinstance(block, TextBlock)]
+            put = self.prompt.format_messages(llm=self.llm, task=task.content or "")
+            put[-1].blocks += others
+            messages[at : at + 1] = put
+        if self.llm.system_prompt:
+            messages.insert(0, ChatMessage(role=MessageRole.SYSTEM, content=self.llm.system_prompt))
+        return messages
+
+    def _asked(self, request: Request) -> dict[str, Any]:
+        """Return what else the model is told: how to write, and the tools it may call."""
+        sampling: Sampling = request.sampling
+        names = ("temperature", "top_p", "max_tokens", "seed")
+        asked = {name: value for name in names if (value := getattr(sampling, name)) is not None}
+        if sampling.stop:
+            asked["stop"] = list(sampling.stop)
+        tools = request.tools
+        if tools is not None and tools.choice != "none":
+            asked |= {"tools": [Offered(tool) for tool in tools.offered], "allow_parallel_tool_calls": True}
+            if tools.choice == "required":
+                asked["tool_required"] = True
+            elif isinstance(tools.choice, dict):
+                asked["tool_choice"] = tools.choice["function"]["name"]
+        return asked
+
+    @property
+    def _reporting(self) -> dict[str, Any]:
+        """What has a stream say what it used, where the model would not by itself."""
+        openai = any(f"{kind.__module__}.{kind.__name__}" == _OPENAI for kind in type(self.llm).__mro__)
+        said = getattr(self.llm, "additional_kwargs", {})
+        return {"stream_options": {"include_usage": True}} if openai and "stream_options" not in said else {}
+
+    async def _whole(self, messages: list[ChatMessage], asked: dict[str, Any]) -> ChatResponse:
+        blocks = inherits(self.llm, CustomLLM, "achat")
+        if "tools" in asked:
+            model = cast("FunctionCallingLLM", self.llm)
+            return await model.achat_with_tools(chat_history=messages, **asked)
+        if blocks:
+            return await in_thread(lambda: self.llm.chat(messages, **asked))
+        return await self.llm.achat(messages, **asked)
+
+    async def _pieces(
+        self, messages: list[ChatMessage], asked: dict[str, Any]
+    ) -> AsyncGenerator[ChatResponse, None]:
+        if "tools" in asked:
+            model = cast("FunctionCallingLLM", self.llm)
+            pieces = await model.astream_chat_with_tools(chat_history=messages, **asked)
+        elif inherits(self.llm, CustomLLM, "astream_chat"):
+            pieces = pieces_in_thread(lambda: self.llm.stream_chat(messages, **asked))
+        else:
+            pieces = await self.llm.astream_chat(messages, **asked)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+
+    def _completion(self, request: Request, reading: "_Reading") -> Completion:
+        """Return the answer, by the rules that hold for every chat model."""
+        if reading.last is None:
+            raise WorkerBroken(f"worker {self.card.name!r} returned nothing", maybe_paid=True)
+        calls = self._calls(reading.last) if request.tools is not None else []
+        finish = reading.finish or (None if reading.states else "stop")
+        message = {"content": "".join(reading.texts), "tool_calls": calls}
+        reader = AnswerReader()
+        reader.feed({"choices": [{"message": message, "finish_reason": finish}]})
+        done = reader.completion(request.messages)
+        return done if reading.usage is None else replace(done, usage=reading.usage)
+
+    def _calls(self, response: ChatResponse) -> list[Part]:
+        model = cast("FunctionCallingLLM", self.llm)
+        chosen = model.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+        return [write_call(call.tool_id, call.tool_name, call.tool_kwargs) for call in chosen]
+
+    @property
+    def _template(self) -> str:
+        return self.prompt.get_template(llm=self.llm)
+
+    def _get_prompts(self) -> PromptDictType:
+        return {PROMPT: self.prompt}
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        if PROMPT in prompts:
+            if "task" not in prompts[PROMPT].template_vars:
+                raise ConfigError(
+                    f"{PROMPT} of {self.card.name!r} has no {{task}}: that is what is to be done"
+                )
+            self.prompt = prompts[PROMPT]
+
+
+class _Reading:
+    """What of a model's answer was read so far."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.last: ChatResponse | None = None
+        self.usage: Usage | None = None
+        self.finish: str | None = None
+        """Why the model stopped, in its provider's word."""
+        self.states = False
+        """Whether the provider is one that always says why: an answer without it was cut off."""
+
+    def take(self, response: ChatResponse, text: str | None) -> None:
+        """Take in the whole, or the next piece."""
+        self.last = response
+        self.texts.append(text or "")
+        self.usage = usage_of(response) or self.usage
+        raw: Any = response.raw
+        raw = raw.model_dump() if hasattr(raw, "model_dump") else raw
+        raw = raw if isinstance(raw, dict) else {}
+        self.states = self.states or "choices" in raw
+        choice = (raw.get("choices") or [raw])[0]
+        said = next((choice[key] for key in _FINISHES if choice.get(key)), None)
+        self.finish = str(said) if said else self.finish

@@ -1,0 +1,107 @@
+"""Workers that search and answer from what they find: retrievers and query engines.
+
+They own what of a step such a thing is asked, and note the nodes it finds.
+"""
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from llama_index_podium.sources import note, text_of
+from llama_index_podium.spent import spending
+from llama_index_podium.workers.blocking import in_thread, is_blocking
+from llama_index_podium.workers.faults import calling
+from podium.errors import WorkerBroken
+from podium.messages import Completion, storable
+from podium.prompt import worker_messages
+from podium.workers.worker import Card, Request, Worker, brief_of
+
+
+class RetrieverWorker(Worker):
+    """Looks the subtask up; answers with the passages found, each with its metadata.
+
+    Args:
+        retriever: who looks it up.
+        card: what the planner is told of it.
+    """
+
+    uses_tokens = False
+
+    def __init__(self, retriever: BaseRetriever, *, card: Card) -> None:
+        self.retriever = retriever
+        self.card = card
+
+    def __repr__(self) -> str:
+        return f"RetrieverWorker({self.card.name!r})"
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Look the subtask up."""
+        subtask = brief_of(request).subtask
+        with spending() as spent, calling(self.card.name, spent):
+            found = await self._retrieve(QueryBundle(subtask))
+            note(found)
+            text = storable(text_of(found))
+        text = text if text.strip() else f"Nothing was found for: {subtask[:200]}"
+        if request.stream:
+            yield text
+        yield Completion(text, usage=spent.usage)
+
+    async def _retrieve(self, asked: QueryBundle) -> list[NodeWithScore]:
+        if is_blocking(self.retriever):
+            return await in_thread(self.retriever.retrieve, asked)
+        return await self.retriever.aretrieve(asked)
+
+
+class QueryEngineWorker(Worker):
+    """Has a query engine answer the subtask.
+
+    A step that is shown others asks it with their outputs; only the subtask is embedded then.
+    The question of the run is not put to it: it would search for that, too.
+
+    Args:
+        engine: who answers.
+        card: what the planner is told of it; its price is that of the models the engine calls.
+    """
+
+    def __init__(self, engine: BaseQueryEngine, *, card: Card) -> None:
+        self.engine = engine
+        self.card = card
+
+    def __repr__(self) -> str:
+        return f"QueryEngineWorker({self.card.name!r})"
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Query the engine."""
+        with spending() as spent, calling(self.card.name, spent):
+            response = await self._query(_bundle(request, self.card))
+            if isinstance(response, AsyncStreamingResponse):
+                response = await response.get_response()
+            elif isinstance(response, StreamingResponse):
+                response = await in_thread(response.get_response)
+            note(response.source_nodes)
+            text = storable(str(response) if response.response else "")
+            if not text.strip():
+                raise WorkerBroken(
+                    f"query engine {self.card.name!r} gave no answer", maybe_paid=True, usage=spent.known
+                )
+        if request.stream:
+            yield text
+        yield Completion(text, usage=spent.usage)
+
+    async def _query(self, asked: QueryBundle) -> Any:
+        if is_blocking(self.engine):
+            return await in_thread(self.engine.query, asked)
+        return await self.engine.aquery(asked)
+
+
+def _bundle(request: Request, card: Card) -> QueryBundle:
+    brief = brief_of(request)
+    if not brief.visible:
+        return QueryBundle(brief.subtask)
+    told = worker_messages(replace(brief, query=()), card)[-1].text
+    return QueryBundle(told, custom_embedding_strs=[brief.subtask])

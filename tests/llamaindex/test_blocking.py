@@ -1,0 +1,156 @@
+"""What blocks in its async methods is run in threads, so that steps side by side stay so."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.tools import QueryEngineTool, RetrieverTool
+from llamaindex.library import Shelf, index_of
+from llamaindex.speaking import Blocking, Native
+
+from llama_index_podium import as_worker
+from llama_index_podium.workers.blocking import is_blocking
+from podium import Conductor, Plan, Step
+from podium.planners import FixedPlanner
+from podium.workers import Gather
+
+pytestmark = pytest.mark.anyio
+
+SIDE_BY_SIDE = Plan((Step(0, "Acme"), Step(1, "Bolt"), Step(2, "join", (0, 1))))
+
+
+def llm(meet: Callable[[], None], name: str) -> Any:
+    """Return a model that blocks."""
+
+    def say(prompt: str) -> str:
+        meet()
+        return name
+
+    return Blocking(say, name=name)
+
+
+def retriever(meet: Callable[[], None], name: str) -> Any:
+    """Return a retriever whose async method is the default."""
+
+    class Waiting(Shelf):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            meet()
+            return super()._retrieve(query_bundle)
+
+    return as_worker(Waiting("contracts"), name=name)
+
+
+def engine_over_a_retriever(meet: Callable[[], None], name: str) -> Any:
+    """Return an engine that is native itself, over a retriever that blocks."""
+    inner = RetrieverQueryEngine(
+        retriever(meet, "inner").retriever, get_response_synthesizer(llm=Blocking("read"))
+    )
+    return as_worker(inner, name=name)
+
+
+def engine_over_a_model(meet: Callable[[], None], name: str) -> Any:
+    """Return an engine that is native itself, over a model that blocks."""
+    return as_worker(index_of("contracts").as_query_engine(llm=llm(meet, name)), name=name)
+
+
+def custom_engine(meet: Callable[[], None], name: str) -> Any:
+    """Return an engine whose async method is the default."""
+
+    class Custom(CustomQueryEngine):
+        def custom_query(self, query_str: str) -> str:
+            meet()
+            return name
+
+    return as_worker(Custom(), name=name)
+
+
+def retriever_as_a_tool(meet: Callable[[], None], name: str) -> Any:
+    """Return a tool around what blocks."""
+    return RetrieverTool.from_defaults(retriever(meet, "inner").retriever, name=name, description="d")
+
+
+def fusion(meet: Callable[[], None], name: str) -> Any:
+    """Return a retriever over retrievers in a list."""
+    inner = [retriever(meet, "inner").retriever]
+    return as_worker(
+        QueryFusionRetriever(inner, llm=Blocking("q"), num_queries=1, use_async=False), name=name
+    )
+
+
+KINDS = (
+    llm,
+    retriever,
+    engine_over_a_retriever,
+    engine_over_a_model,
+    custom_engine,
+    retriever_as_a_tool,
+    fusion,
+)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("make", KINDS)
+async def test_steps_that_block_meet(make: Callable[..., Any], *, stream: bool) -> None:
+    """Each waits for the other, in a way that would stop the loop."""
+    barrier = threading.Barrier(2)
+
+    def meet() -> None:
+        barrier.wait(20)
+
+    workers = [as_worker(make(meet, "left")), as_worker(make(meet, "right")), Gather()]
+    conductor = Conductor(FixedPlanner("x"), workers)
+    listen = (lambda event: None) if stream else None
+    result = await conductor.run(SIDE_BY_SIDE, on_event=listen)
+    assert [outcome.status for outcome in result.outcomes] == ["ok", "ok", "ok"], result.explain()
+
+
+async def test_what_does_not_block_stays_in_the_loop() -> None:
+    """A cancel reaches it there, and not in a thread."""
+
+    async def speak(shown: str) -> str:
+        assert threading.current_thread() is threading.main_thread()
+        return "fine"
+
+    native = Native(speak)
+
+    class Async(Shelf):
+        async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            assert threading.current_thread() is threading.main_thread()
+            return self._retrieve(query_bundle)
+
+    engine = RetrieverQueryEngine(Async("contracts"), get_response_synthesizer(llm=native))
+    tool = QueryEngineTool.from_defaults(engine, name="engine", description="d")
+    assert not any(map(is_blocking, (native, Async("contracts"), engine, tool)))
+    workers = [as_worker(native), as_worker(tool), Gather()]
+    result = await Conductor(FixedPlanner("x"), workers).run(SIDE_BY_SIDE)
+    assert result.status == "ok", result.explain()
+
+
+async def test_a_cancel_leaves_a_thread_behind_and_comes_back_at_once() -> None:
+    """Nothing can stop code in a thread; nobody waits for it."""
+    begun, go = threading.Event(), threading.Event()
+
+    def hang(prompt: str) -> str:
+        begun.set()
+        go.wait(30)
+        return "late"
+
+    conductor = Conductor(FixedPlanner("x"), [as_worker(Blocking(hang))])
+    task = asyncio.create_task(conductor.run(Plan((Step(0, "x"),))))
+    try:
+        with anyio.fail_after(10):
+            while not begun.is_set():  # noqa: ASYNC110 - set in a thread
+                await anyio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert not go.is_set()
+    finally:
+        go.set()

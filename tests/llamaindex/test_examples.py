@@ -1,0 +1,173 @@
+"""The examples for LlamaIndex do what they say, against a server on loopback."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers.chat_server import Call, ChatServer, Reply, says
+
+from podium import Plan, Step
+from podium.spelling import write_plan
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "llamaindex"
+QUESTION = (
+    "How many calls does a step have by default, and does our contract with the model provider "
+    "cover them for 1,500 steps a day?"
+)
+GUIDE = "calls of a step by default"
+FOLDER = "what the contract with the model provider covers a day"
+
+
+def facts(text: str) -> str:
+    """Say what of the two silos stands in a text, and whether it is told that something is missing."""
+    said = []
+    if "three calls" in text:
+        said.append("A step has three calls.")
+    if "4,500" in text or "4500" in text:
+        said.append("That is 4500.")
+    if "5,000 calls" in text:
+        said.append("The contract covers 5,000 calls a day.")
+    if "has no output" in text:
+        said.append("What the contract covers could not be found out.")
+    return " ".join(said) or "I do not know."
+
+
+def model(call: Call) -> Reply:
+    """Plan, ask sub-questions, choose, read and write, as each engine's prompts ask for it."""
+    text = "\n".join(str(message["content"]) for message in call.body["messages"])
+    if "You are the conductor" in text:
+        return says(call, write_plan(plan_for(text), "rows"), usage=usage(text))
+    if "in json markdown that when composed" in text:
+        asked = [
+            {"sub_question": GUIDE, "tool_name": "guides"},
+            {"sub_question": FOLDER, "tool_name": "folder"},
+        ]
+        return says(call, f"```json\n{json.dumps({'items': asked})}\n```", usage=usage(text))
+    if "Some choices are given below" in text:
+        several = "no more than" in text or "top choices" in text
+        chosen = [{"choice": 1, "reason": "x"}, {"choice": 2, "reason": "y"}][: 2 if several else 1]
+        return says(call, json.dumps(chosen), usage=usage(text))
+    return says(call, facts(text), usage=usage(text))
+
+
+def usage(text: str) -> dict[str, int]:
+    """Count a prompt's tokens as about four characters each, and an answer's as ten."""
+    return {"prompt_tokens": len(text) // 4, "completion_tokens": 10, "total_tokens": len(text) // 4 + 10}
+
+
+def plan_for(task: str) -> Plan:
+    """Return the plan for the pool that a planner is shown."""
+    if "poet" in task:
+        return Plan((Step(0, "Write a haiku: three calls."), Step(1, "Judge it.", (0,))))
+    if "calculator" in task:
+        return Plan((Step(0, GUIDE), Step(2, FOLDER), Step(3, "1,500 * 3"), Step(4, "Write it.", (0, 1, 2))))
+    return Plan((Step(0, GUIDE), Step(1, FOLDER), Step(2, "Write it.", (0, 1))))
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    """Serve from a thread, for examples that run as they are run."""
+    with ChatServer(model).in_thread() as server:
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder as a user has one."""
+    (tmp_path / "contract.md").write_text(
+        "# Contract with the model provider\n\nIt covers 5,000 calls a day.\n"
+    )
+    (tmp_path / "lunch.md").write_text("# Lunch\n\nSoup on Monday, stew on Tuesday.\n")
+    return tmp_path
+
+
+def run(script: str, *arguments: str, answers: str = "") -> str:
+    """Run an example as a user does, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / script), *arguments],
+        input=answers,
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_question_for_two_silos_and_a_calculator(server: ChatServer, folder: Path) -> None:
+    """The answer has all three, and names the documents it is made of."""
+    out = run("ask.py", server.url, "any", str(folder), QUESTION)
+    assert "A step has three calls. That is 4500. The contract covers 5,000 calls a day." in out
+    assert "limits.md: found by step [0]" in out
+    assert "contract.md: found by step [1]" in out
+    assert "lunch.md" not in out
+    assert "step 2 calculator: ok: 1,500 * 3" in out
+    assert len(server.calls) == 2
+
+
+def arms(table: str) -> dict[str, tuple[int, int, str]]:
+    """Read a table of the comparison: calls, tokens and answer of each engine."""
+    read = {}
+    for line in table.splitlines():
+        name, rest = line[:40].strip(), line[40:].split(None, 3)
+        if len(rest) == 4 and rest[0].isdigit():
+            read[name] = (int(rest[0]), int(rest[1]), rest[3])
+    return read
+
+
+def test_the_comparison(server: ChatServer, folder: Path) -> None:
+    """Who needs how many calls, who finds both halves, and who says it when one cannot be had."""
+    out = run("compare.py", server.url, "any", str(folder), QUESTION)
+    whole, broken = (arms(part) for part in out.split("one silo out of order"))
+    ours, same = "conductor, retrievers as workers", "conductor, the same engines as workers"
+    sub, one, several = (
+        "SubQuestionQueryEngine",
+        "RouterQueryEngine, one choice",
+        "RouterQueryEngine, several choices",
+    )
+    assert {name: calls for name, (calls, _, _) in whole.items()} == {
+        ours: 2,
+        same: 4,
+        sub: 4,
+        one: 2,
+        several: 4,
+    }
+    both = "A step has three calls. The contract covers 5,000 calls a day."
+    assert [whole[name][2] for name in (ours, same, sub)] == [both] * 3
+    assert whole[one][2] != both  # it asks one silo
+    counted = 2 + sum(calls for calls, _, _ in (*whole.values(), *broken.values()))
+    assert len(server.calls) in (counted, counted + 1)  # the call that the router that raised left behind
+    for name in (ours, same):
+        answer = broken[name][2]
+        assert answer.startswith("A step has three calls. What the contract covers could not be found out.")
+        assert "[partial: the answer was made without step 1 (folder)" in answer
+        assert "the silo cannot be searched" in answer
+    assert broken[sub][2] == "A step has three calls."  # it says nothing of what it has dropped
+    assert broken[several][2].startswith("raises ConnectionError")
+
+
+@pytest.mark.parametrize("approves", ["y", "n"])
+def test_a_workflow_asks_before_it_spends(server: ChatServer, approves: str) -> None:
+    """Planned once; carried out only when somebody says so."""
+    out = run("approve.py", server.url, "any", "A haiku, please.", answers=f"{approves}\n")
+    assert "poet: Write a haiku: three calls.\njudge: Judge it.\nRun this? [y/n]" in out
+    assert len(server.calls) == (3 if approves == "y" else 1)
+    assert ("A step has three calls." in out) == (approves == "y")
+    assert ("refused" in out) == (approves == "n")
+
+
+def test_importing_it_brings_no_other_framework() -> None:
+    """Nor LlamaIndex, before one of the names is asked for."""
+    code = (
+        "import sys, podium, llama_index_podium\n"
+        "assert 'llama_index' not in sys.modules, 'imported too early'\n"
+        "from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker\n"
+        "import llama_index_podium.tools\n"
+        "others = {'langchain_core', 'langgraph', 'crewai', 'autogen_core', 'autogen_agentchat'}\n"
+        "assert not others & {name.partition('.')[0] for name in sys.modules}\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=55)

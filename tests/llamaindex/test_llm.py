@@ -1,0 +1,262 @@
+"""A conductor as an LLM: ways to ask it, tools, agents, conversations."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
+from llama_index.core.base.llms.types import (
+    CacheControl,
+    CachePoint,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
+from llama_index.core.llms import ChatMessage
+from llama_index.core.tools import FunctionTool
+from llamaindex.library import Shelf
+from llamaindex.speaking import Blocking, Native
+
+from llama_index_podium import ConductorLLM, as_worker
+from llama_index_podium.messages import from_llama, to_llama, write_call
+from llama_index_podium.tools import ConductorToolSpec
+from podium import Card, ChatPlanner, Conductor, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, QueryError, RunFailed
+from podium.planners import FixedPlanner
+from podium.retry import Retry
+from podium.spelling import write_plan
+from podium.workers import Completion, Gather, Request, Worker
+
+pytestmark = pytest.mark.anyio
+
+ASKED = [ChatMessage("How warm is it?")]
+
+
+def planned(*steps: tuple[int, str, tuple[int, ...]]) -> FixedPlanner:
+    """Return a planner that gives these steps."""
+    return FixedPlanner(write_plan(Plan(tuple(Step(*step) for step in steps)), "rows"))
+
+
+async def speak(shown: str) -> str:
+    """Say three words."""
+    return "one two three"
+
+
+@pytest.fixture
+def llm() -> ConductorLLM:
+    """Return an LLM over one worker."""
+    return ConductorLLM.from_defaults([Native(speak, name="writer")], planned((0, "write", ())))
+
+
+async def test_all_ways_to_ask_give_the_same(llm: ConductorLLM) -> None:
+    """Chats and completions, whole and streamed, async and not, in a running loop."""
+    whole = [
+        (await llm.achat(ASKED)).message.content,
+        llm.chat(ASKED).message.content,
+        (await llm.acomplete("?")).text,
+        llm.complete("?").text,
+    ]
+    assert whole == ["one two three"] * 4
+    chats = [
+        [piece async for piece in await llm.astream_chat(ASKED)],
+        list(llm.stream_chat(ASKED)),
+    ]
+    for pieces in chats:
+        assert [piece.delta for piece in pieces] == ["one", " two", " three", ""]
+        assert [piece.message.content for piece in pieces][-2:] == ["one two three"] * 2
+    texts = [[piece async for piece in await llm.astream_complete("?")], list(llm.stream_complete("?"))]
+    for completions in texts:
+        assert [piece.text for piece in completions] == ["one", "one two", "one two three", "one two three"]
+
+
+async def test_a_response_holds_what_the_run_came_to(llm: ConductorLLM) -> None:
+    """Also the last of a stream; tokens where LlamaIndex's counters look for them."""
+    (*_, last) = [piece async for piece in await llm.astream_chat(ASKED)]
+    for response in (await llm.achat(ASKED), last):
+        assert isinstance(response.raw, dict)
+        assert response.raw["podium"]["status"] == "ok"
+        assert response.raw["usage"]["total_tokens"] == 42
+        assert response.additional_kwargs["prompt_tokens"] == 30
+        json.dumps(response.raw)
+
+
+async def test_the_conversation_reaches_the_workers() -> None:
+    """Its system prompt, and what was said before."""
+    writer = ScriptedWorker("writer", "fine")
+    llm = ConductorLLM(Conductor(planned((0, "write", ())), [writer]), system_prompt="Be brief.")
+    await llm.achat([ChatMessage("Hi"), ChatMessage("Hello!", role="assistant"), ChatMessage("And now?")])
+    shown = writer.requests[0].messages
+    assert [message.role for message in shown] == ["system", "user", "assistant", "user"]
+    assert shown[0].text == "Be brief."
+    assert "And now?" in shown[-1].text
+
+
+async def test_how_to_write_reaches_the_last_worker() -> None:
+    """What a conductor cannot do is refused."""
+    first, last = ScriptedWorker("first", "a"), ScriptedWorker("last", "b")
+    llm = ConductorLLM.from_defaults([first, last], planned((0, "x", ()), (1, "y", (0,))))
+    await llm.achat(ASKED, temperature=0.2, max_tokens=7, stop=["END"])
+    sampling = last.requests[0].sampling
+    assert (sampling.temperature, sampling.max_tokens, sampling.stop) == (0.2, 7, ("END",))
+    assert first.requests[0].sampling.temperature is None
+    with pytest.raises(ConfigError, match="takes no response_format"):
+        await llm.achat(ASKED, response_format="json")
+
+
+async def test_a_failed_run_raises_with_its_result(llm: ConductorLLM) -> None:
+    """From each way to ask."""
+    broken = ConductorLLM.from_defaults(
+        [Blocking(lambda prompt: 1 / 0, name="a")],  # type: ignore[arg-type, return-value]
+        planned((0, "x", ())),
+        retry=Retry(attempts=1),
+    )
+    with pytest.raises(RunFailed, match="division by zero") as raised:
+        await broken.achat(ASKED)
+    assert raised.value.result.status == "failed"
+    with pytest.raises(RunFailed, match="division by zero"):
+        list(broken.stream_complete("?"))
+
+
+class Caller(Worker):
+    """Asks for the tool it is offered, and answers with what that returned."""
+
+    takes_tools = True
+
+    def __init__(self) -> None:
+        self.card = Card(name="caller")
+        self.requests: list[Request] = []
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Ask or answer."""
+        self.requests.append(request)
+        if request.turns:
+            yield Completion(f"It is {request.turns[-1].text}.")
+        else:
+            assert request.tools is not None
+            name = request.tools.offered[0]["function"]["name"]
+            call = {
+                "id": "c1",
+                "type": "function",
+                "function": {"name": name, "arguments": '{"city": "Bern"}'},
+            }
+            yield Completion("", "tool_calls", tool_calls=(call,))
+
+
+def weather(city: str) -> str:
+    """Say how warm it is in a city."""
+    return f"12 degrees in {city}"
+
+
+async def test_tools_are_offered_and_their_calls_come_back() -> None:
+    """The turn after is not planned again, and the steps before are not paid for again."""
+    caller, first = Caller(), ScriptedWorker("first", "sunny")
+    planner = ScriptedWorker("planner", write_plan(Plan((Step(0, "x"), Step(1, "y", (0,)))), "rows"))
+    llm = ConductorLLM.from_defaults([first, caller], ChatPlanner(planner))
+    tools = [FunctionTool.from_defaults(weather)]
+    assert llm.metadata.is_function_calling_model
+    response = await llm.achat_with_tools(tools, chat_history=ASKED)
+    (call,) = llm.get_tool_calls_from_response(response)
+    assert (call.tool_name, call.tool_kwargs, call.tool_id) == ("weather", {"city": "Bern"}, "c1")
+    said = ChatMessage("12 degrees", role="tool", additional_kwargs={"tool_call_id": "c1"})
+    message = ChatMessage.model_validate_json(response.message.model_dump_json())  # as memory keeps it
+    after = await llm.achat_with_tools(tools, chat_history=[*ASKED, message, said])
+    assert after.message.content == "It is 12 degrees."
+    assert (len(planner.requests), len(first.requests), len(caller.requests)) == (1, 1, 2)
+    assert [turn.role for turn in caller.requests[1].turns] == ["assistant", "tool"]
+
+
+async def test_a_call_that_must_be_made_and_is_not_is_an_error(llm: ConductorLLM) -> None:
+    """The last worker takes no tools."""
+    with pytest.raises(RunFailed, match="a tool had to be called"):
+        await llm.achat_with_tools([FunctionTool.from_defaults(weather)], "?", tool_required=True)
+    assert not llm.metadata.is_function_calling_model
+
+
+def agent(test: Any) -> Any:
+    """Mark a test of an agent: agents themselves use what pydantic and workflows have deprecated."""
+    for kind in ("PydanticDeprecatedSince20", "PydanticDeprecatedSince211"):
+        test = pytest.mark.filterwarnings(f"ignore::pydantic.warnings.{kind}")(test)
+    return pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning")(test)
+
+
+@agent
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_function_agent_thinks_with_it(streaming: bool) -> None:  # noqa: FBT001
+    """LlamaIndex's agent calls the tool, and the conductor answers with what it returned."""
+    caller = Caller()
+    llm = ConductorLLM.from_defaults([caller], planned((0, "x", ())))
+    asked = FunctionAgent(tools=[weather], llm=llm, streaming=streaming, system_prompt="Be kind.")
+    answer = await asked.run("How warm is it in Bern?")
+    assert str(answer) == "It is 12 degrees in Bern."
+    assert [len(request.turns) for request in caller.requests] == [0, 2]
+
+
+@agent
+async def test_a_react_agent_thinks_with_it() -> None:
+    """Each thought is a run."""
+
+    async def think(shown: str) -> str:
+        if "Observation: 12 degrees" in shown:
+            return "Thought: I can answer.\nAnswer: Twelve."
+        return 'Thought: I need the tool.\nAction: weather\nAction Input: {"city": "Bern"}'
+
+    llm = ConductorLLM.from_defaults([Native(think, name="thinker")], planned((0, "think", ())))
+    answer = await ReActAgent(tools=[weather], llm=llm).run("How warm is it in Bern?")
+    assert str(answer) == "Twelve."
+
+
+async def test_an_agent_can_ask_a_conductor_by_tools() -> None:
+    """A team as a tool: the answer, or only the plan."""
+    workers = [as_worker(Shelf("contracts"), name="contracts"), Gather()]
+    conductor = Conductor(planned((0, "Acme", ()), (1, "all", (0,))), workers)
+    tools = {tool.metadata.name: tool for tool in ConductorToolSpec(conductor).to_tool_list()}
+    assert "ends in March" in str(await tools["ask_team"].acall(question="?"))
+    assert "ends in March" in str(tools["ask_team"].call(question="?"))
+    assert str(await tools["plan_for_team"].acall(question="?")) == (
+        "0. contracts: Acme\n1. gather: all (shown step 0)"
+    )
+    assert str(tools["plan_for_team"].call(question="?")).startswith("0. contracts")
+    assert "team of specialists" in tools["ask_team"].metadata.description
+    assert list(tools["ask_team"].metadata.get_parameters_dict()["properties"]) == ["question"]
+
+
+def test_messages_are_read_and_written() -> None:
+    """Text, images, calls of tools; what a model thought for itself is left out."""
+    call = ToolCallBlock(tool_call_id="1", tool_name="weather", tool_kwargs={"city": "Bern"})
+    messages = [
+        ChatMessage("Be brief.", role="system"),
+        ChatMessage(blocks=[TextBlock(text="What is it?"), ImageBlock(url="https://example.org/a.png")]),
+        ChatMessage(role="assistant", blocks=[ThinkingBlock(content="hm"), TextBlock(text="Wait."), call]),
+        ChatMessage("12", role="tool", additional_kwargs={"tool_call_id": "1"}),
+    ]
+    read = from_llama(messages)
+    assert [message.to_wire() for message in read] == [
+        {"role": "system", "content": "Be brief."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "What is it?"},
+                {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": "Wait.",
+            "tool_calls": [write_call("1", "weather", '{"city": "Bern"}')],
+        },
+        {"role": "tool", "content": "12", "tool_call_id": "1"},
+    ]
+    assert from_llama(to_llama(read)) == read
+    image = ChatMessage(blocks=[ImageBlock(image=b"abc", image_mimetype="image/png")])
+    (shown,) = from_llama([image])
+    assert shown.content[0]["image_url"]["url"] == "data:image/png;base64,YWJj"  # type: ignore[index]
+    assert from_llama(to_llama([shown])) == (shown,)
+
+
+def test_a_block_that_no_worker_can_be_shown_is_refused() -> None:
+    """By name."""
+    point = CachePoint(cache_control=CacheControl(type="ephemeral"))
+    with pytest.raises(QueryError, match="CachePoint"):
+        from_llama([ChatMessage(blocks=[TextBlock(text="x"), point])])

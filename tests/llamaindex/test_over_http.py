@@ -1,0 +1,225 @@
+"""LlamaIndex's client of OpenAI-compatible servers as worker and planner, against a loopback server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from contracts.worker_contract import WorkerContract, question
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.llms import ChatMessage
+from llama_index.core.tools import FunctionTool
+from llama_index.llms.openai_like import OpenAILike
+from llamaindex.library import index_of
+from servers.chat_server import CUT, STALL, Call, ChatServer, Reply, chunk, events, says, whole
+
+from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
+from llama_index_podium.messages import write_call
+from llama_index_podium.sync import run_sync
+from podium import Conductor, Plan, Step
+from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
+from podium.planners import FixedPlanner
+from podium.retry import Retry
+from podium.spelling import write_plan
+from podium.workers import Worker, complete
+
+pytestmark = pytest.mark.anyio
+
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+async def llm() -> AsyncIterator[Make]:
+    """Return what makes models of a server; they keep no connection from call to call."""
+    limits = httpx.Limits(max_keepalive_connections=0)
+    async with httpx.AsyncClient(limits=limits) as async_client:
+        with httpx.Client(limits=limits) as client:
+
+            def make(url: str, **options: Any) -> Any:
+                facts = {"is_chat_model": True, "is_function_calling_model": True, "max_retries": 0}
+                clients = {"http_client": client, "async_http_client": async_client}
+                key = "sk-loopback-key"
+                return OpenAILike(model="writer", api_base=url, api_key=key, **(facts | clients | options))
+
+            yield make
+
+
+def shown(call: Call) -> str:
+    """Return the text of a request."""
+    return "\n".join(str(message["content"]) for message in call.body["messages"])
+
+
+class TestOpenAILike(WorkerContract):
+    """The model as a worker."""
+
+    @pytest.fixture
+    async def worker(self, llm: Make) -> AsyncIterator[Worker]:
+        """Answers with what it was asked."""
+        async with ChatServer(lambda call: says(call, shown(call), usage=None)) as server:
+            yield as_worker(llm(server.url, max_tokens=200))
+
+    @pytest.fixture
+    async def slow_worker(self, llm: Make) -> AsyncIterator[Worker]:
+        """Does not answer."""
+        async with ChatServer(lambda call: Reply([STALL])) as server:
+            yield as_worker(llm(server.url))
+
+
+async def asked(llm: Make, reply: Any, *, stream: bool = False) -> Any:
+    """Return the outcome of one step whose model's server replies so."""
+    async with ChatServer(reply) as server:
+        conductor = Conductor(FixedPlanner("x"), [as_worker(llm(server.url))], retry=Retry(attempts=1))
+        listen = (lambda event: None) if stream else None
+        return (await conductor.run(Plan((Step(0, "Go."),)), on_event=listen)).outcomes[0]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_usage_and_end_are_the_servers(llm: Make, *, stream: bool) -> None:
+    """A stream is asked to report; also of a text that was cut at the token limit."""
+    outcome = await asked(llm, lambda call: says(call, "one two", finish_reason="length"), stream=stream)
+    assert (outcome.text, outcome.finish_reason) == ("one two", "length")
+    assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (11, 7)
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        (lambda call: whole({"error": {"message": "slow down"}}, status=429), WorkerUnavailable.code),
+        (lambda call: whole({"error": {"message": "no such key"}}, status=401), WorkerRefused.code),
+        (lambda call: events(chunk({"content": "half"}), done=False), WorkerBroken.code),
+        (lambda call: events(chunk({"content": "half"}), CUT), WorkerBroken.code),
+    ],
+)
+async def test_what_its_client_raises_is_said_in_podiums_errors(llm: Make, reply: Any, code: str) -> None:
+    """So that what may be tried again is, and half an answer is none."""
+    outcome = await asked(llm, reply, stream=True)
+    assert outcome.problem is not None
+    assert (outcome.status, outcome.problem.code) == ("failed", code)
+    assert "sk-loopback-key" not in outcome.problem.message
+
+
+async def test_a_server_that_is_not_there_is_unavailable(llm: Make) -> None:
+    """Nothing was paid for."""
+    async with ChatServer(lambda call: says(call, "x")) as server:
+        url = server.url
+    with pytest.raises(WorkerUnavailable) as raised:
+        await complete(as_worker(llm(url)), question("?"))
+    assert not raised.value.maybe_paid
+
+
+async def test_a_cancel_closes_the_request(llm: Make) -> None:
+    """The server sees the client leave."""
+    async with ChatServer(lambda call: Reply([STALL])) as server:
+        engine = ConductorQueryEngine.from_defaults(
+            [llm(server.url)], FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
+        )
+        task = asyncio.create_task(engine.aquery("?"))
+        with anyio.fail_after(10):
+            while not server.calls:  # noqa: ASYNC110 - the server announces nothing
+                await anyio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await server.calls[0].hung_up.wait()
+
+
+async def test_it_plans_reads_an_index_and_writes(llm: Make) -> None:
+    """Planner, query engine and writer are the server's; each step's bill is its own calls'."""
+    plan = Plan((Step(0, "When does the contract with Acme end?"), Step(1, "Write it.", (0,))))
+    rows = write_plan(plan, "rows")
+
+    def reply(call: Call) -> Reply:
+        text = shown(call)
+        if "You are the conductor" in text:
+            return says(call, rows)
+        if "Context information is below" in text:
+            return says(call, "In March." if "ends in March" in text else "I do not know.")
+        return says(call, "It ends in March." if "In March." in text else "?")
+
+    async with ChatServer(reply) as server:
+        model = llm(server.url)
+        contracts = as_worker(index_of("contracts").as_query_engine(llm=model), name="contracts")
+        engine = ConductorQueryEngine.from_defaults([contracts, model], model)
+        response = await engine.aquery("When?")
+    assert str(response) == "It ends in March."
+    assert response.metadata is not None
+    assert [step["usage"]["total_tokens"] for step in response.metadata["steps"]] == [18, 18]
+    assert len(server.calls) == 3
+
+
+def test_code_that_is_not_async_can_ask_again_over_the_same_connection() -> None:
+    """A client keeps its connection, which lives in one event loop: all such calls run in one."""
+    plan = FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
+    with ChatServer(lambda call: says(call, "fine")).in_thread() as server:
+        client = httpx.AsyncClient()
+        model = OpenAILike(
+            model="writer",
+            api_base=server.url,
+            api_key="k",
+            is_chat_model=True,
+            max_retries=0,
+            async_http_client=client,
+        )
+        engine = ConductorQueryEngine.from_defaults([model], plan, retry=Retry(attempts=1))
+        streaming = ConductorQueryEngine(engine.conductor, streaming=True)
+        team = ConductorLLM(engine.conductor)
+        said = [str(engine.query("?")), str(engine.query("?")), team.complete("?").text]
+        assert server.connections == 1
+        said.append("".join(streaming.query("?").response_gen))  # type: ignore[union-attr, arg-type]
+        assert said == ["fine"] * 4
+        run_sync(client.aclose)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211")
+async def test_an_agents_tools_reach_the_model_and_come_back(llm: Make, *, streaming: bool) -> None:
+    """Agent, conductor, the worker's client, the server, and back; planned once."""
+    planned: list[str] = []
+
+    def weather(city: str) -> str:
+        """Say how warm it is."""
+        return f"12 degrees in {city}"
+
+    def reply(call: Call) -> Reply:
+        if "You are the conductor" in shown(call):
+            planned.append("")
+            return says(call, write_plan(Plan((Step(0, "Answer."),)), "rows"))
+        if call.body["messages"][-1]["role"] == "tool":
+            return says(call, "It is " + call.body["messages"][-1]["content"])
+        assert call.body["tools"][0]["function"]["name"] == "weather"
+        asks = write_call("c1", "weather", {"city": "Bern"})
+        return says(call, "", tool_calls=[asks], finish_reason="tool_calls")
+
+    async with ChatServer(reply) as server:
+        model = llm(server.url)
+        team = ConductorLLM.from_defaults([model], model)
+        agent = FunctionAgent(tools=[weather], llm=team, streaming=streaming)
+        assert str(await agent.run("How warm is it in Bern?")) == "It is 12 degrees in Bern"
+    assert len(planned) == 1
+
+
+async def test_a_tool_that_is_required_is_called(llm: Make) -> None:
+    """The choice reaches the server."""
+
+    def reply(call: Call) -> Reply:
+        asks = write_call("c1", "look", {})
+        assert call.body["tool_choice"] == "required"
+        return says(call, "", tool_calls=[asks], finish_reason="tool_calls")
+
+    def look() -> str:
+        """Look."""
+        return ""
+
+    async with ChatServer(reply) as server:
+        team = ConductorLLM.from_defaults(
+            [llm(server.url)], FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
+        )
+        response = await team.achat_with_tools(
+            [FunctionTool.from_defaults(look)], chat_history=[ChatMessage("Look!")], tool_required=True
+        )
+    (call,) = team.get_tool_calls_from_response(response)
+    assert (call.tool_name, call.tool_kwargs) == ("look", {})

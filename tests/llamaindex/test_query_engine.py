@@ -1,0 +1,327 @@
+"""A conductor as a query engine: its responses, their nodes, streams, prompts and failures."""
+
+from typing import Any
+
+import pytest
+from llama_index.core import PromptTemplate, Settings
+from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
+from llama_index.core.prompts import ChatPromptTemplate
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolMetadata
+from llamaindex.library import Shelf, index_of
+from llamaindex.speaking import TOKENS, Blocking, Native
+
+from llama_index_podium import ConductorQueryEngine, as_worker
+from podium import Card, ChatPlanner, Conductor, Limits, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, RunFailed
+from podium.planners import FixedPlanner
+from podium.retry import Retry
+from podium.spelling import write_plan
+from podium.workers import Brief, Gather
+
+pytestmark = pytest.mark.anyio
+
+
+def planned(*steps: tuple[int, str, tuple[int, ...]]) -> FixedPlanner:
+    """Return a planner that gives these steps."""
+    return FixedPlanner(write_plan(Plan(tuple(Step(*step) for step in steps)), "rows"))
+
+
+def silos() -> list[Any]:
+    """Return two retrievers under names."""
+    return [
+        as_worker(Shelf(name), name=name, description=f"the {name}") for name in ("contracts", "invoices")
+    ]
+
+
+BOTH = ((0, "Acme contract", ()), (1, "Acme invoiced", ()), (2, "join", (0, 1)))
+
+
+async def test_source_nodes_are_those_behind_the_answer_each_once() -> None:
+    """A node that two steps found is there once and names both; what no answer is made of is not there."""
+    planner = planned((0, "Bolt July", ()), *((w, s, tuple(a + 1 for a in b)) for w, s, b in BOTH))
+    engine = ConductorQueryEngine.from_defaults([*silos(), Gather()], planner)
+    response = await engine.aquery("What of Acme?")
+    assert isinstance(response, Response)
+    found = {node.node_id: node.metadata["podium_steps"] for node in response.source_nodes}
+    assert found == {"c1": [1], "c2": [1], "shared": [1, 2], "i1": [2], "i2": [2]}
+    assert "ends in March" in str(response)
+    assert "file_name: c1.txt" in str(response)
+    assert response.metadata is not None
+    assert [step["status"] for step in response.metadata["steps"]] == ["skipped", "ok", "ok", "ok"]
+
+
+async def test_the_index_is_left_as_it_was() -> None:
+    """What a source node says of its steps stands in a copy, and is shown to no model."""
+    shelf = Shelf("contracts")
+    engine = ConductorQueryEngine.from_defaults([as_worker(shelf, name="a")], planned((0, "Acme", ())))
+    (first, *_) = engine.query("?").source_nodes
+    assert first.metadata == {"file_name": "c1.txt", "podium_steps": [0]}
+    assert "podium_steps" not in first.node.get_content(MetadataMode.LLM)
+    assert "podium_steps" not in first.node.get_content(MetadataMode.EMBED)
+    assert shelf.nodes[0].metadata == {"file_name": "c1.txt"}
+
+
+async def test_a_node_has_the_best_of_its_scores() -> None:
+    """Two steps find it with two scores."""
+    planner = planned((0, "Acme", ()), (0, "Acme and Bolt are both suppliers", ()), (1, "x", (0, 1)))
+    engine = ConductorQueryEngine.from_defaults([as_worker(Shelf("contracts"), name="a"), Gather()], planner)
+    (node,) = [n for n in (await engine.aquery("?")).source_nodes if n.node_id == "shared"]
+    assert (node.score, node.metadata["podium_steps"]) == (6.0, [0, 1])
+
+
+async def test_nodes_of_an_attempt_that_failed_do_not_count() -> None:
+    """The step was tried again, and found others then."""
+    nodes = [NodeWithScore(node=node) for node in Shelf("contracts").nodes]
+
+    class Twice(CustomQueryEngine):
+        answers: list[Response]
+
+        def custom_query(self, query_str: str) -> Response:
+            return self.answers.pop(0)
+
+    twice = Twice(answers=[Response("", nodes[:2]), Response("fine", nodes[2:])])
+    engine = ConductorQueryEngine.from_defaults(
+        [as_worker(twice, name="twice")], planned((0, "Acme", ())), retry=Retry(attempts=2, base=0.001)
+    )
+    response = await engine.aquery("?")
+    assert (str(response), [node.node_id for node in response.source_nodes]) == ("fine", ["shared"])
+
+
+async def test_nodes_of_a_nested_conductor_are_those_of_its_step() -> None:
+    """The step of the outer plan has found them."""
+    inner = ConductorQueryEngine.from_defaults(
+        [as_worker(Shelf("invoices"), name="invoices")],
+        planned((0, "Bolt", ())),
+        card=Card(name="books", description="the books"),
+    )
+    planner = planned((0, "Acme", ()), (1, "Bolt", ()), (2, "x", (0, 1)))
+    engine = ConductorQueryEngine.from_defaults(
+        [as_worker(Shelf("contracts"), name="contracts"), inner, Gather()], planner
+    )
+    nodes = (await engine.aquery("?")).source_nodes
+    assert {n.node_id: n.metadata["podium_steps"] for n in nodes} == {"c1": [0], "shared": [0, 1], "i2": [1]}
+
+
+def engine_tool(silo: str, llm: Any) -> QueryEngineTool:
+    """Return a query engine over a vector index, as a tool."""
+    engine = index_of(silo).as_query_engine(llm=llm, similarity_top_k=1)
+    return QueryEngineTool(engine, ToolMetadata(name=silo, description=f"the {silo}"))
+
+
+async def test_engines_llms_and_tools_work_together() -> None:
+    """An engine's model, a tool's function, a retriever as a tool and an LLM that writes; what each spent."""
+    asked: list[str] = []
+
+    def say(prompt: str) -> str:
+        asked.append(prompt)
+        return "the whole of it" if "Write it up." in prompt else "engine says 1200"
+
+    def double(amount: int, times: int = 2) -> str:
+        """Multiply an amount."""
+        return str(amount * times)
+
+    llm = Blocking(say)
+    tools = [
+        engine_tool("invoices", llm),
+        FunctionTool.from_defaults(double),
+        RetrieverTool.from_defaults(Shelf("contracts"), name="contracts", description="the contracts"),
+        llm,
+    ]
+    planner = planned(
+        (0, "Acme invoiced 1200 euros", ()),
+        (1, '{"amount": 1200, "times": 3}', (0,)),
+        (2, "contract with Acme", ()),
+        (3, "Write it up.", (0, 1, 2)),
+    )
+    engine = ConductorQueryEngine.from_defaults(tools, planner)
+    response = await engine.aquery("How much in three months?")
+    assert response.metadata is not None
+    steps = response.metadata["steps"]
+    assert str(response) == "the whole of it"
+    assert [step["output"] for step in steps[:2]] == ["engine says 1200", "3600"]
+    assert [step["worker"] for step in steps] == ["invoices", "double", "contracts", "blocking"]
+    assert [step["usage"]["total_tokens"] for step in steps] == [TOKENS["total_tokens"], 0, 0, 42]
+    assert {n.node_id: n.metadata["podium_steps"] for n in response.source_nodes} == {
+        "i1": [0],
+        "c1": [2],
+        "c2": [2],
+        "shared": [2],
+    }
+    for part in ("engine says 1200", "3600", "ends in March", "Write it up.", "How much in three months?"):
+        assert part in asked[-1]
+
+
+async def test_an_engine_is_shown_its_access_list_and_looks_for_its_subtask() -> None:
+    """Its model reads the outputs it may see, neither others nor the question; the subtask is embedded."""
+    seen, asked = list[QueryBundle](), list[str]()
+
+    class Embedded(Shelf):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            seen.append(query_bundle)
+            return [NodeWithScore(node=self.nodes[0])]
+
+    def say(prompt: str) -> str:
+        asked.append(prompt)
+        return "fine"
+
+    inner = RetrieverQueryEngine(Embedded("contracts"), get_response_synthesizer(llm=Blocking(say)))
+    planner = planned((0, "first", ()), (0, "hidden", ()), (1, "second", (0,)), (2, "x", (1, 2)))
+    first = ScriptedWorker("first", {"first": "canary-one", "hidden": "canary-two"})
+    engine = ConductorQueryEngine.from_defaults([first, as_worker(inner, name="e"), Gather()], planner)
+    await engine.aquery("the-question")
+    (shown,) = asked
+    assert seen[0].embedding_strs == ["second"]
+    assert [part in shown for part in ("canary-one", "canary-two", "the-question")] == [True, False, False]
+
+
+async def test_streams_the_answer_with_the_nodes_it_is_made_of() -> None:
+    """The response comes when the answer is begun; the nodes are there, and what it cost at the end."""
+
+    async def speak(shown: str) -> str:
+        return "one two three"
+
+    workers = [*silos(), Native(speak, name="writer")]
+    engine = ConductorQueryEngine.from_defaults(workers, planned(*BOTH), streaming=True)
+    response = await engine.aquery("?")
+    assert isinstance(response, AsyncStreamingResponse)
+    assert {node.node_id for node in response.source_nodes} == {"c1", "c2", "i1", "i2", "shared"}
+    assert response.metadata is not None
+    assert "usage" not in response.metadata
+    assert len(response.metadata["plan"]["steps"]) == 3
+    pieces = [piece async for piece in response.async_response_gen()]
+    assert pieces == ["one", " two", " three"]
+    assert response.metadata["usage"]["total_tokens"] == 42
+    assert str((await response.get_response()).response) == "one two three"
+
+
+def test_streams_to_code_that_is_not_async() -> None:
+    """The same response, read by a loop."""
+
+    async def speak(shown: str) -> str:
+        return "one two three"
+
+    workers = [*silos(), Native(speak, name="writer")]
+    engine = ConductorQueryEngine.from_defaults(workers, planned(*BOTH), streaming=True)
+    response = engine.query("?")
+    assert isinstance(response, StreamingResponse)
+    assert len(response.source_nodes) == 5
+    assert list(response.response_gen) == ["one", " two", " three"]
+    assert response.metadata is not None
+    assert response.metadata["status"] == "ok"
+
+
+async def test_a_failed_query_raises_with_all_that_was_paid_for() -> None:
+    """Streamed or not; the error holds the result."""
+    worker = Blocking(lambda prompt: 1 / 0, name="a")  # type: ignore[arg-type, return-value]
+    for streaming in (False, True):
+        engine = ConductorQueryEngine.from_defaults(
+            [worker], planned((0, "x", ())), streaming=streaming, retry=Retry(attempts=1)
+        )
+        with pytest.raises(RunFailed, match="division by zero") as raised:
+            await engine.aquery("?")
+        assert raised.value.result.outcomes[0].status == "failed"
+
+
+async def test_a_partial_answer_says_what_it_lacks() -> None:
+    """It is returned, and its nodes are those of what there is."""
+    workers = [*silos(), Blocking(lambda prompt: 1 / 0, name="writer")]  # type: ignore[arg-type, return-value]
+    engine = ConductorQueryEngine.from_defaults(workers, planned(*BOTH), retry=Retry(attempts=1))
+    response = await engine.aquery("?")
+    assert response.metadata is not None
+    assert (response.metadata["status"], response.metadata["problem"]["code"]) == ("partial", "worker_failed")
+    assert {node.metadata["podium_steps"][0] for node in response.source_nodes} == {1}
+
+
+async def test_prompts_can_be_read_and_changed() -> None:
+    """Those of the planner, of LLMs, and of the engines inside; the task stays in them."""
+    shown: dict[str, str] = {}
+
+    def spy(name: str, says: str) -> Blocking:
+        def say(prompt: str) -> str:
+            shown[name] = prompt
+            return says
+
+        return Blocking(say, name=name)
+
+    rows = write_plan(Plan((Step(0, "Acme invoiced", ()), Step(1, "write", (0,)))), "rows")
+    engine = ConductorQueryEngine.from_defaults(
+        [engine_tool("invoices", spy("reader", "read")), spy("writer", "written")], spy("chief", rows)
+    )
+    prompts = engine.get_prompts()
+    assert {
+        "planner:task_prompt",
+        "writer:task_prompt",
+        "invoices:response_synthesizer:text_qa_template",
+    } <= set(prompts)
+    engine.update_prompts(
+        {
+            "planner:task_prompt": PromptTemplate("{task}\n\nPrefer few steps."),
+            "writer:task_prompt": ChatPromptTemplate.from_messages(
+                [("system", "Write in verse."), ("user", "{task}")]
+            ),
+            "invoices:response_synthesizer:text_qa_template": PromptTemplate(
+                "Only figures.\n{context_str}\n{query_str}"
+            ),
+        }
+    )
+    assert str(await engine.aquery("{curly} question")) == "written"
+    assert shown["chief"].rstrip().endswith("Prefer few steps.\nassistant:")
+    assert "{curly} question" in shown["chief"]
+    assert shown["writer"].startswith("system: Write in verse.\nuser: ")
+    assert shown["reader"].startswith("Only figures.")
+
+
+async def test_a_prompt_without_its_task_is_refused() -> None:
+    """So is one of a worker there is not."""
+    engine = ConductorQueryEngine.from_defaults([Blocking("x", name="a")], planned((0, "x", ())))
+    with pytest.raises(ConfigError, match=r"has no \{task\}"):
+        engine.update_prompts({"a:task_prompt": PromptTemplate("Say hello.")})
+    with pytest.raises(ValueError, match="no worker 'b' has prompts"):
+        engine.update_prompts({"b:task_prompt": PromptTemplate("{task}")})
+
+
+async def test_the_planner_is_the_llm_of_the_settings_unless_one_is_given() -> None:
+    """As in LlamaIndex's own engines."""
+    rows = write_plan(Plan((Step(0, "x"),)), "rows")
+    before = Settings._llm
+    try:
+        Settings.llm = Blocking(rows, name="settled")
+        engine = ConductorQueryEngine.from_defaults([Blocking("said", name="a")])
+    finally:
+        Settings._llm = before
+    response = await engine.aquery("?")
+    assert (str(response), engine.conductor.planner.name) == ("said", "settled")
+
+
+async def test_what_the_conductor_takes_can_be_said() -> None:
+    """Limits, for one; a conductor that is ready is taken as it is."""
+    engine = ConductorQueryEngine.from_defaults(
+        [Blocking("a", name="a")], planned((0, "x", ()), (0, "y", (0,))), limits=Limits(calls=1)
+    )
+    response = await engine.aquery("?")
+    assert response.metadata is not None
+    assert response.metadata["status"] == "partial"
+    conductor = Conductor(ChatPlanner(ScriptedWorker("p", "x")), [ScriptedWorker("w", "ok")])
+    assert str(await ConductorQueryEngine(conductor).aquery("?")) == "ok"
+
+
+async def test_a_query_engine_can_be_a_worker_of_podiums_own_conductor() -> None:
+    """`as_worker` stands alone."""
+    llm = Blocking(lambda prompt: "March" if "March" in prompt else "?")
+    worker = as_worker(engine_tool("contracts", llm))
+    result = await Conductor(planned((0, "contract Acme March", ())), [worker]).run("?")
+    assert (result.answer, worker.card.name) == ("March", "contracts")
+    assert worker.card.description == "the contracts"
+
+
+def test_what_is_no_worker_is_refused() -> None:
+    """With what to do instead."""
+
+    def function(brief: Brief) -> str:
+        return ""
+
+    with pytest.raises(ConfigError, match="wrap a function in a FunctionTool"):
+        as_worker(function)

@@ -1,0 +1,220 @@
+"""What LlamaIndex's instrumentation, and its older callback managers, are told of a run."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events.llm import LLMChatStartEvent, LLMCompletionStartEvent
+from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
+from llama_index.core.instrumentation.events.retrieval import RetrievalStartEvent
+from llama_index.core.instrumentation.span import SimpleSpan
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
+from llama_index.core.llms import ChatMessage
+from llamaindex.library import Shelf
+from llamaindex.speaking import Blocking, Native
+from pydantic import Field
+
+from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
+from llama_index_podium.events import PlanReadyEvent, StepEndEvent, StepEvent, StepStartEvent
+from podium import Card, Plan, Step
+from podium.retry import Retry
+from podium.spelling import write_plan
+
+pytestmark = pytest.mark.anyio
+
+_TOLD = (PlanReadyEvent, StepEvent, QueryStartEvent, QueryEndEvent)
+PLAN = Plan((Step(0, "Acme"), Step(1, "write", (0,))))
+
+
+class Events(BaseEventHandler):
+    """Keeps all events."""
+
+    seen: list[Any] = Field(default_factory=list)
+
+    def handle(self, event: Any, **kwargs: Any) -> None:
+        """Keep one."""
+        self.seen.append(event)
+
+    def of(self, kind: type) -> list[Any]:
+        """Return those of a kind."""
+        return [event for event in self.seen if isinstance(event, kind)]
+
+
+class Heard:
+    """Handlers at the root of the instrumentation."""
+
+    def __init__(self) -> None:
+        self.events = Events()
+        self.spans = SimpleSpanHandler()
+
+    def above(self, span: SimpleSpan) -> list[str]:
+        """Return what a span is within, innermost first."""
+        known = {one.id_: one for one in (*self.spans.completed_spans, *self.spans.dropped_spans)}
+        chain = []
+        while span.parent_id is not None:
+            span = known[span.parent_id]
+            chain.append(name_of(span))
+        return chain
+
+    def named(self, beginning: str) -> SimpleSpan:
+        """Return the one span of this name."""
+        spans = (*self.spans.completed_spans, *self.spans.dropped_spans)
+        (span,) = [one for one in spans if one.id_.startswith(beginning)]
+        return span
+
+
+def name_of(span: SimpleSpan) -> str:
+    """Return a span's name, without the random part."""
+    return span.id_[:-37]
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    """Listen to all."""
+    root, heard = get_dispatcher(), Heard()
+    root.add_event_handler(heard.events)
+    root.add_span_handler(heard.spans)
+    yield heard
+    root.event_handlers.remove(heard.events)
+    root.span_handlers.remove(heard.spans)
+
+
+async def speak(shown: str) -> str:
+    """Say something."""
+    return "it is written"
+
+
+def chief(plan: Plan) -> Blocking:
+    """Return a model that plans so."""
+    return Blocking(write_plan(plan, "rows"), name="chief")
+
+
+def engine(**options: Any) -> ConductorQueryEngine:
+    """Return an engine over a retriever and a writer, planned by an LLM."""
+    workers = [as_worker(Shelf("contracts"), name="shelf"), Native(speak, name="writer")]
+    return ConductorQueryEngine.from_defaults(workers, chief(PLAN), **options)
+
+
+@pytest.mark.parametrize("sync", [False, True])
+async def test_each_call_of_a_worker_is_a_span_around_what_it_calls(heard: Heard, *, sync: bool) -> None:
+    """In threads too: the planner's, the retriever's, the model's."""
+    asked = engine()
+    asked.query("?") if sync else await asked.aquery("?")
+    root = "ConductorQueryEngine.query" if sync else "ConductorQueryEngine.aquery"
+    for name in ("planner.chief", "step.shelf", "step.writer"):
+        assert heard.above(heard.named(name))[-1] == root
+    assert heard.above(heard.named("Shelf.retrieve"))[0] == "step.shelf"
+    assert heard.above(heard.named("Native.achat"))[0] == "step.writer"
+    assert heard.above(heard.named("Blocking.stream_chat"))[0] == "planner.chief"
+    assert not heard.spans.open_spans
+
+
+async def test_all_inside_of_a_step_carries_the_step(heard: Heard) -> None:
+    """In the tags of events and spans."""
+    response = await engine().aquery("?")
+    assert response.metadata is not None
+    (found,) = heard.events.of(RetrievalStartEvent)
+    assert (found.tags["podium_step"], found.tags["podium_worker"]) == (0, "shelf")
+    assert found.tags["podium_run_id"] == response.metadata["run_id"]
+    (written,) = [e for e in heard.events.of(LLMChatStartEvent) if e.tags["podium_worker"] == "writer"]
+    assert written.tags["podium_step"] == 1
+    assert heard.named("Native.achat").tags["podium_attempt"] == 1
+
+
+async def test_the_plan_and_the_steps_are_events(heard: Heard) -> None:
+    """In order, with their spans and what they came to; the query's own events are around them."""
+    response = await engine().aquery("?")
+    assert response.metadata is not None
+    told = [type(event).__name__ for event in heard.events.seen if isinstance(event, _TOLD)]
+    assert (told[0], told[-1]) == ("QueryStartEvent", "QueryEndEvent")
+    assert [name for name in told if name.startswith("Step")] == ["StepStartEvent", "StepEndEvent"] * 2
+    (plan,) = heard.events.of(PlanReadyEvent)
+    assert (plan.planner, plan.plan["steps"]) == ("chief", response.metadata["plan"]["steps"])
+    first, second = heard.events.of(StepEndEvent)
+    assert (first.worker, first.status, set(first.source_nodes)) == ("shelf", "ok", {"c1", "shared"})
+    assert (second.output, second.usage["output_tokens"]) == ("it is written", 12)
+    assert [event.span_id for event in heard.events.of(StepStartEvent)] == [first.span_id, second.span_id]
+    assert heard.named("step.shelf").id_ == first.span_id
+
+
+async def test_a_call_that_fails_drops_its_span(heard: Heard) -> None:
+    """Once for each attempt; the step ends once."""
+    broken = Blocking(lambda prompt: 1 / 0, name="broken")  # type: ignore[arg-type, return-value]
+    workers = [as_worker(Shelf("contracts"), name="shelf"), broken]
+    asked = ConductorQueryEngine.from_defaults(workers, chief(PLAN), retry=Retry(attempts=1))
+    await asked.aquery("?")
+    assert "step.broken" in [name_of(span) for span in heard.spans.dropped_spans]
+    (_, failed) = heard.events.of(StepEndEvent)
+    assert failed.status == "failed"
+    assert "division by zero" in failed.problem
+    assert heard.named("step.broken").id_ == failed.span_id
+
+
+async def test_steps_of_a_nested_conductor_stand_under_its_step(heard: Heard) -> None:
+    """And those of a conductor that a tool or an LLM stands for."""
+    inner = engine(card=Card(name="inner", description="inner"))
+    outer = ConductorQueryEngine.from_defaults([inner], chief(Plan((Step(0, "x"),))))
+    await outer.aquery("?")
+    assert heard.above(heard.named("step.shelf")) == [
+        "step.inner",
+        "ConductorQueryEngine._aquery",
+        "ConductorQueryEngine.aquery",
+    ]
+
+
+@pytest.mark.parametrize("how", ["achat", "chat", "astream_chat", "stream_chat"])
+async def test_steps_of_an_llm_stand_under_its_call(heard: Heard, how: str) -> None:
+    """Read as a stream, too."""
+    llm = ConductorLLM(engine().conductor)
+    question = [ChatMessage("?")]
+    match how:
+        case "achat":
+            await llm.achat(question)
+        case "chat":
+            llm.chat(question)
+        case "astream_chat":
+            assert [piece async for piece in await llm.astream_chat(question)]
+        case "stream_chat":
+            assert list(llm.stream_chat(question))
+    assert heard.above(heard.named("step.writer"))[0] == f"ConductorLLM.{how}"
+    starts = [e for e in heard.events.of(LLMChatStartEvent) if e.span_id.startswith("ConductorLLM")]
+    assert len(starts) == 1
+
+
+async def test_nothing_of_a_step_is_left_when_it_is_over(heard: Heard) -> None:
+    """What comes after the query stands at its own place."""
+    await engine().aquery("?")
+    Blocking("x", name="later").complete("?")
+    last = heard.events.of(LLMCompletionStartEvent)[-1]
+    assert "podium_step" not in last.tags
+    assert heard.above(heard.named(last.span_id)) == []
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_callback_managers_are_told_too(streaming: bool) -> None:  # noqa: FBT001
+    """Of the query, of its steps, and under these of what workers with the same manager call."""
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    manager = CallbackManager([debug])
+    workers = [
+        as_worker(Shelf("contracts", callback_manager=manager), name="shelf"),
+        Native(speak, name="writer", callback_manager=manager),
+    ]
+    asked = ConductorQueryEngine.from_defaults(
+        workers, Blocking(write_plan(PLAN, "rows")), callback_manager=manager, streaming=streaming
+    )
+    response = await asked.aquery("?")
+    if streaming:
+        assert [piece async for piece in response.async_response_gen()]  # type: ignore[union-attr]
+    (query,) = debug.get_event_pairs(CBEventType.QUERY)
+    steps = debug.get_event_pairs(CBEventType.AGENT_STEP)
+    (found,) = debug.get_event_pairs(CBEventType.RETRIEVE)
+    (written,) = debug.get_event_pairs(CBEventType.LLM)
+    assert [len(pair) for pair in (*steps, query, found, written)] == [2] * 6
+    parents = {child: parent for parent, children in manager.trace_map.items() for child in children}
+    planner, shelf, writer = (pair[0].id_ for pair in steps)
+    assert parents[found[0].id_] == shelf
+    assert parents[written[0].id_] == writer
+    assert {parents[one] for one in (planner, shelf, writer)} == {query[0].id_}
