@@ -63,14 +63,16 @@ def ignore(example: Example) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let CrewAI warn of itself on its own page, as it does on being imported and used."""
-    theirs = (
+    """Let CrewAI warn of itself, on being imported and used, and AutoGen of the scripted model's name."""
+    crewai = (
         "ignore:Cannot set an attribute on 'crewai:ImportWarning",
         r"ignore::DeprecationWarning:crewai\.",
     )
+    autogen = "ignore:Resolved model mismatch:UserWarning"
+    theirs = {"crewai.md": crewai, "README.md": (*crewai, autogen)}
     for item in items:
-        if item.path.name == "crewai.md":
-            item.add_marker(pytest.mark.filterwarnings(*theirs))
+        if item.path.name in theirs:
+            item.add_marker(pytest.mark.filterwarnings(*theirs[item.path.name]))
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,8 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Any:
         patch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
         for key in KEYS:
             patch.setenv(key, "key-of-a-loopback-server")
+        patch.setenv("CREWAI_DISABLE_TELEMETRY", "true")
+        patch.setenv("CREWAI_TRACING_ENABLED", "false")
         yield
 
 

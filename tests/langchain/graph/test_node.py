@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+import anyio
 import pytest
 from graphs.conducted import DIAMOND, Calls, around
 from langchain_core.messages import AIMessage, HumanMessage
@@ -24,7 +25,9 @@ from podium.errors import ConfigError, RunFailed, WorkerFailed
 from podium.journal import MemoryJournal
 from podium.plan import Plan as PlanType
 from podium.planners.fixed import FixedPlanner
+from podium.workers.function import FunctionWorker
 from podium.workers.scripted import ScriptedWorker
+from podium.workers.worker import FREE, Brief
 
 OpenAI = Callable[..., ChatOpenAI]
 pytestmark = pytest.mark.anyio
@@ -203,6 +206,33 @@ async def test_with_a_journal_a_run_that_failed_goes_on_and_pays_nothing_twice(
     assert state["messages"][-1].content == "joined"
     assert sorted(calls.names) == ["A", "B", "C", "D", "D"]
     assert len(await journal.runs()) == 1
+
+
+@EXECUTORS
+async def test_a_step_waits_for_its_inputs_alone_or_for_its_superstep(executor: Executor) -> None:
+    """What needs only the fast one of two begins while the slow one is at work; not in LangGraph."""
+    begun, told = anyio.Event(), list[str]()
+
+    async def slow(brief: Brief) -> str:
+        with anyio.move_on_after(20 if executor == "podium" else 0.2):
+            await begun.wait()
+        told.append("slow ended")
+        return "slow"
+
+    async def fast(brief: Brief) -> str:
+        return "fast"
+
+    async def behind(brief: Brief) -> str:
+        told.append("behind the fast one began")
+        begun.set()
+        return "+".join(step.output for step in brief.visible)
+
+    workers = [FunctionWorker(work, price=FREE) for work in (slow, fast, behind)]
+    plan = Plan((Step(0, "a"), Step(1, "b"), Step(2, "c", (1,)), Step(2, "d", (0, 2))))
+    state = await around(Conductor(FixedPlanner(plan), workers), executor=executor).ainvoke(ASKED)
+    assert state["messages"][-1].content == "slow+fast"
+    first = "behind the fast one began" if executor == "podium" else "slow ended"
+    assert told[0] == first
 
 
 async def test_an_interrupt_in_a_worker_needs_the_other_executor(calls: Calls) -> None:

@@ -1,0 +1,179 @@
+"""Runs of AutoGen's and Agent Framework's conductors that wait for somebody, or were broken off."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from agent_framework import Agent, InMemoryCheckpointStorage, Workflow, WorkflowBuilder
+from autogen.speaking import Speak, Speaker, SpeakingClient
+from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.conditions import TextMentionTermination
+from autogen_agentchat.teams import RoundRobinGroupChat
+from contracts.adapter_contract import planner_of, saying
+
+from autogen_podium import ConductorAgent
+from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor
+from podium.errors import RunFailed
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+
+pytestmark = pytest.mark.anyio
+
+TWO = ((0, "find", ()), (1, "write", (0,)))
+
+
+class AutoGen:
+    """A conductor as an agent of AutoGen's, and who it directs."""
+
+    def __init__(self, planner: FixedPlanner, speaks: list[Speak], **terms: Any) -> None:
+        speakers = [Speaker(f"agent_{number}", speak) for number, speak in enumerate(speaks)]
+        self.agent = ConductorAgent("lead", speakers, planner, **terms)
+
+    async def ask(self) -> str:
+        """Run it."""
+        return (await self.agent.run(task="?")).messages[-1].to_text()
+
+
+class AgentFramework:
+    """A conductor as an agent of Agent Framework's, and who it directs."""
+
+    def __init__(self, planner: FixedPlanner, speaks: list[Speak], **terms: Any) -> None:
+        agents = [Agent(SpeakingClient(speak), name=f"agent_{n}") for n, speak in enumerate(speaks)]
+        self.agent = FrameworkConductor(agents, planner, **terms)
+
+    async def ask(self) -> str:
+        """Run it."""
+        return (await self.agent.run("?")).text
+
+
+Make = Callable[..., AutoGen | AgentFramework]
+HOSTS = pytest.mark.parametrize("make", [AutoGen, AgentFramework])
+
+
+class Heard:
+    """Counts what is said, and says it."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def saying(self, text: str) -> Speak:
+        """Return who says this."""
+
+        async def speak(shown: str) -> str:
+            self.said.append(text)
+            return text
+
+        return speak
+
+
+@HOSTS
+async def test_a_plan_is_looked_at_before_any_agent_is_asked(make: Make) -> None:
+    """By a function of the policy's, which may refuse it."""
+    looked, heard, allowed = list[int](), Heard(), [False]
+
+    def look(asked: Any) -> bool:
+        looked.append(len(asked.plan.steps))
+        return allowed[0]
+
+    host = make(
+        planner_of(*TWO), [heard.saying("found"), heard.saying("written")], policy=Policy(approve=look)
+    )
+    with pytest.raises(RunFailed, match="no answer"):
+        await host.ask()
+    assert (looked, heard.said) == ([2], [])
+    allowed[0] = True
+    assert await host.ask() == "written"
+    assert (looked, heard.said) == ([2, 2], ["found", "written"])
+
+
+@HOSTS
+async def test_a_plan_may_wait_and_go_on_later(make: Make) -> None:
+    """The agent cannot wait: its error has the run, which the conductor decides and goes on with."""
+    heard = Heard()
+    host = make(
+        planner_of(*TWO),
+        [heard.saying("found"), heard.saying("written")],
+        policy=Policy(approve="later"),
+        journal=MemoryJournal(),
+    )
+    with pytest.raises(RunFailed, match="waits for its plan to be approved") as raised:
+        await host.ask()
+    assert heard.said == []
+    run_id = raised.value.result.run_id
+    await host.agent.conductor.decide(run_id, approved=True)
+    result = await host.agent.conductor.resume(run_id)
+    assert (result.answer, heard.said) == ("written", ["found", "written"])
+
+
+@HOSTS
+async def test_a_run_that_was_broken_off_goes_on_from_the_journal(make: Make) -> None:
+    """A step that was paid for is not asked again."""
+    heard, reached, journal = Heard(), asyncio.Event(), MemoryJournal()
+    hangs = [True]
+
+    async def write(shown: str) -> str:
+        if hangs[0]:
+            reached.set()
+            await anyio.sleep_forever()
+        return f"of {'found' if 'found' in shown else 'nothing'}"
+
+    host = make(planner_of(*TWO), [heard.saying("found"), write], journal=journal)
+    task = asyncio.create_task(host.ask())
+    with anyio.fail_after(20):
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    hangs[0] = False
+    (run,) = await journal.runs()
+    result = await host.agent.conductor.resume(run.run_id)
+    assert (result.answer, heard.said) == ("of found", ["found"])
+
+
+async def test_somebody_has_a_turn_after_the_conductors() -> None:
+    """AutoGen's own way to ask a person: an agent of the team."""
+    lead = ConductorAgent("lead", [Speaker("one", saying("a draft"))], planner_of((0, "x", ())))
+    asked: list[str] = []
+
+    def sees(prompt: str) -> str:
+        asked.append(prompt)
+        return "APPROVE" if len(asked) == 2 else "Once more."
+
+    boss = UserProxyAgent("boss", input_func=sees)
+    team = RoundRobinGroupChat([lead, boss], termination_condition=TextMentionTermination("APPROVE"))
+    result = await team.run(task="?")
+    spoken = [m for m in result.messages if m.source in ("lead", "boss") and "Input" not in type(m).__name__]
+    assert [(m.source, m.to_text()) for m in spoken] == [
+        ("lead", "a draft"),
+        ("boss", "Once more."),
+        ("lead", "a draft"),
+        ("boss", "APPROVE"),
+    ]
+
+
+async def test_a_workflow_goes_on_after_the_conductor() -> None:
+    """Agent Framework's checkpoints keep its answer: what comes after is tried again, nothing before."""
+    heard, broken, storage = Heard(), [True], InMemoryCheckpointStorage()
+
+    async def end(shown: str) -> str:
+        if broken[0]:
+            raise ValueError("out of order")
+        return f"of {'a draft' if 'a draft' in shown else 'nothing'}"
+
+    def built() -> Workflow:
+        drafter = Agent(SpeakingClient(heard.saying("a draft")), name="drafter")
+        lead = FrameworkConductor([drafter], planner_of((0, "x", ())), name="lead")
+        last = Agent(SpeakingClient(end), name="last")
+        flow = WorkflowBuilder(start_executor=lead, checkpoint_storage=storage, name="flow")
+        return flow.add_edge(lead, last).build()
+
+    with pytest.raises(ValueError, match="out of order"):
+        await built().run("?")
+    broken[0] = False
+    latest = await storage.get_latest(workflow_name="flow")
+    assert latest is not None
+    outputs = (await built().run(checkpoint_id=latest.checkpoint_id)).get_outputs()
+    assert ([str(output) for output in outputs], heard.said) == (["of a draft"], ["a draft"])
