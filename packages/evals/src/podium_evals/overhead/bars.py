@@ -1,9 +1,11 @@
 """The bars that Podium is held to, judged on what was measured."""
 
 from collections.abc import Callable, Sequence
+from statistics import median
 
 from podium_evals.bars import Bar
 from podium_evals.overhead.cells import Arm, Block, Cell, Reading, cpu_of, rate_of, run_of
+from podium_evals.overhead.imports import Imports
 from podium_evals.overhead.makespan import Makespan
 from podium_evals.overhead.memory import MemoryUse
 
@@ -15,7 +17,10 @@ _BUSIEST = Cell("diamond", 0, 256)
 
 
 def judge(
-    readings: Sequence[Reading], makespan: Makespan | None = None, memory: MemoryUse | None = None
+    readings: Sequence[Reading],
+    makespan: Makespan | None = None,
+    memory: MemoryUse | None = None,
+    imports: Imports | None = None,
 ) -> list[Bar]:
     """Return all bars with what was measured of them."""
     lasted = _ratio(readings, _NO_OP, "langgraph", "podium", run_of)
@@ -52,7 +57,45 @@ def judge(
             unit="KiB",
             measured=None if memory is None else memory.slope,
         ),
+        *_adapter(readings, imports),
     ]
+
+
+def _adapter(readings: Sequence[Reading], imports: Imports | None) -> list[Bar]:
+    """Return the bars of `langchain_podium`."""
+    return [
+        Bar(
+            what="no-op diamond: what ConductorRunnable adds to Conductor",
+            limit=1,
+            unit="ms",
+            measured=_added_ms(readings, "podium-runnable", "podium"),
+        ),
+        Bar(
+            what="no-op diamond: CPU of steps as a LangGraph graph over one built by hand each time",
+            limit=1.5,
+            unit="x",
+            measured=_ratio(readings, _NO_OP, "podium-steps", "langgraph-built", cpu_of),
+        ),
+        Bar(
+            what="no-op diamond: CPU of the whole node with them over a node that builds by hand",
+            limit=None,
+            unit="x",
+            measured=_ratio(readings, _NO_OP, "podium-node", "langgraph-nested", cpu_of),
+        ),
+        Bar(
+            what="import of every name of langchain_podium, over what it needs",
+            limit=10,
+            unit="%",
+            measured=None if imports is None else imports.added_percent,
+        ),
+    ]
+
+
+def _added_ms(readings: Sequence[Reading], arm: Arm, to: Arm) -> float | None:
+    one, two = _find(readings, _NO_OP, arm), _find(readings, _NO_OP, to)
+    if one is None or two is None:
+        return None
+    return 1e3 * median(own.run_s - other.run_s for own, other in zip(one.blocks, two.blocks, strict=True))
 
 
 def _no_op_ms(readings: Sequence[Reading]) -> float | None:

@@ -14,8 +14,14 @@ Arm = Literal[
     "langgraph-openai",
     "langgraph-built",
     "langgraph-built-openai",
+    "langgraph-nested",
+    "podium-runnable",
+    "podium-steps",
+    "podium-node",
 ]
 ARMS: tuple[Arm, ...] = get_args(Arm)
+_NO_OP_ONLY: tuple[Arm, ...] = ("langgraph-nested", "podium-runnable", "podium-steps", "podium-node")
+"""Arms that say what they add to another arm, which is the same whatever the workers do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,9 @@ class Cell:
 
     def arms(self, wanted: Sequence[Arm]) -> tuple[Arm, ...]:
         """Return those of `wanted` that have a meaning here: a no-op is no `ChatOpenAI`."""
-        return tuple(arm for arm in wanted if self.delay_ms is not None or not arm.endswith("openai"))
+        if self.delay_ms is None:
+            return tuple(arm for arm in wanted if not arm.endswith("openai"))
+        return tuple(arm for arm in wanted if arm not in _NO_OP_ONLY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,8 @@ class Options:
     """Random plans; 0 leaves the makespan out."""
     memory_runs: int
     """Runs over which memory is watched; 0 leaves it out."""
+    import_rounds: int
+    """How often imports are measured; 0 leaves them out."""
     json_path: Path | None
     """Where the report is written as JSON; `None` means nowhere."""
 
@@ -44,12 +46,14 @@ def read_options(arguments: Sequence[str] | None = None) -> Options:
         ConfigError: an arm needs a package that is not installed.
     """
     given = _parser().parse_args(arguments)
-    alone = given.makespan or given.memory
+    alone = given.makespan or given.memory or given.imports
     cells = () if alone else tuple(given.cells or (_QUICK_CELLS if given.quick else CELLS))
     arms = tuple(given.arms or (_QUICK_ARMS if given.quick else ARMS))
-    if cells and any(arm.startswith("langgraph") for arm in arms) and find_spec("langgraph") is None:
+    peers = any(arm not in ("floor", "podium") for arm in arms)
+    if cells and peers and not all(map(find_spec, ("langgraph", "langchain_podium"))):
         raise ConfigError(
-            "LangGraph is not installed: pip install 'podium-evals[peers]', or give --arms floor,podium"
+            "LangGraph or langchain-podium is not installed: pip install 'podium-evals[peers]', "
+            "or give --arms floor,podium"
         )
     return Options(
         cells=cells,
@@ -57,6 +61,7 @@ def read_options(arguments: Sequence[str] | None = None) -> Options:
         pace=Pace(rounds=given.rounds or (1 if given.quick else 3), seconds=given.seconds),
         makespan_plans=0 if alone and not given.makespan else 50 if given.quick else 200,
         memory_runs=0 if alone and not given.memory else 4_000 if given.quick else 20_000,
+        import_rounds=0 if not given.imports and (alone or given.quick) else given.rounds or 5,
         json_path=given.json,
     )
 
@@ -80,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seconds", type=_positive(float), default=0.3, help="how long a block lasts at least")
     add("--makespan", action="store_true", help="only the makespan of random plans on a virtual clock")
     add("--memory", action="store_true", help="only memory over many runs")
+    add("--imports", action="store_true", help="only what importing langchain_podium takes")
     add("--json", type=Path, metavar="FILE", help="write all that was measured there, as JSON")
     return parser
 

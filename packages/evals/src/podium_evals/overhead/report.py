@@ -14,6 +14,7 @@ from rich.table import Table
 from podium_evals.bars import Bar, bars_table
 from podium_evals.overhead.bars import judge
 from podium_evals.overhead.cells import Arm, Reading, cpu_of, rate_of
+from podium_evals.overhead.imports import Imports
 from podium_evals.overhead.makespan import Makespan
 from podium_evals.overhead.memory import MemoryUse
 
@@ -23,7 +24,16 @@ _CAPTION = (
     "over path: ms/run less the critical path; CPU ms: of the client, per run; MiB: its peak memory; "
     "Podium/arm: how many times the arm's runs per second Podium does"
 )
-_PACKAGES = ("podium", "httpx", "httpx-aiohttp", "aiohttp", "langgraph", "langchain-openai", "openai")
+_PACKAGES = (
+    "podium",
+    "httpx",
+    "httpx-aiohttp",
+    "aiohttp",
+    "langchain-core",
+    "langgraph",
+    "langchain-openai",
+    "openai",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +43,12 @@ class Report:
     readings: tuple[Reading, ...] = ()
     makespan: Makespan | None = None
     memory: MemoryUse | None = None
+    imports: Imports | None = None
 
     @property
     def bars(self) -> list[Bar]:
         """The bars, judged."""
-        return judge(self.readings, self.makespan, self.memory)
+        return judge(self.readings, self.makespan, self.memory, self.imports)
 
     def to_json(self) -> dict[str, Any]:
         """Write the report as plain JSON data: every block, the medians, the ratios, the bars."""
@@ -52,6 +63,7 @@ class Report:
             "readings": [_reading_to_json(reading, self.readings) for reading in self.readings],
             "makespan": None if self.makespan is None else asdict(self.makespan),
             "memory": None if self.memory is None else {**asdict(self.memory), "slope": self.memory.slope},
+            "imports": None if self.imports is None else asdict(self.imports),
             "bars": [bar.to_json() for bar in self.bars],
         }
 
@@ -67,6 +79,9 @@ class Report:
             use = self.memory
             ends = f"{use.resident_kib[0] / 1024:.1f} to {use.resident_kib[-1] / 1024:.1f} MiB"
             console.print(f"Memory over {use.runs:,} runs: {ends}, {use.slope:+.1f} KiB per 1,000 runs")
+        if self.imports is not None:
+            needed, all_of_it = min(self.imports.needed_s), min(self.imports.all_s)
+            console.print(f"Import of langchain_podium: {all_of_it:.2f} s of CPU, {needed:.2f} s without it")
         console.print(bars_table(self.bars))
 
 

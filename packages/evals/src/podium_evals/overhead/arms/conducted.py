@@ -22,12 +22,17 @@ async def conducted(shape: ShapeName, base_url: str | None) -> AsyncGenerator[Ru
         base_url: where the workers are; `None` makes them no-ops in the process.
     """
     plan = SHAPES[shape]
-    async with Conductor(FixedPlanner(plan), _workers(base_url)) as conductor:
+    async with make_conductor(shape, base_url) as conductor:
 
         async def run() -> str:
             return (await conductor.run(plan)).answer
 
         yield run
+
+
+def make_conductor(shape: ShapeName, base_url: str | None) -> Conductor:
+    """Return a conductor that knows no plan but `shape`."""
+    return Conductor(FixedPlanner(SHAPES[shape]), _workers(base_url))
 
 
 def _workers(base_url: str | None) -> list[Worker]:

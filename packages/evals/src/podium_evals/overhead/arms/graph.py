@@ -5,7 +5,7 @@ from typing import TypedDict
 
 from podium.errors import ConfigError
 from podium_evals.overhead.arms.asking import Ask, Run
-from podium_evals.overhead.job import CHAIN, DIAMOND, MODELS, ShapeName, write_prompt
+from podium_evals.overhead.job import CHAIN, DIAMOND, MODELS, QUESTION, ShapeName, write_prompt
 
 try:
     from langgraph.graph import END, START, StateGraph
@@ -42,6 +42,23 @@ def built_each_time(shape: ShapeName, ask: Ask) -> Run:
 
     async def run() -> str:
         return _answer(await _BUILDERS[shape](ask).ainvoke({}))
+
+    return run
+
+
+def built_in_a_node(shape: ShapeName, ask: Ask) -> Run:
+    """Return a coroutine function that runs a graph whose only node builds that of `shape`, and runs it."""
+
+    async def node(state: Outputs) -> Outputs:  # noqa: ARG001  (LangGraph passes it by name)
+        return {"answer": _answer(await _BUILDERS[shape](ask).ainvoke({}))}
+
+    graph = StateGraph(Outputs)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    outer = graph.compile()
+
+    async def run() -> str:
+        return _answer(await outer.ainvoke({"listed": QUESTION}))
 
     return run
 

@@ -26,16 +26,22 @@ async def open_arm(arm: Arm, cell: Cell, server_url: str) -> AsyncGenerator[Run,
         async with conducted(cell.shape, base_url) as run:
             yield run
         return
+    if arm.startswith("podium-"):
+        from podium_evals.overhead.arms.adapted import adapted  # noqa: PLC0415
+
+        async with adapted(arm, cell.shape, base_url) as run:
+            yield run
+        return
     async with _open_ask(arm, base_url) as ask:
         if arm == "floor":
             from podium_evals.overhead.arms.floor import hand_written  # noqa: PLC0415
 
             yield hand_written(cell.shape, ask)
         else:
-            from podium_evals.overhead.arms.graph import built_each_time, compiled_once  # noqa: PLC0415
+            from podium_evals.overhead.arms import graph  # noqa: PLC0415
 
-            wire = built_each_time if arm.startswith("langgraph-built") else compiled_once
-            yield wire(cell.shape, ask)
+            built = graph.built_each_time if arm.startswith("langgraph-built") else graph.compiled_once
+            yield (graph.built_in_a_node if arm == "langgraph-nested" else built)(cell.shape, ask)
 
 
 @asynccontextmanager

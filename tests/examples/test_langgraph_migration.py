@@ -1,0 +1,106 @@
+"""The example of a migration: the hand-wired graph and the conducted one do the same job."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from servers.chat_server import Call, ChatServer, Reply, says
+
+COMPARE = Path(__file__).parents[2] / "examples" / "langgraph_migration" / "compare.py"
+WRONG = "def format_amount(cents): return f'{cents // 100}.{cents % 100}'"
+RIGHT = "def format_amount(cents): return f'{cents / 100:.2f}'"
+SLUG = "def slug(name): return '-'.join(name.lower().split())"
+
+
+def _row(worker: int, subtask: str, access: list[int]) -> str:
+    return json.dumps({"worker": worker, "subtask": subtask, "access": access})
+
+
+HANDBOOK, TICKETS, CODER, REVIEWER, WRITER = range(5)
+ALL = [
+    _row(HANDBOOK, "Look up how amounts and refunds are written in reports.", []),
+    _row(TICKETS, "Look up reports of refunds in the CSV export.", []),
+    _row(CODER, "Write format_amount(cents) by the rules.", [0]),
+    _row(REVIEWER, "Review format_amount by the rules: APPROVED or REVISE.", [0, 2]),
+    _row(CODER, "Write format_amount anew as the review says; if it is approved, repeat it.", [0, 2, 3]),
+    _row(WRITER, "Answer with the rule, the ticket and the function, with sources.", [0, 1, 4]),
+]
+CODE = [
+    _row(CODER, "Write slug(name).", []),
+    _row(REVIEWER, "Review slug: APPROVED or REVISE.", [0]),
+    _row(CODER, "Write slug anew as the review says; if it is approved, repeat it.", [0, 1]),
+    _row(WRITER, "Answer with the function.", [2]),
+]
+LOOK_UP = [
+    _row(HANDBOOK, "Is a CSV export of ninety days ago still there?", []),
+    _row(TICKETS, "Has anybody asked for an export of ninety days ago?", []),
+    _row(WRITER, "Answer from both, with sources.", [0, 1]),
+]
+
+
+def _tokens(text: str) -> int:
+    return max(1, len(text) // 4)
+
+
+def model(call: Call) -> Reply:
+    """Answer as the model of a role would: by what it is shown, so that what is not shown is missed."""
+    shown = "\n".join(str(message["content"]) for message in call.body["messages"])
+    text = _ROLES[call.body["model"]](shown)
+    usage = {"prompt_tokens": _tokens(shown), "completion_tokens": _tokens(text)}
+    return says(call, text, usage={**usage, "total_tokens": sum(usage.values())}, delay=0.05)
+
+
+def _lead(shown: str) -> str:
+    about = "all" if "format_amount" in shown else "code" if "slug(" in shown else "documents"
+    if "THE WORKERS" in shown:
+        return "\n".join({"all": ALL, "code": CODE, "documents": LOOK_UP}[about])
+    return json.dumps({"handbook": about != "code", "tickets": about != "code", "code": about != "documents"})
+
+
+def _coder(shown: str) -> str:
+    return (RIGHT if "REVISE:" in shown else WRONG) if "format_amount" in shown else SLUG
+
+
+def _reviewer(shown: str) -> str:
+    return "REVISE: a refund of 5 cents becomes 0.-5." if WRONG in shown else "APPROVED."
+
+
+def _writer(shown: str) -> str:
+    known = {RIGHT: "[function]", SLUG: "[slug]", "T-118": "[T-118]", "minus sign": "[Refunds]"}
+    known |= {"T-130": "[T-130]", "for ninety days.": "[Exports]"}
+    return "Answered from " + " ".join(name for part, name in known.items() if part in shown)
+
+
+_ROLES = {"lead": _lead, "coder": _coder, "reviewer": _reviewer, "writer": _writer}
+
+
+def _asked(calls: list[Call], role: str) -> int:
+    return sum(call.body["model"] == role for call in calls)
+
+
+def test_both_graphs_do_the_job_and_what_each_took_is_printed() -> None:
+    """Both answers rest on the same facts; the calls are those that the server saw."""
+    with ChatServer(model).in_thread() as server:
+        command = [sys.executable, str(COMPARE), server.url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+        calls = list(server.calls)
+    assert done.returncode == 0, done.stderr
+    names = ("hand-wired", "conducted")
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith(names)]
+    facts = [" ".join(words[words.index("Answered") + 2 :]) for words in lines]
+    everything, code, documents = "[function] [T-118] [Refunds]", "[slug]", "[T-118] [T-130] [Exports]"
+    assert facts == [everything, everything, code, code, documents, documents]
+    took = [(name, int(made), int(lookups)) for name, made, lookups, *_ in lines]
+    assert took == [
+        ("hand-wired", 6, 2),
+        ("conducted", 5, 2),  # the second draft is not reviewed again
+        ("hand-wired", 4, 0),
+        ("conducted", 5, 0),  # the second draft is in the plan, though the first is approved
+        ("hand-wired", 2, 2),
+        ("conducted", 2, 2),
+    ]
+    assert len(calls) == sum(made for _, made, _ in took)
+    tokens = {name: sum(int(w[3]) for w in lines if w[0] == name) for name in names}
+    assert tokens["conducted"] > tokens["hand-wired"] > 0  # the conductor's prompt is the longer one
+    assert [_asked(calls, role) for role in ("lead", "coder", "reviewer", "writer")] == [6, 7, 5, 6]
