@@ -1,66 +1,17 @@
 """LangChain keeps to what every adapter keeps to: chat models as workers, a Runnable as the face."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from servers.speaking_chat_model import USAGE, Speaker
 
 from langchain_podium import ConductorRunnable, as_worker
 from podium import Conductor
 from podium.planners import FixedPlanner
 from podium.result import Result
 from podium.workers import Worker
-
-USAGE = {"input_tokens": 30, "output_tokens": 12, "total_tokens": 42}
-
-
-class Speaker(BaseChatModel):
-    """A chat model that says what it is scripted to."""
-
-    speak: Any
-
-    @property
-    def _llm_type(self) -> str:
-        return "speaker"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        raise AssertionError("a worker is asked by its async face")
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        text = await self.speak("\n".join(str(message.text) for message in messages))
-        message = AIMessage(text, usage_metadata=USAGE, response_metadata={"model_name": "speaker"})
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        text = await self.speak("\n".join(str(message.text) for message in messages))
-        for word in text.split(" "):
-            piece = word if word == text.split(" ")[0] else f" {word}"
-            yield ChatGenerationChunk(message=AIMessageChunk(piece))
-        last = AIMessageChunk("", usage_metadata=USAGE, chunk_position="last")
-        yield ChatGenerationChunk(message=last)
 
 
 class LangChainFace(Face):
@@ -103,7 +54,7 @@ def _answer(result: Any) -> Answer:
 class LangChainAdapter(Adapter):
     """Makes chat models and Runnables."""
 
-    tokens = 42
+    tokens = USAGE["total_tokens"]
 
     def worker(self, name: str, speak: Speak) -> Worker:
         """Return a chat model as a worker."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
+import anyio
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
@@ -116,6 +117,27 @@ async def test_every_way_to_ask_gives_the_answer(conductor: Conductor) -> None:
     assert await runnable.abatch(["a", "b"]) == [ANSWER] * 2
     assert runnable.batch(["a", "b", "c"], {"max_concurrency": 2}) == [ANSWER] * 3
     assert {text for _, text in runnable.batch_as_completed(["a", "b"])} == {ANSWER}
+
+
+async def test_a_batch_has_as_many_runs_at_once_as_it_may() -> None:
+    """`max_concurrency` bounds them, and they are not in turn either."""
+    now, seen = 0, set[int]()
+
+    async def count(text: str) -> str:
+        nonlocal now
+        now += 1
+        seen.add(now)
+        with anyio.fail_after(20):
+            while 2 not in seen:  # noqa: ASYNC110 - the other one comes by itself
+                await anyio.sleep(0.001)
+        await anyio.sleep(0.01)
+        now -= 1
+        return "counted"
+
+    worker = as_worker(RunnableLambda(count), name="counter")
+    runnable = ConductorRunnable(Conductor(FixedPlanner(Plan((Step(0, "Count."),))), [worker]))
+    assert await runnable.abatch(["?"] * 8, {"max_concurrency": 2}) == ["counted"] * 8
+    assert max(seen) == 2
 
 
 def test_sync_calls_outside_of_any_loop(server: ChatServer, openai: Make) -> None:

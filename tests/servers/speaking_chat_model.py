@@ -1,0 +1,55 @@
+"""A chat model of LangChain's that says what it is scripted to, for the tests of its adapters."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+USAGE = {"input_tokens": 30, "output_tokens": 12, "total_tokens": 42}
+
+
+class Speaker(BaseChatModel):
+    """A chat model that says what it is scripted to."""
+
+    speak: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "speaker"
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        raise AssertionError("a worker is asked by its async face")
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        text = await self.speak("\n".join(str(message.text) for message in messages))
+        message = AIMessage(text, usage_metadata=USAGE, response_metadata={"model_name": "speaker"})
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        text = await self.speak("\n".join(str(message.text) for message in messages))
+        for word in text.split(" "):
+            piece = word if word == text.split(" ")[0] else f" {word}"
+            yield ChatGenerationChunk(message=AIMessageChunk(piece))
+        last = AIMessageChunk("", usage_metadata=USAGE, chunk_position="last")
+        yield ChatGenerationChunk(message=last)
