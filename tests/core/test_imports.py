@@ -22,7 +22,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("planners",),
     ("setting", "attempt", "turns", "hedging", "trying", "approval", "keeping", "place", "places", "execute"),
     ("carrying", "planning", "judging", "recursion"),
-    ("telemetry", "logs", "stream", "sync"),
+    ("telemetry", "logs", "stream", "sync", "home"),
     (
         "durable",
         "paid",

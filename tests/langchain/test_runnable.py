@@ -14,9 +14,9 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from langchain_podium import ConductorRunnable, as_planner, as_worker
-from langchain_podium.sync import run_sync
 from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import PlanForbidden, QueryError, RunFailed
+from podium.home import run_sync
 from podium.journal import MemoryJournal
 from podium.messages import Message
 from podium.planners import FixedPlanner

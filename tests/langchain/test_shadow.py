@@ -63,7 +63,7 @@ def _no_threads_left() -> Iterator[None]:
 def _shadows() -> list[threading.Thread]:
     """Return the threads of shadows; the loop that sync calls share stays."""
     names = {each: each.name for each in threading.enumerate()}
-    return [each for each in names if names[each].startswith("podium-") and names[each] != "podium-langchain"]
+    return [each for each in names if names[each].startswith("podium-") and names[each] != "podium-home"]
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ ASKS = {
 }
 
 
+@pytest.mark.timeout(60, method="thread")  # a main thread that waits for such a loop takes no signal
 @pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
 def test_workers_that_block_the_loop_do_not_wait_for_themselves(
     ask: Callable[[ConductorRunnable], str],

@@ -17,9 +17,9 @@ from servers.chat_server import CUT, STALL, Call, ChatServer, Reply, chunk, even
 
 from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
 from llama_index_podium.messages import write_call
-from llama_index_podium.sync import run_sync
 from podium import Conductor, Plan, Step
 from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
+from podium.home import run_sync
 from podium.planners import FixedPlanner
 from podium.retry import Retry
 from podium.spelling import write_plan

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict
 from langchain_podium.apart import apart, each
 from langchain_podium.messages import ConductorInput, to_query
 from langchain_podium.steps import child_runs, hears, tell
-from langchain_podium.sync import iterate, run_sync
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed
 from podium.events import AnswerDelta, Event, RunEnded
+from podium.home import iterate, run_sync
 from podium.hosted import HostedConductor
 from podium.policy import Policy
 from podium.result import Result

@@ -26,8 +26,8 @@ from typing_extensions import override
 from llama_index_podium.asking import Asking
 from llama_index_podium.messages import call_blocks, calls_of
 from llama_index_podium.planner import conductor_of
-from llama_index_podium.sync import iterate, run_sync
 from podium.conductor import Conductor
+from podium.home import iterate, run_sync
 from podium.planners.planner import Planner
 
 if TYPE_CHECKING:

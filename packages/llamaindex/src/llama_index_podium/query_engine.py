@@ -24,11 +24,11 @@ from llama_index_podium.facts import Sent, answered, facts_of, plan_of
 from llama_index_podium.planner import conductor_of
 from llama_index_podium.sources import behind, merge
 from llama_index_podium.steps import Steps, Told
-from llama_index_podium.sync import iterate, run_sync
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
 from podium.conductor import Conductor
 from podium.events import AnswerDelta, Event, PlanReady, RunEnded, StepEnded
+from podium.home import iterate, run_sync
 from podium.outcome import Outcome
 from podium.plan import Plan
 from podium.planners.planner import Planner

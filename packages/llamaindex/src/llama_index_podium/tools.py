@@ -7,8 +7,8 @@ from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
 from llama_index_podium.facts import answered
 from llama_index_podium.steps import Steps
-from llama_index_podium.sync import run_sync
 from podium.conductor import Conductor
+from podium.home import run_sync
 from podium.plan import Plan
 
 

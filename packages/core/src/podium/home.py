@@ -1,19 +1,19 @@
-"""Code that is not async running code that is, all of it in one event loop.
+"""Code that is not async running code that is, all of it in one event loop: for frameworks' clients.
 
 That loop runs in a thread of its own for as long as the process does. The clients of chat
 models keep their connections from call to call, and a connection lives in one loop: with a
-loop for each call, every second one would find a connection whose loop is closed.
+loop for each call, every second one would find a connection whose loop is closed. What is
+called from within that loop, which then waits and does nothing else, runs in one beneath it.
 """
 
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing
+from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
-from typing import Any, Generic, TypeVar
-
-from podium.sync import run_sync as run_apart
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -23,8 +23,6 @@ def run_sync(function: Callable[[], Awaitable[T]]) -> T:
 
     It has the context variables of whoever calls. Leaving it (Ctrl-C) cancels it.
     """
-    if _home.is_here():  # waiting for itself, it would wait for ever
-        return run_apart(function)
     job = _Job(function)
     try:
         return job.result()
@@ -63,9 +61,13 @@ class _Job(Generic[T]):
     """One function at work in the loop."""
 
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
+        home, context = _home.get(), copy_context()
+        if home.is_here():  # waiting for itself, it would wait for ever
+            home = home.beneath()
+            context.run(_home.set, home)
         self._ended = Event()
-        self._loop = _home.loop()
-        self._loop.call_soon_threadsafe(self._start, function)  # in a copy of this thread's context
+        self._loop = home.loop()
+        self._loop.call_soon_threadsafe(self._start, function, context=context)
 
     def _start(self, function: Callable[[], Awaitable[T]]) -> None:
         async def work() -> T:
@@ -96,13 +98,14 @@ class _Home:
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
+        self._beneath: _Home | None = None
 
     def loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop, running."""
         with self._lock:
             if self._loop is None or self._process != os.getpid():
                 self._loop, self._process = asyncio.new_event_loop(), os.getpid()
-                Thread(target=self._loop.run_forever, name="podium-llamaindex", daemon=True).start()
+                Thread(target=self._loop.run_forever, name="podium-home", daemon=True).start()
             return self._loop
 
     def is_here(self) -> bool:
@@ -113,5 +116,12 @@ class _Home:
             return False
         return running is self._loop
 
+    def beneath(self) -> "_Home":
+        """Return where code in this loop has its own calls run, while it waits for them."""
+        with self._lock:
+            self._beneath = self._beneath or _Home()
+            return self._beneath
 
-_home = _Home()
+
+_home: Final = ContextVar("podium_home", default=_Home())  # noqa: B039 - one for all is what it is for
+"""Where what is called here runs."""
