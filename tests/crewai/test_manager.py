@@ -185,6 +185,38 @@ def test_an_answer_has_the_form_its_task_wants(kind: str) -> None:
     assert len(scene.sent) == 4
 
 
+def test_tasks_in_the_same_words_keep_their_agents() -> None:
+    """Also at a second kickoff, when CrewAI has forgotten whom each names; in a journal they are two runs."""
+    scene = Scene(journal=MemoryJournal(), run="order")
+    tasks = [scene.task(agent=agent, async_execution=True) for agent in (scene.finder, scene.writer)]
+    crew = scene.crew(*tasks, scene.task("Sum up."))
+    for _ in range(2):
+        crew.kickoff()
+    lasts = {result.run_id: result.outcomes[-1].worker for result in scene.manager.results}
+    assert sorted(lasts.values()) == ["Finder", "Writer", "Writer"]
+    assert len(scene.sent) == 12
+
+
+def test_a_second_kickoff_asks_whom_each_of_two_like_tasks_names() -> None:
+    """Without a journal, in their order."""
+    scene = Scene()
+    crew = scene.crew(scene.task(agent=scene.finder), scene.task(agent=scene.writer))
+    for _ in range(2):
+        crew.kickoff()
+    lasts = [result.outcomes[-1].worker for result in scene.manager.results]
+    assert lasts == ["Finder", "Writer"] * 2
+
+
+def test_of_two_agents_in_one_role_the_named_one_has_the_last_step() -> None:
+    """Not the first of them."""
+    scene = Scene()
+    second = Agent(role="Writer", goal="Write well.", backstory="Was a poet.", llm=scene.llm)
+    crew = scene.crew(scene.task(agent=second), agents=[scene.finder, scene.writer, second])
+    for _ in range(2):
+        crew.kickoff()
+    assert [result.outcomes[-1].worker for result in scene.manager.results] == ["Writer (2)"] * 2
+
+
 def test_an_answer_in_another_form_is_mended_by_the_llm() -> None:
     """As CrewAI does; without an LLM it is an error that says what is wrong."""
 

@@ -193,20 +193,20 @@ async def test_an_llm_is_offered_the_callers_tools() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("reply", "kind"),
+    ("reply", "kind", "told"),
     [
-        (lambda call: whole({"error": {"message": "no"}}, status=401), WorkerRefused),
-        (lambda call: whole({"error": {"message": "down"}}, status=503), WorkerUnavailable),
+        (lambda call: whole({"error": {"message": "no"}}, status=401), WorkerRefused, "the key was refused"),
+        (lambda call: whole({"error": {"message": "down"}}, status=503), WorkerUnavailable, "answered 503"),
     ],
 )
 async def test_what_a_provider_says_is_told_in_podiums_errors(
-    reply: Callable[[Call], Reply], kind: type[Exception]
+    reply: Callable[[Call], Reply], kind: type[Exception], told: str
 ) -> None:
     """By the status: a real provider of CrewAI's, against a real server."""
     async with ChatServer(reply) as server:
         llm = LLM(model="openai/gpt-4o-mini", base_url=server.url, api_key="k", max_retries=0)
         for thing in (llm, Agent(role="Clerk", goal="a", backstory="b", llm=llm)):
-            with pytest.raises(kind):
+            with pytest.raises(kind, match=told):
                 await complete(as_worker(thing), question("?"))
         assert len(server.calls) == 2  # nobody but Podium tries again
 

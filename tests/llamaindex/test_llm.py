@@ -15,9 +15,11 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 from llama_index.core.llms import ChatMessage
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool
 from llamaindex.library import Shelf
 from llamaindex.speaking import Blocking, Native
+from pydantic import BaseModel
 
 from llama_index_podium import ConductorLLM, as_worker
 from llama_index_podium.messages import from_llama, to_llama, write_call
@@ -119,6 +121,12 @@ async def test_a_failed_run_raises_with_its_result(llm: ConductorLLM) -> None:
         list(broken.stream_complete("?"))
 
 
+class Place(BaseModel):
+    """What is asked for."""
+
+    city: str
+
+
 class Caller(Worker):
     """Asks for the tool it is offered, and answers with what that returned."""
 
@@ -165,6 +173,17 @@ async def test_tools_are_offered_and_their_calls_come_back() -> None:
     assert after.message.content == "It is 12 degrees."
     assert (len(planner.requests), len(first.requests), len(caller.requests)) == (1, 1, 2)
     assert [turn.role for turn in caller.requests[1].turns] == ["assistant", "tool"]
+
+
+async def test_a_structured_answer_is_streamed_from_the_call() -> None:
+    """LlamaIndex looks for it where its own models put their calls; the message can be stored."""
+    llm = ConductorLLM(Conductor(planned((0, "ask", ())), [Caller()]))
+    pieces = [piece async for piece in await llm.astream_structured_predict(Place, PromptTemplate("Where?"))]
+    assert pieces[-1] == Place(city="Bern")
+    assert list(llm.stream_structured_predict(Place, PromptTemplate("Where?")))[-1] == Place(city="Bern")
+    tools = [FunctionTool.from_defaults(weather)]
+    message = (await llm.achat_with_tools(tools, chat_history=ASKED)).message
+    assert from_llama([ChatMessage.model_validate_json(message.model_dump_json())]) == from_llama([message])
 
 
 async def test_a_call_that_must_be_made_and_is_not_is_an_error(llm: ConductorLLM) -> None:

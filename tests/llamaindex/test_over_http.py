@@ -99,6 +99,7 @@ async def test_what_its_client_raises_is_said_in_podiums_errors(llm: Make, reply
     assert outcome.problem is not None
     assert (outcome.status, outcome.problem.code) == ("failed", code)
     assert "sk-loopback-key" not in outcome.problem.message
+    assert "no key was sent" not in outcome.problem.message
 
 
 async def test_a_server_that_is_not_there_is_unavailable(llm: Make) -> None:

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from crewai_podium.cards import card_of
 from crewai_podium.outputs import form_of, read_answer, sampling_for
 from crewai_podium.spending import Meter, Tally, metrics_of
-from crewai_podium.team import asked_of, last_word, team_of
+from crewai_podium.team import asked_of, last_word, number_of, team_of
 from crewai_podium.workers.agent import AgentWorker
 from crewai_podium.workers.llm import LLMWorker
 from podium.conductor import Conductor
@@ -97,8 +97,8 @@ class ConductorManager(BaseAgent):
 
     _results: tuple[deque[Result], ...] = PrivateAttr(default_factory=lambda: (_kept(),))
     """Its own, then those of the managers it is a copy of."""
-    _named: dict[str, str] = PrivateAttr(default_factory=dict)
-    """The role of the agent that a task names, by the task's key: CrewAI forgets it at the first kickoff."""
+    _named: dict[str, int | None] = PrivateAttr(default_factory=dict)
+    """Which of the crew's agents a task names: CrewAI forgets it at the first kickoff."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -177,7 +177,7 @@ class ConductorManager(BaseAgent):
         crew, form = self._crew(), form_of(task)
         query = task.prompt() + (f"\n\n{_CONTEXT}\n{context}" if context else "")
         conductor, policy = self._conductor(crew, task, tools)
-        run_id = None if self.run is None else f"{self.run}:{_hash(task.key, query)}"
+        run_id = None if self.run is None else f"{self.run}:{_hash(_place(crew, task), query)}"
         result = await conductor.run(
             query,
             run_id=run_id,
@@ -197,9 +197,10 @@ class ConductorManager(BaseAgent):
     ) -> tuple[Conductor, Policy | None]:
         """Return who conducts a task, and the policy that the task itself makes."""
         asked, spent = asked_of(tools), self._tally.add
+        place = _place(crew, task)
         if asked.named is not None:
-            self._named[task.key] = asked.named.role
-        named = self._named.get(task.key)
+            self._named[place] = number_of(crew, asked.named)
+        named = self._named.get(place)
         pool = team_of(crew, asked, cards=self.cards, beside=self.workers, spent=spent)
         planner = self.planner
         if planner is None:
@@ -217,7 +218,7 @@ class ConductorManager(BaseAgent):
             journal=self.journal,
             show_question=self.show_question,
         )
-        return conductor, None if named is None else last_word(crew, named)
+        return conductor, None if named is None else last_word(named)
 
     async def _through(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call a worker; count here what those have spent that do not count themselves."""
@@ -267,6 +268,13 @@ def _failed(told: str, result: Result) -> RunFailed:
     error = RunFailed(told)
     error.result = result
     return error
+
+
+def _place(crew: Crew, task: Task) -> str:
+    """Return what tells a task from the crew's others, those in the same words too, at every kickoff."""
+    alike = [other for other in crew.tasks if other.key == task.key]
+    number = next((at for at, other in enumerate(alike) if other is task), 0)
+    return f"{task.key}:{number}"
 
 
 def _hash(*texts: str) -> str:

@@ -81,21 +81,19 @@ def team_of(
     return [*workers, *beside]
 
 
-def last_word(crew: Crew, named: str) -> Policy | None:
-    """Return the policy under which the plans for an agent's task end with that agent.
+def number_of(crew: Crew, named: BaseAgent) -> int | None:
+    """Return which of a crew's agents that is: itself, else the first in its role; `None` for no one."""
+    same = [at for at, agent in enumerate(crew.agents) if agent is named]
+    alike = [at for at, agent in enumerate(crew.agents) if named.role in _roles(agent)]
+    return next(iter(same + alike), None)
 
-    Args:
-        crew: the crew.
-        named: the agent's role; of one that the crew does not have, there is no such policy.
-    """
-    number = next((at for at, agent in enumerate(crew.agents) if named in _roles(agent)), None)
-    if number is None:
-        return None
-    own = number
+
+def last_word(number: int) -> Policy:
+    """Return the policy under which plans end with one of the crew's agents, by its number."""
 
     def give(plan: Plan) -> Plan:
         *before, last = plan.steps
-        return replace(plan, steps=(*before, replace(last, worker=own)))
+        return replace(plan, steps=(*before, replace(last, worker=number)))
 
     return Policy(replace=give)
 

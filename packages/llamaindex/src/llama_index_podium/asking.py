@@ -117,6 +117,8 @@ class Asking:
         if result.tool_calls:
             query: tuple[Message, ...] = read_turns(from_llama(self._messages))[0]
             message.additional_kwargs[TURN] = turn_of(self._events, query)
+            # as LlamaIndex's own models have them: its streams of structured answers look here
+            message.additional_kwargs["tool_calls"] = [dict(call) for call in result.tool_calls]
         response.raw = {"usage": facts["usage"], "podium": facts}
         response.additional_kwargs = counts_of(result.usage)
         return response

@@ -40,7 +40,8 @@ class Origin:
     """Where an answer came from."""
 
     url: str
-    has_key: bool = False
+    has_key: bool | None = None
+    """Whether a key was sent; `None` where a client of somebody else's holds it, and the address."""
 
     def quote(self, text: str) -> str:
         """Return the beginning of `text` on one line, printable and without secrets."""
@@ -115,8 +116,12 @@ def _kind_of_status(status: int, words: list[str]) -> type[WorkerError]:
 def _remedy(status: int, origin: Origin) -> str:
     if status < HTTPStatus.MULTIPLE_CHOICES:
         return ", which is no answer"
-    if status < HTTPStatus.BAD_REQUEST:
+    if status < HTTPStatus.BAD_REQUEST and origin.has_key is not None:
         return " (redirects are not followed: give the final URL as base_url)"
+    if origin.has_key is None:
+        keys = " (the key was refused, or none was sent: check what its client is given)"
+        paths = " (no such model or path: check the model's name and the URL its client is given)"
+        return keys if status in (401, 403) else paths if status == HTTPStatus.NOT_FOUND else ""
     if status in (401, 403):
         told = "the key was refused" if origin.has_key else "no key was sent"
         return f" ({told}: check the endpoint's api_key, or the variable its key_env names)"
