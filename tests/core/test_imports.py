@@ -26,6 +26,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     (
         "durable",
         "paid",
+        "tool_turn",
         "recording",
         "job",
         "claiming",

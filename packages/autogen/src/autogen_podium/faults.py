@@ -36,7 +36,9 @@ def calling(name: str) -> Iterator[None]:
             yield
         except PodiumError:
             raise
-        except Exception as error:
+        except (
+            Exception
+        ) as error:  # client libraries share no base; what is not known goes on to the boundary
             known = _known(error, Origin(f"the model of worker {name!r}"))
             if known is None:
                 raise

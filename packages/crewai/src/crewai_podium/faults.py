@@ -39,7 +39,7 @@ def calling(name: str, usage: Callable[[], Usage | None] = lambda: None) -> Iter
             yield
         except WorkerError:
             raise
-        except Exception as error:
+        except Exception as error:  # client libraries share no base; each becomes an error of ours
             fault = _fault_of(error, name)
             fault.usage = usage()
             raise fault from error

@@ -93,7 +93,7 @@ class ConductorLLM(BaseLLM):
             )
             try:
                 result = await self._run(messages, tools or (), response_model, about)
-            except Exception as error:
+            except Exception as error:  # CrewAI is told of whatever failed, and it goes on
                 self._emit_call_failed_event(str(error), **about)
                 raise
             kind = LLMCallType.TOOL_CALL if result.tool_calls else LLMCallType.LLM_CALL

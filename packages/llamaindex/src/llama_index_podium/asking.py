@@ -10,13 +10,14 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index_podium.facts import Sent, answered, counts_of, facts_of, failed
 from llama_index_podium.messages import call_blocks, from_llama
 from llama_index_podium.steps import Ambient, Steps
-from llama_index_podium.turns import TURN, recall_turn, turn_of
+from llama_index_podium.turns import TURN, latest_turn
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.events import AnswerDelta, Event, RunEnded
 from podium.messages import Message, Sampling, Tools, read_turns
 from podium.recall import Recall
 from podium.result import Result
+from podium.tool_turn import recall_turn, turn_of
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
@@ -75,7 +76,7 @@ class Asking:
         """Yield the run's own events."""
         query, turns = read_turns(from_llama(self._messages))
         conductor = self._conductor
-        recall = recall_turn(self._messages, query, conductor.pool.names) if turns else None
+        recall = recall_turn(latest_turn(self._messages), query, conductor.pool.names) if turns else None
         if recall is None and self._tools.offered:
             recall = Recall()  # has the run say of each step what stands for it, for the next turn
         with self._where.inside():  # a stream is read outside of the call that it answers

@@ -211,7 +211,7 @@ class _Life:
                     except (SystemExit, KeyboardInterrupt) as error:
                         # Of a task of the work's own; asyncio stops the loop, in which the others go on.
                         LOGGER.warning("%s: work raised %s", self.thread.name, type(error).__name__)
-        except Exception:
+        except Exception:  # the thread ends here, and nobody waits for it who could be told otherwise
             LOGGER.exception("%s ends before its time; the next work begins another", self.thread.name)
         finally:
             self._ended.set()

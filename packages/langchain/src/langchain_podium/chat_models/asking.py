@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_podium.chat_models.answer import facts_of, failed, unseen
 from langchain_podium.chat_models.children import ChatRun, Counter
 from langchain_podium.chat_models.options import Options
-from langchain_podium.chat_models.turns import KEPT, recall_turn, turn_of
+from langchain_podium.chat_models.turns import latest_turn
 from langchain_podium.messages import from_langchain
 from langchain_podium.steps import child_runs, hears, tell
 from podium.conductor import Conductor
@@ -22,6 +22,7 @@ from podium.hosted import HostedConductor
 from podium.messages import Message, read_turns
 from podium.recall import Recall
 from podium.result import Result
+from podium.tool_turn import KEPT, recall_turn, turn_of
 from podium.usage import Usage
 
 
@@ -116,7 +117,7 @@ class Asking:
                 raise ConfigError("a hosted conductor takes neither labels nor a policy: it shows no plan")
             asked = (*query, *turns)
             return conductor.stream(asked, tools=said.tools, sampling=said.sampling, model=said.model)
-        recall = recall_turn(self.messages, query, conductor.pool.names) if turns else None
+        recall = recall_turn(latest_turn(self.messages), query, conductor.pool.names) if turns else None
         if recall is None and said.tools.offered and conductor.journal is None:
             recall = (
                 Recall()

@@ -1,84 +1,20 @@
-"""What the turn after a call of tools goes on from: the plan, and what its steps came to.
+"""Where a message keeps what the turn after its calls of tools goes on from.
 
-It travels in the message that holds the calls, so that it is where the conversation is, in
-memory or in a checkpoint, and is found again with it. It knows no conductor.
+In the message that holds the calls, so that it is where the conversation is, in memory or
+in a checkpoint. What it is, is `podium.tool_turn`'s business.
 """
 
-import json
-import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from hashlib import sha256
-from typing import Any, Final
+from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from podium.errors import ConfigError, JournalBroken
-from podium.events import ApprovalAsked, ApprovalGiven, Event, PlanReady, RunStarted, StepEnded
-from podium.journal.record import decode, encode
-from podium.messages import Message
-from podium.paid import unbilled
-from podium.recall import Recall
-from podium.secrets import scrub
 
-_log = logging.getLogger(__name__)
-KEPT: Final = (RunStarted, PlanReady, ApprovalAsked, ApprovalGiven, StepEnded)
-"""The events that tell of it."""
-_OF_ROUND: Final = (PlanReady, ApprovalAsked, ApprovalGiven)
-
-
-def turn_of(events: Iterable[Event], query: Sequence[Message]) -> dict[str, Any]:
-    """Write what the next turn can go on from as plain JSON: the last plan, and all that steps came to.
-
-    Args:
-        events: the run's.
-        query: the conversation up to its question, which the plan is for.
-    """
-    kept: list[Event] = []
-    for event in events:
-        if isinstance(event, RunStarted):
-            kept = [replace(event, query=(), turns=(), tools=None)]
-        elif isinstance(event, PlanReady) and event.plan.steps:
-            kept = [one for one in kept if not isinstance(one, _OF_ROUND)]
-            kept.append(replace(event, round=1))
-        elif isinstance(event, ApprovalAsked | ApprovalGiven):
-            kept.append(replace(event, round=1))
-        elif isinstance(event, StepEnded) and event.key and event.outcome.status == "ok":
-            kept.append(event)
-    return {"asked": _hash(query), "records": [scrub(encode(event)) for event in kept]}
-
-
-def recall_turn(
-    messages: Sequence[BaseMessage], query: Sequence[Message], workers: Sequence[str]
-) -> Recall | None:
-    """Return what the turn before came to; `None` where the messages do not tell, or of another question.
-
-    Args:
-        messages: the conversation, what tools returned at its end.
-        query: the same up to its question.
-        workers: the names of the pool's workers.
-    """
-    turn = _told(messages)
-    if turn is None or turn.get("asked") != _hash(query):
-        return None
-    try:
-        return unbilled([decode(record) for record in turn["records"]], workers)
-    except (ConfigError, JournalBroken, LookupError, TypeError):
-        _log.warning("the plan of the turn before is of no use here: the turn is planned anew", exc_info=True)
-        return None
-
-
-def _told(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
+def latest_turn(messages: Sequence[BaseMessage]) -> object:
+    """Return what the model's last message since the question keeps; `None` where there is none."""
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
             return None
         if isinstance(message, AIMessage):
             podium = message.response_metadata.get("podium")
-            turn = podium.get("turn") if isinstance(podium, dict) else None
-            return turn if isinstance(turn, dict) else None
+            return podium.get("turn") if isinstance(podium, dict) else None
     return None
-
-
-def _hash(query: Sequence[Message]) -> str:
-    text = json.dumps([message.to_wire() for message in query], sort_keys=True)
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
