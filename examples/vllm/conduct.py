@@ -17,8 +17,8 @@ import urllib.request
 from collections import Counter
 
 from podium import Card, ChatPlanner, ChatWorker, Conductor, Endpoint, Limits, Sampling
-from podium.events import AnswerDelta, RunEnded, StepDelta, StepStarted
-from podium.spelling import Spelling
+from podium.plan_text import Spelling
+from podium.types import AnswerDelta, RunEnded, StepDelta, StepStarted
 
 QUESTION = "Which is heavier, {number} litres of milk or {number} litres of oil, and why?"
 

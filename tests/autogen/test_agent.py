@@ -451,7 +451,7 @@ async def test_termination_by_tokens_counts_once() -> None:
 
 async def test_a_function_may_stand_beside_agents() -> None:
     """Its output is told in its name."""
-    worker = FunctionWorker(lambda brief: "from code", card=Card(name="code"))
+    worker = FunctionWorker(lambda step_input: "from code", card=Card(name="code"))
     planner = planner_of((0, "x", ()), (1, "y", (0,)))
     result = await ConductorAgent("lead", [worker, Speaker("b", saying("end"))], planner).run(task="?")
     assert [(m.source, m.to_text()) for m in result.messages[1:3]] == [("code", "from code"), ("b", "end")]

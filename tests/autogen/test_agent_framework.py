@@ -31,9 +31,8 @@ from contracts.worker_contract import WorkerContract, question
 from autogen_podium.agent_framework import ConductorAgent, as_planner, as_worker
 from podium import Conductor, Limits, ScriptedWorker
 from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed
-from podium.messages import Message as PodiumMessage
-from podium.messages import Sampling
-from podium.result import Result
+from podium.types import Message as PodiumMessage
+from podium.types import Result, Sampling
 from podium.workers import Request, Worker, complete
 
 pytestmark = pytest.mark.anyio

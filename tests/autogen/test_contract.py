@@ -14,8 +14,8 @@ from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, S
 
 from autogen_podium import ConductorAgent
 from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor
+from podium.aio.sync import run_sync
 from podium.planners import FixedPlanner
-from podium.sync import run_sync
 
 
 def answer_of(text: str, facts: Mapping[str, Any], outputs: Mapping[int, str]) -> Answer:

@@ -28,9 +28,9 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.messages import Constraint, Message, Sampling, Tools
+from podium.execution import Retry
 from podium.planners import FixedPlanner, Planner
-from podium.retry import Retry
+from podium.types import Constraint, Message, Sampling, Tools
 from podium.usage import Usage
 from podium.workers import Request, Worker, complete
 

@@ -19,14 +19,13 @@ from typing import Any, ClassVar
 import anyio
 import pytest
 
+from podium.budget import Limits
 from podium.errors import PodiumError
-from podium.limits import Limits
-from podium.plan import Plan, Step
-from podium.planners.fixed import FixedPlanner
-from podium.retry import Retry
-from podium.spelling import write_plan
-from podium.workers.gather import Gather
-from podium.workers.worker import Worker
+from podium.execution import Retry
+from podium.plan_text import write_plan
+from podium.planners import FixedPlanner
+from podium.types import Plan, Step
+from podium.workers import Gather, Worker
 
 Speak = Callable[[str], Awaitable[str]]
 """What a worker says, given every text it was shown, in one."""

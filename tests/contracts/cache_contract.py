@@ -8,8 +8,8 @@ class TestMine(CacheContract):
 import anyio
 import pytest
 
-from podium.cache import Cache
-from podium.messages import Completion
+from podium.journal import Cache
+from podium.types import Completion
 from podium.usage import Usage
 
 WHOLE = Completion(

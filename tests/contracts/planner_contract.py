@@ -13,10 +13,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from podium.messages import read_query
-from podium.parse import parse_plan
+from podium.plan_text import parse_plan
 from podium.planners import Planner, PlanRequest, PlanText
-from podium.workers.worker import Card
+from podium.types import read_query
+from podium.workers import Card
 
 
 @pytest.mark.anyio

@@ -18,8 +18,8 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from podium.messages import Completion, Message
-from podium.workers.worker import Request, Worker, complete
+from podium.types import Completion, Message
+from podium.workers import Request, Worker, complete
 
 
 def question(text: str, *, stream: bool = False) -> Request:

@@ -5,15 +5,12 @@ from contextlib import aclosing
 
 import anyio
 
-from podium.events import Event, StepDelta, StepEnded, StepStarted
-from podium.messages import Completion
-from podium.plan import Plan, Step
-from podium.planners.chat import ChatPlanner
-from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.spelling import write_plan
+from podium.plan_text import write_plan
+from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText
+from podium.types import Completion, Event, Plan, Step, StepDelta, StepEnded, StepStarted
 from podium.usage import Usage
-from podium.workers.scripted import Reply, ScriptedWorker
-from podium.workers.worker import FREE, Card, Request, Worker
+from podium.workers import FREE, Card, Request, ScriptedWorker, Worker
+from podium.workers.scripted import Reply
 
 Act = Callable[[Request], AsyncGenerator[str | Completion, None]]
 

@@ -6,15 +6,12 @@ from typing import Any
 import pytest
 from core.actors import boss, plan_of, rows
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PlanInvalid, QueryError
-from podium.limits import Limits
-from podium.messages import Message, Query
-from podium.plan import Step
-from podium.planners.chat import ChatPlanner
-from podium.planners.rule import RulePlanner
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import Brief, Price
+from podium.planners import ChatPlanner, RulePlanner
+from podium.types import Message, Query, Step
+from podium.workers import Price, ScriptedWorker, StepInput
 
 pytestmark = pytest.mark.anyio
 
@@ -110,7 +107,7 @@ def test_a_step_without_worker_or_subtask_cannot_be_built(worker: int, subtask: 
         Step(worker, subtask)
 
 
-def _function(brief: Brief) -> str:
+def _function(step_input: StepInput) -> str:
     return "x"
 
 

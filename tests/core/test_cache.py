@@ -12,25 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from servers.chat_server import ChatServer, says
 
-from podium.cache import Cache, MemoryCache, answer_key
+from podium.budget import Ledger, Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerUnavailable
-from podium.events import RunEnded, StepStarted
-from podium.ledger import Ledger
-from podium.limits import Limits
-from podium.messages import Completion, Message, Sampling
-from podium.outcome import Outcome
-from podium.plan import Plan, Step
+from podium.execution import Hedge, Retry
+from podium.execution.run_context import RunContext
+from podium.execution.step_runner import StepRunner
+from podium.journal import Cache, MemoryCache, answer_key
 from podium.policy import Policy
-from podium.retry import Hedge, Retry
-from podium.setting import Setting
-from podium.trying import Trying
+from podium.types import Completion, Message, Outcome, Plan, RunEnded, Sampling, Step, StepStarted
 from podium.usage import Usage
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.function import FunctionWorker
-from podium.workers.pool import Pool
-from podium.workers.worker import Brief, Card, Price, Request, Worker
+from podium.workers import Card, ChatWorker, Endpoint, FunctionWorker, Pool, Price, Request, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -142,7 +134,7 @@ async def test_code_without_a_version_is_asked_every_time() -> None:
     """A function may read the time; one whose card has a version is taken at its word."""
     said: list[int] = []
 
-    async def count(brief: Brief) -> str:
+    async def count(step_input: StepInput) -> str:
         said.append(1)
         return str(len(said))
 
@@ -205,7 +197,7 @@ async def test_the_policy_comes_before_the_cache() -> None:
     worker, cache = counting(), MemoryCache()
     await run([worker], cache)
     limits = Limits()
-    setting = Setting(
+    context = RunContext(
         run_id="r",
         query=(),
         pool=Pool([worker]),
@@ -217,7 +209,7 @@ async def test_the_policy_comes_before_the_cache() -> None:
         clock=anyio.current_time,
         began=0.0,
     )
-    outcome = await Trying(setting, 1, 0, PLAN.steps[0], (), lambda trying, text, number: None).run(1e9)
+    outcome = await StepRunner(context, 1, 0, PLAN.steps[0], (), lambda runner, text, number: None).run(1e9)
     assert outcome.problem is not None
     assert (outcome.status, outcome.problem.code, outcome.reused) == ("failed", "policy", False)
 
@@ -234,7 +226,7 @@ async def test_a_cache_that_fails_costs_no_answer(caplog: pytest.LogCaptureFixtu
     """The worker is asked, its answer stands, and the log says why."""
     (outcome,) = await run([counting()], _Broken())
     assert (outcome.status, outcome.text) == ("ok", "a says 0")
-    assert [record.name for record in caplog.records] == ["podium.cache"] * 2
+    assert [record.name for record in caplog.records] == ["podium.journal.answer_cache"] * 2
 
 
 async def test_two_steps_that_ask_the_same_at_once_ask_once() -> None:

@@ -16,17 +16,15 @@ from core.virtual_clock import OPTIONS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerBroken, WorkerUnavailable
-from podium.limits import Limits
-from podium.messages import Completion, Message
-from podium.plan import Plan, Step
-from podium.planners.fixed import FixedPlanner
-from podium.retry import Retry
-from podium.setting import OnFailure
-from podium.spelling import write_plan
+from podium.execution import OnFailure, Retry
+from podium.plan_text import write_plan
+from podium.planners import FixedPlanner
+from podium.types import Completion, Message, Plan, Step
 from podium.usage import Usage
-from podium.workers.worker import FREE, Brief, Caller, Card, Request, Shown
+from podium.workers import FREE, Caller, Card, Request, StepInput, VisibleStep
 
 Way = Literal["ok", "raises", "is down", "is cut"]
 Place = tuple[str, int, int]
@@ -199,7 +197,7 @@ class Play:
 
     def _parent(self, request: Request) -> Place | None:
         """Return the step whose nested run a request belongs to; `None` for one of the run itself."""
-        return self.handed.get(request.brief.query) if request.brief is not None else None
+        return self.handed.get(request.step_input.query) if request.step_input is not None else None
 
     def allowed(self, request: Request) -> set[str]:
         """Return what may stand in a request."""
@@ -243,8 +241,8 @@ def test_the_search_finds_a_canary_wherever_it_stands() -> None:
         Request(messages=(Message("user", f"x{canaries.new()}x"),)),
         Request(messages=(Message("user", ({"type": "image_url", "image_url": {"url": canaries.new()}},)),)),
         Request(messages=(Message("assistant", "", tool_calls=({"id": canaries.new()},)),)),
-        Request(messages=(), brief=Brief(canaries.new())),
-        Request(messages=(), brief=Brief("", (Shown(0, "", canaries.new()),))),
-        Request(messages=(), brief=Brief("", (), (Message("user", canaries.new()),))),
+        Request(messages=(), step_input=StepInput(canaries.new())),
+        Request(messages=(), step_input=StepInput("", (VisibleStep(0, "", canaries.new()),))),
+        Request(messages=(), step_input=StepInput("", (), (Message("user", canaries.new()),))),
     ]
     assert [canaries.found(request) for request in inside] == [{canary} for canary in canaries.made]

@@ -7,14 +7,11 @@ import pytest
 from core.actors import plan_of
 from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
 
+from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.limits import Limits
-from podium.plan import Plan, Step
 from podium.planners import FixedPlanner
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import Worker
+from podium.types import Plan, Step
+from podium.workers import ChatWorker, Endpoint, ScriptedWorker, Worker
 
 pytestmark = pytest.mark.anyio
 

@@ -3,19 +3,17 @@
 import pytest
 
 from podium import Conductor, Plan, ScriptedWorker, Step
-from podium.carrying import Steps
-from podium.events import Event, RunStopped, StepEnded
-from podium.execute import Pause
+from podium.execution import ExternalScheduler, Pause
 from podium.journal import MemoryJournal
-from podium.outcome import Outcome
 from podium.planners import FixedPlanner
+from podium.types import Event, Outcome, RunStopped, StepEnded
 from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio
 PLAN = Plan((Step(0, "first"), Step(0, "second", (0,))))
 
 
-async def put_off(steps: Steps) -> None:
+async def put_off(steps: ExternalScheduler) -> None:
     """Start nothing."""
     raise Pause
 
@@ -24,7 +22,9 @@ async def test_a_run_that_is_put_off_waits_and_has_ended_no_step() -> None:
     """Nothing of it is told as cancelled, stopped or failed."""
     worker = ScriptedWorker("a", "said")
     events: list[Event] = []
-    result = await Conductor(FixedPlanner(PLAN), [worker]).run("What?", carry=put_off, on_event=events.append)
+    result = await Conductor(FixedPlanner(PLAN), [worker]).run(
+        "What?", step_starter=put_off, on_event=events.append
+    )
     assert result.status == "waiting"
     assert result.problem is not None
     assert result.problem.code == "paused"
@@ -37,7 +37,7 @@ async def test_it_goes_on_when_it_is_resumed_and_plans_nothing_again() -> None:
     """By the same host or without one."""
     journal, worker = MemoryJournal(), ScriptedWorker("a", "said")
     conductor = Conductor(FixedPlanner(PLAN), [worker], journal=journal)
-    put = await conductor.run("What?", carry=put_off)
+    put = await conductor.run("What?", step_starter=put_off)
     assert [row.state for row in await journal.runs()] == ["waiting"]
     result = await conductor.resume(put.run_id)
     assert (result.status, result.answer) == ("ok", "said")
@@ -50,11 +50,11 @@ async def test_put_off_half_way_it_keeps_what_had_ended() -> None:
     journal, worker = MemoryJournal(), ScriptedWorker("a", "said")
     conductor = Conductor(FixedPlanner(PLAN), [worker], journal=journal)
 
-    async def half(steps: Steps) -> None:
+    async def half(steps: ExternalScheduler) -> None:
         await steps.run(0)
         raise Pause
 
-    put = await conductor.run("What?", carry=half)
+    put = await conductor.run("What?", step_starter=half)
     assert put.status == "waiting"
     result = await conductor.resume(put.run_id)
     assert len(worker.requests) == 2
@@ -67,18 +67,18 @@ async def test_what_a_host_kept_is_billed_though_its_step_was_once_stopped() -> 
     journal, worker = MemoryJournal(), ScriptedWorker("a", "said")
     conductor = Conductor(FixedPlanner(PLAN), [worker], journal=journal)
 
-    async def break_off(steps: Steps) -> None:
+    async def break_off(steps: ExternalScheduler) -> None:
         raise ConnectionError("gone")
 
     with pytest.raises(ConnectionError):
-        await conductor.run("What?", run_id="x", carry=break_off)
+        await conductor.run("What?", run_id="x", step_starter=break_off)
     kept = Outcome(
         round=1, step=0, worker="a", status="ok", text="kept", usage=Usage(7, 5), attempts=1, cost=0.0
     )
 
-    async def go_on(steps: Steps) -> None:
+    async def go_on(steps: ExternalScheduler) -> None:
         await steps.run(1, {0: kept})
 
-    result = await conductor.resume("x", carry=go_on)
+    result = await conductor.resume("x", step_starter=go_on)
     assert len(worker.requests) == 1
     assert result.outcomes[0].usage == Usage(7, 5)

@@ -9,17 +9,13 @@ import anyio
 import pytest
 from core.actors import PlanningActor, boss, plan_of, rows
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import LimitExceeded, PlanInvalid, QueryError
-from podium.limits import Limits
-from podium.messages import Completion, Message
-from podium.plan import Plan, Step
-from podium.planners import CachedPlanner, DirectPlanner, PlanRequest, PlanText
-from podium.planners.chat import ChatPlanner
-from podium.result import Result
+from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, PlanRequest, PlanText
+from podium.types import Completion, Message, Plan, Result, Step
 from podium.usage import Usage
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import Card, Price, Request, Worker, brief_of
+from podium.workers import Card, Price, Request, ScriptedWorker, Worker, step_input_of
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +25,7 @@ ASKED = [{"role": "user", "content": [{"type": "text", "text": "What is on it?"}
 
 
 def _question(request: Request) -> str:
-    return brief_of(request).query[-1].text
+    return step_input_of(request).query[-1].text
 
 
 def _pool() -> list[ScriptedWorker]:
@@ -84,7 +80,9 @@ async def test_workers_may_be_shown_no_question() -> None:
     await Conductor(planner, pool, show_question=False).run("Why is the sky blue?")
     texts = [m.text for worker in pool for request in worker.requests for m in request.messages]
     assert not any("sky" in text for text in texts)
-    assert all(request.brief is not None and not request.brief.query for request in pool[0].requests)
+    assert all(
+        request.step_input is not None and not request.step_input.query for request in pool[0].requests
+    )
 
 
 async def test_images_reach_workers_that_take_them_untouched() -> None:

@@ -4,9 +4,8 @@ import pytest
 from core.actors import boss, rows
 
 from podium.conductor import Conductor
-from podium.planners.chat import ChatPlanner
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import Card
+from podium.planners import ChatPlanner
+from podium.workers import Card, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -6,13 +6,11 @@ import pytest
 
 from podium.conductor import Conductor
 from podium.config import find_config, find_journal, load_config
-from podium.config.lines import lines_of
+from podium.config.toml_lines import lines_of
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.planners.cached import CachedPlanner
-from podium.planners.chat import ChatPlanner
-from podium.workers.chat import ChatWorker
-from podium.workers.worker import Price
+from podium.planners import CachedPlanner, ChatPlanner
+from podium.workers import ChatWorker, Price
 
 GOOD = """\
 [endpoints.local]

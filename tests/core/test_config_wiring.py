@@ -11,10 +11,9 @@ from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, s
 from podium.conductor import Conductor
 from podium.config import load_config
 from podium.errors import PlanSyntaxError
-from podium.result import Result
-from podium.spelling import Spelling, write_plan
-from podium.workers.chat import ChatWorker
-from podium.workers.timeouts import Timeouts
+from podium.plan_text import Spelling, write_plan
+from podium.types import Result
+from podium.workers import ChatWorker, Timeouts
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,9 @@ from core.actors import plan_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.edits import Change, Edit, Insert, Move, Remove, edit_plan, read_edits
 from podium.errors import PlanInvalid
-from podium.messages import Message
-from podium.plan import Plan, Step
+from podium.plan_text import Change, Edit, Insert, Move, Remove, edit_plan, read_edits
+from podium.types import Message, Plan, Step
 
 PLAN = Plan(
     plan_of((0, "find a", ()), (1, "find b", ()), (2, "check", (1,)), (0, "answer", (0, 2))).steps,

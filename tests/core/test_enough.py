@@ -4,16 +4,13 @@ import pytest
 from core.actors import Actor, boss, never, rows
 from core.virtual_clock import BACKEND
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid, WorkerRefused
-from podium.limits import Limits
-from podium.outcome import Outcome
-from podium.parse import parse_plan
-from podium.plan import Plan, Step
-from podium.retry import Retry
-from podium.spelling import write_plan
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import Request
+from podium.execution import Retry
+from podium.plan_text import parse_plan, write_plan
+from podium.types import Outcome, Plan, Step
+from podium.workers import Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 

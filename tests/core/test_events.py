@@ -6,16 +6,15 @@ from typing import Any, get_args
 import pytest
 from core.actors import Actor, boss, rows, writing
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanSyntaxError, WorkerRefused, WorkerUnavailable
-from podium.events import Event, RunStarted
+from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.limits import Limits
-from podium.messages import Message
 from podium.policy import Policy
-from podium.retry import Retry
-from podium.workers.scripted import Reply, ScriptedWorker
-from podium.workers.worker import Card
+from podium.types import Event, Message, RunStarted
+from podium.workers import Card, ScriptedWorker
+from podium.workers.scripted import Reply
 
 pytestmark = pytest.mark.anyio
 

@@ -8,18 +8,14 @@ import pytest
 from core.actors import Actor, answering, boss, never, plan_of, rows, tags, writing
 from core.virtual_clock import BACKEND
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
-from podium.events import AnswerDelta, Event, StepDelta, StepEnded, StepStarted
-from podium.limits import Limits
-from podium.messages import Completion
-from podium.outcome import Outcome
-from podium.planners.chat import ChatPlanner
-from podium.result import Result
-from podium.retry import Retry
+from podium.execution import Retry
+from podium.planners import ChatPlanner
+from podium.types import AnswerDelta, Completion, Event, Outcome, Result, StepDelta, StepEnded, StepStarted
 from podium.usage import Usage
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import FREE, Card, Price, Request
+from podium.workers import FREE, Card, Price, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -5,15 +5,12 @@ import pytest
 from core.actors import Actor, answering, boss, plan_of, rows, told
 from core.virtual_clock import BACKEND
 
+from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.events import Event, PlanReady, StepEnded, StepStarted
-from podium.limits import Limits
-from podium.plan import Plan, Step
+from podium.plan_text import KEEP
 from podium.policy import ApprovalRequest, Policy, Rule
-from podium.result import Result
-from podium.spelling import KEEP
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import FREE, Card
+from podium.types import Event, Plan, PlanReady, Result, Step, StepEnded, StepStarted
+from podium.workers import FREE, Card, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -15,19 +15,15 @@ from core.virtual_clock import OPTIONS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerRefused
-from podium.events import Event, RunEnded, StepEnded, StepStarted
-from podium.limits import Limits
-from podium.messages import Completion
-from podium.outcome import Outcome
-from podium.plan import Plan, Step
-from podium.planners.chat import ChatPlanner
-from podium.result import Result
-from podium.retry import Retry
-from podium.spelling import write_plan
+from podium.execution import Retry
+from podium.plan_text import write_plan
+from podium.planners import ChatPlanner
+from podium.types import Completion, Event, Outcome, Plan, Result, RunEnded, Step, StepEnded, StepStarted
 from podium.usage import Usage
-from podium.workers.worker import FREE, Card, Request
+from podium.workers import FREE, Card, Request
 
 T = TypeVar("T")
 Way = Literal["ok", "raises", "refuses", "cut"]
@@ -208,10 +204,10 @@ def test_a_worker_is_shown_its_access_list_and_no_more(scene: Scene) -> None:
     _, workers, _ = perform(scene)
     for request in (request for worker in workers for request in worker.requests):
         assert request.caller is not None
-        assert request.brief is not None
+        assert request.step_input is not None
         index = request.caller.step
         seen = scene.plan.steps[index].access
-        text = "\n".join(m.text for m in request.messages) + repr(request.brief)
+        text = "\n".join(m.text for m in request.messages) + repr(request.step_input)
         for other in range(len(scene.plan.steps)):
             assert (f"subtask-{other}-token" in text) == (other == index or other in seen)
             assert (f"output-{other}-token" in text) == (other in seen)
@@ -311,9 +307,9 @@ def test_a_repaired_plan_keeps_what_it_shares_and_runs_nothing_twice(draft: Draf
     stage = Stage(scene)
 
     async def play(request: Request) -> AsyncGenerator[str | Completion, None]:
-        assert request.brief is not None
-        by_subtask.append(request.brief.subtask)
-        if request.brief.subtask.startswith("superseded"):
+        assert request.step_input is not None
+        by_subtask.append(request.step_input.subtask)
+        if request.step_input.subtask.startswith("superseded"):
             await anyio.sleep(TICK)
             yield Completion("superseded output")
         else:

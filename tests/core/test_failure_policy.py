@@ -4,20 +4,14 @@ import pytest
 from core.actors import Actor, answering, boss, never, plan_of, rows, told
 from core.virtual_clock import BACKEND
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerRefused
-from podium.limits import Limits
-from podium.messages import Completion
-from podium.outcome import Outcome
-from podium.plan import Plan, Step
-from podium.planners.chat import ChatPlanner
-from podium.planners.fixed import FixedPlanner
-from podium.retry import Retry
+from podium.execution import Retry
+from podium.planners import ChatPlanner, FixedPlanner
+from podium.types import Completion, Outcome, Plan, Step
 from podium.usage import Usage
-from podium.workers.function import FunctionWorker
-from podium.workers.gather import Gather
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import FREE, Brief, Card, Price, Request
+from podium.workers import FREE, Card, FunctionWorker, Gather, Price, Request, ScriptedWorker, StepInput
 
 pytestmark = pytest.mark.anyio
 
@@ -140,7 +134,10 @@ async def test_a_new_plan_goes_around_what_failed_and_pays_nothing_twice() -> No
     conductor = Conductor(planner, [bad, a, join], limits=Limits(rounds=2), on_failure="replan")
     result = await conductor.run("Q?")
     assert (result.answer, result.status, len(result.rounds)) == ("JOINED", "ok", 2)
-    assert [r.brief.subtask for r in a.requests if r.brief is not None] == ["sure part", "risky part"]
+    assert [r.step_input.subtask for r in a.requests if r.step_input is not None] == [
+        "sure part",
+        "risky part",
+    ]
     again = result.rounds[1].outcomes[0]
     assert (again.round, again.step, again.text) == (2, 0, "A-OUTPUT")
     assert (again.reused, again.usage, again.cost, again.attempts) == (True, Usage(), 0.0, 0)
@@ -267,7 +264,7 @@ async def test_a_failure_at_the_head_of_a_long_chain_is_passed_down_it(policy: s
 async def test_an_answer_made_of_a_cut_output_is_partial() -> None:
     """What a step behind the answer lacks, the answer lacks, and the result names the step."""
 
-    async def cut(brief: Brief) -> Completion:
+    async def cut(step_input: StepInput) -> Completion:
         return Completion("half a li", "length")
 
     pool = [FunctionWorker(cut, card=Card(name="lister")), ScriptedWorker("writer", "DONE")]

@@ -5,18 +5,13 @@ from dataclasses import replace
 import pytest
 from core.actors import plan_of
 
-from podium.forecast import Forecast, Interval, compare, explain_forecast, within
-from podium.forecasting import ENOUGH, forecast
-from podium.limits import Limits
-from podium.messages import read_query
-from podium.outcome import Call, Outcome
-from podium.plan import Plan, Step
+from podium.budget import Limits
+from podium.run.forecaster import ENOUGH, forecast
+from podium.types import Call, Forecast, Interval, Outcome, Plan, Step, read_query
+from podium.types.forecast import compare, explain_forecast, within
 from podium.usage import Usage
-from podium.workers.gather import Gather
-from podium.workers.history import Took
-from podium.workers.pool import Pool
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import FREE, Card, Price, Worker
+from podium.workers import FREE, Card, Gather, Pool, Price, ScriptedWorker, Worker
+from podium.workers.call_history import CallRecord
 
 PRICE = Price(input=1.0, output=10.0)
 DIAMOND = plan_of((0, "find", ()), (1, "look", (0,)), (2, "search", (0,)), (0, "join", (1, 2)))
@@ -27,7 +22,7 @@ def _pool(*names: str, price: Price | None = PRICE, concurrency: int | None = No
     return Pool([ScriptedWorker(card, "x") for card in cards])
 
 
-def _know(pool: Pool, number: int, *took: Took) -> None:
+def _know(pool: Pool, number: int, *took: CallRecord) -> None:
     for one in took * ENOUGH:
         pool.history(number).add(one)
 
@@ -40,7 +35,7 @@ def test_what_always_takes_the_same_is_forecast_exactly() -> None:
     """Calls add up; time does so along the longest chain of steps alone."""
     pool = _pool("a", "b", "c")
     for number, seconds in enumerate((1.0, 2.0, 4.0)):
-        _know(pool, number, Took(seconds, ok=True, input_tokens=30, output_tokens=100))
+        _know(pool, number, CallRecord(seconds, ok=True, input_tokens=30, output_tokens=100))
     made = forecast(DIAMOND, pool, Limits())
     assert made.calls == _exactly(4)
     assert made.output_tokens == _exactly(400)
@@ -66,15 +61,15 @@ def test_steps_wait_for_slots() -> None:
         (_pool("a", concurrency=1), Limits(), 4.0),
         (_pool("a"), Limits(concurrency=1), 4.0),
     ):
-        _know(pool, 0, Took(1.0, ok=True))
+        _know(pool, 0, CallRecord(1.0, ok=True))
         assert forecast(side_by_side, pool, limits).seconds == _exactly(seconds)
 
 
 def test_a_step_for_which_some_are_enough_waits_for_those() -> None:
     """The slower ones are paid for all the same."""
     pool = _pool("a", "b")
-    _know(pool, 0, Took(1.0, ok=True, output_tokens=1))
-    _know(pool, 1, Took(9.0, ok=True, output_tokens=1))
+    _know(pool, 0, CallRecord(1.0, ok=True, output_tokens=1))
+    _know(pool, 1, CallRecord(9.0, ok=True, output_tokens=1))
     plan = Plan((Step(0, "quick"), Step(1, "slow"), Step(0, "tell", (0, 1), enough=1)))
     made = forecast(plan, pool, Limits())
     assert made.calls == _exactly(3)
@@ -84,18 +79,18 @@ def test_a_step_for_which_some_are_enough_waits_for_those() -> None:
 def test_steps_nobody_sees_cost_nothing() -> None:
     """They are not run."""
     pool = _pool("a")
-    _know(pool, 0, Took(1.0, ok=True))
+    _know(pool, 0, CallRecord(1.0, ok=True))
     assert forecast(plan_of((0, "wasted", ()), (0, "tell", ())), pool, Limits()).calls == _exactly(1)
 
 
 def test_calls_that_fail_are_made_again_as_often_as_may_be() -> None:
     """And a step that came to nothing takes those with it that are shown it."""
     pool = _pool("a")
-    _know(pool, 0, Took(2.0, ok=False))
+    _know(pool, 0, CallRecord(2.0, ok=False))
     chain = plan_of((0, "one", ()), (0, "two", (0,)))
     made = forecast(chain, pool, Limits(), attempts=3)
     assert (made.calls, made.seconds) == (_exactly(3), _exactly(6.0))
-    _know(pool, 0, Took(2.0, ok=True))
+    _know(pool, 0, CallRecord(2.0, ok=True))
     mixed = forecast(chain, pool, Limits(), attempts=3)
     assert mixed.calls.low == 2
     assert 3 <= mixed.calls.high <= 6
@@ -110,7 +105,7 @@ def test_of_a_worker_nobody_knows_the_usual_is_assumed() -> None:
     assert made.output_tokens.high > 1300
     assert "(a guess for a, b, of which few calls are known)" in explain_forecast(made)
     for _ in range(ENOUGH - 1):
-        pool.history(0).add(Took(1.0, ok=True, output_tokens=10))
+        pool.history(0).add(CallRecord(1.0, ok=True, output_tokens=10))
     nearly = forecast(plan_of((0, "one", ())), pool, Limits())
     assert nearly.guessed == ("a",)
     assert nearly.output_tokens.likely == 10
@@ -135,14 +130,14 @@ def test_an_unknown_price_makes_the_cost_unknown() -> None:
     pool = _pool("a", price=None)
     assert forecast(plan_of((0, "one", ())), pool, Limits()).cost is None
     assert "cost unknown" in explain_forecast(forecast(plan_of((0, "one", ())), pool, Limits()))
-    _know(pool, 0, Took(1.0, ok=True, cost=0.5))
+    _know(pool, 0, CallRecord(1.0, ok=True, cost=0.5))
     assert forecast(plan_of((0, "one", ())), pool, Limits()).cost == _exactly(0.5)
 
 
 def test_prompts_count_the_question_and_what_is_shown() -> None:
     """The question is shown to every step, unless workers are not shown it."""
     pool = _pool("a")
-    _know(pool, 0, Took(1.0, ok=True, input_tokens=1, output_tokens=1000))
+    _know(pool, 0, CallRecord(1.0, ok=True, input_tokens=1, output_tokens=1000))
     plan = plan_of((0, "one", ()), (0, "two", (0,)))
     hidden = forecast(plan, pool, Limits(), query=read_query("x" * 4000), show_question=False)
     shown = forecast(plan, pool, Limits(), query=read_query("x" * 4000))
@@ -155,7 +150,7 @@ def test_prompts_count_the_question_and_what_is_shown() -> None:
 def test_no_run_takes_longer_than_it_may() -> None:
     """Nor a call."""
     pool = _pool("a")
-    _know(pool, 0, Took(500.0, ok=True))
+    _know(pool, 0, CallRecord(500.0, ok=True))
     chain = plan_of((0, "one", ()), (0, "two", (0,)))
     assert forecast(chain, pool, Limits()).seconds == _exactly(240.0)
     assert forecast(chain, pool, Limits(seconds=100)).seconds == _exactly(100.0)

@@ -7,17 +7,15 @@ import pytest
 from core.actors import Act, Actor, answering, never, plan_of, writing
 from core.virtual_clock import BACKEND
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerRefused, WorkerUnavailable
-from podium.events import AttemptFailed, Event, StepDelta, StepEnded, StepStarted
-from podium.limits import Limits
-from podium.outcome import Outcome
+from podium.execution import Hedge, Retry
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.retry import Hedge, Retry
-from podium.workers.history import History, Took
-from podium.workers.pool import Pool
-from podium.workers.worker import Card, Price, Request, Worker
+from podium.types import AttemptFailed, Event, Outcome, StepDelta, StepEnded, StepStarted
+from podium.workers import Card, Pool, Price, Request, Worker
+from podium.workers.call_history import CallHistory, CallRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -177,18 +175,18 @@ async def test_slow_is_what_its_latest_calls_were_not() -> None:
     """With enough of them the percentile counts, in place of the fixed time."""
     pool = Pool([Actor("a", answering("A", latency=3.0)), Actor("b", answering("B"))])
     for _ in range(20):
-        pool.history(0).add(Took(1.0, ok=True))
+        pool.history(0).add(CallRecord(1.0, ok=True))
     assert [at for _, _, at in _calls(await _told(pool))] == [0.0, 1.0]
 
 
 def test_patience_is_told_from_good_calls() -> None:
     """Calls that failed say nothing of how long an answer takes."""
-    hedge, history = Hedge(percentile=50.0, seconds=9.0, samples=4), History()
+    hedge, history = Hedge(percentile=50.0, seconds=9.0, samples=4), CallHistory()
     for seconds in (1.0, 2.0, 3.0):
-        history.add(Took(seconds, ok=True))
-        history.add(Took(100.0, ok=False))
+        history.add(CallRecord(seconds, ok=True))
+        history.add(CallRecord(100.0, ok=False))
     assert hedge.patience(history) == 9.0
-    history.add(Took(4.0, ok=True))
+    history.add(CallRecord(4.0, ok=True))
     assert 2.0 <= hedge.patience(history) <= 3.0
 
 

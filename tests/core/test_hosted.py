@@ -6,11 +6,9 @@ import pytest
 from servers.chat_server import STALL, Call, ChatServer, Reply, events, says, whole
 
 from podium.errors import ConfigError, QueryError
-from podium.events import AnswerDelta, RunEnded, RunStarted
 from podium.hosted import HostedConductor
-from podium.messages import Message
-from podium.workers.endpoint import Endpoint
-from podium.workers.worker import Price
+from podium.types import AnswerDelta, Message, RunEnded, RunStarted
+from podium.workers import Endpoint, Price
 
 pytestmark = pytest.mark.anyio
 

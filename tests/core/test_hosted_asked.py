@@ -6,10 +6,9 @@ import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 from podium.errors import ConfigError
-from podium.events import RunEnded
 from podium.hosted import HostedConductor
-from podium.messages import Constraint, Sampling, Tools
-from podium.workers.endpoint import Endpoint
+from podium.types import Constraint, RunEnded, Sampling, Tools
+from podium.workers import Endpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -6,15 +6,13 @@ import anyio
 import pytest
 
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
-from podium.carrying import Steps
 from podium.errors import ConfigError, JournalBroken
-from podium.events import Event, StepEnded
-from podium.journal import MemoryJournal
-from podium.journal.audit import export
-from podium.outcome import Outcome
+from podium.execution import ExternalScheduler
+from podium.journal import MemoryJournal, export
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
-from podium.workers import Brief, Completion, Request, Worker
+from podium.types import Completion, Event, Outcome, StepEnded
+from podium.workers import Request, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -25,8 +23,8 @@ def diamond(**options: object) -> Conductor:
     """Return a conductor of three workers that say what they were shown."""
 
     def say(name: str) -> FunctionWorker:
-        def answer(brief: Brief) -> str:
-            return f"{name}:{brief.subtask}({','.join(shown.output for shown in brief.visible)})"
+        def answer(step_input: StepInput) -> str:
+            return f"{name}:{step_input.subtask}({','.join(shown.output for shown in step_input.visible)})"
 
         return FunctionWorker(answer, card=Card(name=name))
 
@@ -36,7 +34,7 @@ def diamond(**options: object) -> Conductor:
 WHOLE = "x:d(y:b(x:a()),z:c(x:a()))"
 
 
-async def in_order(steps: Steps) -> None:
+async def in_order(steps: ExternalScheduler) -> None:
     """Run the steps one after the other."""
     for index in range(len(steps.plan.steps)):
         await steps.run(index)
@@ -46,7 +44,7 @@ async def test_every_call_goes_through() -> None:
     """Steps, steps of nested runs and a planner's model are called through what was given."""
     seen: list[tuple[str, int | None]] = []
 
-    async def through(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+    async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         seen.append((worker.card.name, None if request.caller is None else request.caller.step))
         async for piece in worker.call(request):
             yield piece
@@ -57,7 +55,7 @@ async def test_every_call_goes_through() -> None:
         card=Card(name="inner"),
     )
     planner = ChatPlanner(ScriptedWorker("model", '{"worker": 0, "subtask": "think", "access": []}'))
-    result = await Conductor(planner, [inner]).run("What?", through=through)
+    result = await Conductor(planner, [inner]).run("What?", middleware=middleware)
     assert result.answer == "deep"
     assert seen == [("model", None), ("inner", 0), ("leaf", 0)]
 
@@ -72,7 +70,7 @@ async def test_through_may_change_what_comes_back() -> None:
             assert isinstance(piece, Completion)
             yield Completion(piece.text.upper())
 
-    result = await diamond().run(Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1)))), through=louder)
+    result = await diamond().run(Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1)))), middleware=louder)
     assert [outcome.status for outcome in result.outcomes] == ["ok", "failed", "skipped"]
     assert result.outcomes[0].text == "X:A()"
     assert result.outcomes[1].problem is not None
@@ -82,7 +80,7 @@ async def test_through_may_change_what_comes_back() -> None:
 async def test_a_host_starts_the_steps() -> None:
     """The result is that of the run's own executor, each step run once and in the host's order."""
     events: list[Event] = []
-    result = await diamond().run(DIAMOND, carry=in_order, on_event=events.append)
+    result = await diamond().run(DIAMOND, step_starter=in_order, on_event=events.append)
     assert (result.answer, result.status) == (WHOLE, "ok")
     assert [e.step for e in events if isinstance(e, StepEnded)] == [0, 1, 2, 3]
 
@@ -92,15 +90,15 @@ async def test_a_host_may_start_steps_side_by_side() -> None:
     both = anyio.Event()
     waiting: list[str] = []
 
-    async def meet(brief: Brief) -> str:
-        waiting.append(brief.subtask)
+    async def meet(step_input: StepInput) -> str:
+        waiting.append(step_input.subtask)
         if len(waiting) == 2:
             both.set()
         with anyio.fail_after(5):
             await both.wait()
-        return brief.subtask
+        return step_input.subtask
 
-    async def layers(steps: Steps) -> None:
+    async def layers(steps: ExternalScheduler) -> None:
         for layer in steps.plan.layers:
             async with anyio.create_task_group() as group:
                 for index in layer:
@@ -108,18 +106,22 @@ async def test_a_host_may_start_steps_side_by_side() -> None:
 
     worker = FunctionWorker(meet, card=Card(name="meet"))
     plan = Plan((Step(0, "left"), Step(0, "right"), Step(1, "join", (0, 1))))
-    join = FunctionWorker(lambda brief: "+".join(s.output for s in brief.visible), card=Card(name="join"))
-    assert (await Conductor(FixedPlanner("x"), [worker, join]).run(plan, carry=layers)).answer == "left+right"
+    join = FunctionWorker(
+        lambda step_input: "+".join(s.output for s in step_input.visible), card=Card(name="join")
+    )
+    assert (
+        await Conductor(FixedPlanner("x"), [worker, join]).run(plan, step_starter=layers)
+    ).answer == "left+right"
 
 
 async def test_a_step_before_its_inputs_is_refused() -> None:
     """A host that starts a step too early is told so, and the run ends with what it raised."""
 
-    async def hasty(steps: Steps) -> None:
+    async def hasty(steps: ExternalScheduler) -> None:
         await steps.run(3)
 
     with pytest.raises(ConfigError, match="step 3 was started before"):
-        await diamond().run(DIAMOND, carry=hasty)
+        await diamond().run(DIAMOND, step_starter=hasty)
 
 
 async def test_what_a_host_kept_is_not_called_again_and_counts() -> None:
@@ -129,14 +131,14 @@ async def test_what_a_host_kept_is_not_called_again_and_counts() -> None:
     kept: dict[int, Outcome] = {outcome.step: outcome for outcome in first.outcomes[:3]}
     events: list[Event] = []
 
-    async def last_only(steps: Steps) -> None:
+    async def last_only(steps: ExternalScheduler) -> None:
         await steps.run(3, known=kept)
 
-    result = await conductor.run(DIAMOND, carry=last_only, on_event=events.append)
+    result = await conductor.run(DIAMOND, step_starter=last_only, on_event=events.append)
     assert result.answer == WHOLE
     assert [outcome.reused for outcome in result.outcomes] == [True, True, True, False]
     assert [e.type for e in events].count("step_started") == 1
-    tight = await diamond(limits=Limits(steps=3, plan_steps=4)).run(DIAMOND, carry=last_only)
+    tight = await diamond(limits=Limits(steps=3, plan_steps=4)).run(DIAMOND, step_starter=last_only)
     assert tight.outcomes[3].problem is not None
     assert tight.outcomes[3].problem.code == "limit"
 
@@ -146,24 +148,24 @@ async def test_labels_of_what_a_host_kept_still_hold() -> None:
     rule = Rule("secret", never=["outside"])
 
     def worker(name: str, *labels: str) -> FunctionWorker:
-        return FunctionWorker(lambda brief: name, card=Card(name=name, labels=frozenset(labels)))
+        return FunctionWorker(lambda step_input: name, card=Card(name=name, labels=frozenset(labels)))
 
     pool = [worker("vault", "secret"), worker("plain"), worker("web", "outside")]
     plan = Plan((Step(0, "a"), Step(1, "b", (0,)), Step(1, "c", (1,))))
     seen: list[frozenset[str]] = []
 
-    async def through(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+    async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         assert request.caller is not None
         seen.append(request.caller.labels)
         async for piece in worker.call(request):
             yield piece
 
-    async def only_b_is_kept(steps: Steps) -> None:
+    async def only_b_is_kept(steps: ExternalScheduler) -> None:
         kept = Outcome(round=1, step=1, worker="plain", status="ok", text="b", attempts=1)
         await steps.run(2, known={1: kept})
 
     conductor = Conductor(FixedPlanner("x"), pool, policy=Policy(rules=[rule]))
-    await conductor.run(plan, carry=only_b_is_kept, through=through)
+    await conductor.run(plan, step_starter=only_b_is_kept, middleware=middleware)
     assert "secret" in seen[-1]
 
 
@@ -174,7 +176,7 @@ class Left(BaseException):
 async def test_a_host_may_leave_a_call() -> None:
     """Its own exceptions pass as they are, and other steps keep their outcomes for the next time."""
 
-    async def through(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+    async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         if request.caller is not None and request.caller.step == 2:
             raise Left
         async for piece in worker.call(request):
@@ -182,7 +184,7 @@ async def test_a_host_may_leave_a_call() -> None:
 
     kept: dict[int, Outcome] = {}
 
-    async def carry(steps: Steps) -> None:
+    async def step_starter(steps: ExternalScheduler) -> None:
         for index in range(len(steps.plan.steps)):
             try:
                 kept[index] = await steps.run(index)
@@ -190,7 +192,7 @@ async def test_a_host_may_leave_a_call() -> None:
                 raise LookupError("wait for somebody") from None
 
     with pytest.raises(LookupError, match="wait for somebody"):
-        await diamond().run(DIAMOND, carry=carry, through=through)
+        await diamond().run(DIAMOND, step_starter=step_starter, middleware=middleware)
     assert sorted(kept) == [0, 1]
 
 

@@ -1,4 +1,4 @@
-"""The direction of imports: data flows one way, and a module imports from its own stage or earlier ones."""
+"""The direction of imports: data flows one way, and a folder imports only from folders before it."""
 
 import ast
 import re
@@ -9,81 +9,66 @@ import podium
 
 ROOT = Path(podium.__file__).parent
 
-STAGES: tuple[tuple[str, ...], ...] = (
-    ("quick", "usage"),
-    ("errors",),
-    ("secrets", "boundary", "files", "limits", "messages", "opened", "timeout", "words"),
-    ("ledger", "plan", "edits"),
-    ("literal", "interpret", "labelled", "parse", "spelling"),
-    ("outcome", "forecast", "explain", "result", "conclusion", "events"),
-    ("cache", "journal", "policy"),
-    ("workers",),
-    ("retry", "recall", "prompt", "forecasting"),
-    ("planners",),
-    ("setting", "attempt", "turns", "hedging", "trying", "approval", "keeping", "place", "places", "execute"),
-    ("carrying", "planning", "judging", "recursion"),
-    ("telemetry", "logs", "stream", "sync", "home"),
-    (
-        "durable",
-        "paid",
-        "tool_turn",
-        "recording",
-        "job",
-        "claiming",
-        "running",
-        "options",
-        "replay",
-        "conductor",
-        "hosted",
-    ),
-    ("shadow",),
-    ("config",),
-    ("cli",),
-    ("", "__main__"),
+ORDER = (
+    "usage",
+    "errors",
+    "budget",
+    "secrets",
+    "types",
+    "plan_text",
+    "aio",
+    "policy",
+    "journal",
+    "workers",
+    "prompts",
+    "planners",
+    "resume",
+    "execution",
+    "telemetry",
+    "run",
+    "conductor",
+    "hosted",
+    "replay",
+    "hosts",
+    "config",
+    "cli",
+    "__main__",
 )
-"""First to last; a package stands for all of its modules, the empty name for the face of `podium`."""
+"""Folders and root modules, first to last."""
 
-RANK = {name: rank for rank, stage in enumerate(STAGES) for name in stage}
+RANK = {name: rank for rank, name in enumerate(ORDER)}
 
 
 def module_name(path: Path) -> str:
-    """Return the dotted name below `podium` of a source file; a package's own is the package's."""
+    """Return the dotted name below `podium` of a source file; the name of a package is the package's own."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 SOURCES = {module_name(path): path for path in ROOT.rglob("*.py")}
+FOLDERS = sorted(path.parent for path in ROOT.rglob("__init__.py"))
 
 
 def imported(path: Path) -> set[str]:
-    """Return the modules of ours that a file imports, anywhere in it."""
+    """Return the modules of Podium that a file imports, anywhere in it."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
             names = [node.module or ""] + [f"{node.module}.{a.name}" for a in node.names]
-        found |= {name.removeprefix("podium").removeprefix(".") for name in names if "podium" in name}
+        found |= {name.removeprefix("podium.") for name in names if name.startswith("podium.")}
     return found & set(SOURCES)
 
 
-IMPORTS = {name: imported(path) - {name} for name, path in SOURCES.items()}
+IMPORTS = {name: imported(path) - {name} for name, path in SOURCES.items() if name}
 
 
-def test_every_module_has_a_stage() -> None:
-    """A new module says where in the flow it stands."""
-    assert {name.split(".")[0] for name in SOURCES} == set(RANK)
+def test_every_folder_has_a_place_in_the_order() -> None:
+    """A new folder or root module says where in the flow it stands."""
+    assert {name.split(".")[0] for name in IMPORTS} == set(RANK)
 
 
-def test_the_table_for_contributors_has_this_order() -> None:
-    """`AGENTS.md` says of every module what it owns, first to last."""
-    rows = re.findall(
-        r"^\| (`.*?) \|", (Path(__file__).parents[2] / "AGENTS.md").read_text("utf-8"), re.MULTILINE
-    )
-    told = [name for row in rows for name in re.findall(r"`(\w+)/?`", row)]
-    assert told == [name for stage in STAGES for name in stage if name not in ("", "__main__")]
-
-
-def test_nothing_imports_from_a_later_stage() -> None:
+def test_folders_import_only_from_folders_before_them() -> None:
     """Stages know nothing of what comes after them."""
     wrong = [
         f"{name} imports {other}"
@@ -95,10 +80,33 @@ def test_nothing_imports_from_a_later_stage() -> None:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Within a stage there is an order, too; the faces of packages aside."""
-    faces = {name for name, path in SOURCES.items() if path.name == "__init__.py"}
-    graph = {name: others - faces for name, others in IMPORTS.items() if name not in faces}
-    assert list(TopologicalSorter(graph).static_order())
+    """Within a folder there is an order, too."""
+    assert list(TopologicalSorter(IMPORTS).static_order())
+
+
+def test_every_folder_says_in_one_line_what_it_is_for() -> None:
+    """The tree reads as a table of contents."""
+    for folder in FOLDERS:
+        purpose = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+        assert purpose, f"{folder} has no docstring"
+        assert len(purpose.splitlines()[0]) <= 110
+
+
+def test_the_root_is_small() -> None:
+    """At most eight modules stand at the root; everything else is in a folder."""
+    assert len(list(ROOT.glob("*.py"))) <= 8
+
+
+def test_the_worker_seam_knows_no_run() -> None:
+    """Who writes a worker needs no journal, ledger, policy or event."""
+    assert not {name for name in IMPORTS["workers.worker"] if re.match(r"journal|policy|types\.events", name)}
+
+
+def test_the_tree_for_contributors_has_this_order() -> None:
+    """`AGENTS.md` shows every folder, first to last."""
+    text = (Path(__file__).parents[2] / "AGENTS.md").read_text("utf-8")
+    told = re.findall(r"^    (\w+)/? {2,}", text, re.MULTILINE)
+    assert told == [name for name in ORDER if name != "__main__"]
 
 
 def test_no_pattern_has_a_possessive_group() -> None:

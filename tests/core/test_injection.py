@@ -12,18 +12,13 @@ from core.actors import boss, plan_of, rows, told
 from core.injected import TEXTS
 from servers.chat_server import Call, ChatServer, Reply, says
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanError
-from podium.limits import Limits
-from podium.messages import Message, storable
-from podium.parse import parse_plan
-from podium.planners.chat import ChatPlanner
-from podium.planners.rule import RulePlanner
-from podium.result import Result
-from podium.spelling import KEEP, Spelling, write_plan
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.scripted import ScriptedWorker
+from podium.plan_text import KEEP, Spelling, parse_plan, write_plan
+from podium.planners import ChatPlanner, RulePlanner
+from podium.types import Message, Result, storable
+from podium.workers import ChatWorker, Endpoint, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -6,15 +6,13 @@ import pytest
 from core.actors import plan_of
 from servers.chat_server import Call, ChatServer, Reply, says
 
+from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.limits import Limits
-from podium.plan import Plan
-from podium.planners.chat import ChatPlanner
-from podium.planners.task import round_feedback
-from podium.result import Result
-from podium.spelling import Spelling, write_plan
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
+from podium.plan_text import Spelling, write_plan
+from podium.planners import ChatPlanner
+from podium.planners.planner_prompt import round_feedback
+from podium.types import Plan, Result
+from podium.workers import ChatWorker, Endpoint
 
 pytestmark = pytest.mark.anyio
 

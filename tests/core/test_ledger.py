@@ -2,9 +2,8 @@
 
 import pytest
 
+from podium.budget import Ledger, Limits, Remaining, Reservation, Spend
 from podium.errors import LimitExceeded
-from podium.ledger import Ledger, Left, Reservation, Spend
-from podium.limits import Limits
 from podium.usage import Usage
 
 CALL = Spend(1, 100, 50, 0.01)
@@ -190,18 +189,18 @@ def test_a_resumed_run_starts_with_what_was_spent_before() -> None:
 
 def test_what_is_left_is_none_where_nothing_is_limited() -> None:
     """The tightest limit around a run tells what it has."""
-    assert _ledger().left == Left(steps=32, calls=128)
+    assert _ledger().left == Remaining(steps=32, calls=128)
     outer = _ledger(cost=2.0, calls=10)
     inner = outer.nested(Limits(cost=5.0, input_tokens=700), 1, 0.0)
     inner.reserve(CALL)
-    assert inner.left == Left(steps=32, calls=9, input_tokens=600, cost=1.99)
+    assert inner.left == Remaining(steps=32, calls=9, input_tokens=600, cost=1.99)
 
 
 def test_round_figures_are_rounded_down_to_one_digit() -> None:
     """So that requests which differ by little are the same."""
-    left = Left(steps=0, calls=7, input_tokens=19_999, output_tokens=800, cost=0.0479)
-    assert left.rounded == Left(steps=0, calls=7, input_tokens=10_000, output_tokens=800, cost=0.04)
-    assert Left().rounded == Left()
+    left = Remaining(steps=0, calls=7, input_tokens=19_999, output_tokens=800, cost=0.0479)
+    assert left.rounded == Remaining(steps=0, calls=7, input_tokens=10_000, output_tokens=800, cost=0.04)
+    assert Remaining().rounded == Remaining()
 
 
 def test_a_hosted_conductors_own_tokens_count() -> None:

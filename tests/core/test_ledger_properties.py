@@ -3,9 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
+from podium.budget import Ledger, Limits, Reservation, Spend
 from podium.errors import LimitExceeded
-from podium.ledger import Ledger, Reservation, Spend
-from podium.limits import Limits
 
 COSTS = st.one_of(st.none(), st.integers(0, 4).map(lambda dimes: dimes / 10))
 SPENDS = st.builds(Spend, st.just(1), st.integers(0, 4), st.integers(0, 4), COSTS)

@@ -2,18 +2,24 @@
 
 import pytest
 
+from podium.budget import Ledger, Limits, Spend
 from podium.errors import ConfigError
-from podium.ledger import Ledger, Spend
-from podium.limits import Limits
-from podium.messages import Constraint, Message, Sampling
-from podium.workers.bounds import bounded, check_prices
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.function import FunctionWorker
-from podium.workers.gather import Gather
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.tokens import PER_ATTACHMENT, PER_MESSAGE, PER_REQUEST, most_tokens
-from podium.workers.worker import FREE, Brief, Card, Price, Request, Worker
+from podium.types import Constraint, Message, Sampling
+from podium.workers import (
+    FREE,
+    Card,
+    ChatWorker,
+    Endpoint,
+    FunctionWorker,
+    Gather,
+    Price,
+    Request,
+    ScriptedWorker,
+    StepInput,
+    Worker,
+)
+from podium.workers.token_estimate import PER_ATTACHMENT, PER_MESSAGE, PER_REQUEST, most_tokens
+from podium.workers.worst_case import bounded, check_prices
 
 PRICE = Price(input=1.0, output=10.0)
 AROUND = PER_REQUEST + PER_MESSAGE
@@ -29,8 +35,8 @@ def _chat(price: Price | None = PRICE, **sampling: int) -> ChatWorker:
     return ChatWorker("m", endpoint=endpoint, card=Card(name="m", price=price), sampling=defaults)
 
 
-def _echo(brief: Brief) -> str:
-    return brief.subtask
+def _echo(step_input: StepInput) -> str:
+    return step_input.subtask
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,13 @@ import pytest
 from core.actors import plan_of, rows
 from servers.chat_server import STALL, Call, ChatServer, Reply, says
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.forecast import compare, within
-from podium.limits import Limits
-from podium.planners import FixedPlanner
-from podium.planners.chat import ChatPlanner
-from podium.retry import Retry
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.worker import Card, Price
+from podium.execution import Retry
+from podium.planners import ChatPlanner, FixedPlanner
+from podium.types.forecast import compare, within
+from podium.workers import Card, ChatWorker, Endpoint, Price
 
 pytestmark = pytest.mark.anyio
 

@@ -11,23 +11,17 @@ from core.virtual_clock import BACKEND, OPTIONS
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podium.budget import Ledger, Limits, Remaining, Spend
 from podium.conductor import Conductor
 from podium.errors import LimitExceeded, WorkerFailed, WorkerRefused, WorkerTimeout
-from podium.events import Event, PlannerEnded, PlannerStarted, StepStarted
-from podium.ledger import Ledger, Left, Spend
-from podium.limits import Limits
-from podium.messages import Completion, read_query
-from podium.plan import Plan
-from podium.planners import CachedPlanner, DirectPlanner, FixedPlanner, Planner
-from podium.planners.chat import ChatPlanner
-from podium.planners.rule import RulePlanner
-from podium.planning import Planners, Planning
+from podium.execution.run_context import RunContext
+from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
 from podium.policy import Policy, Rule
-from podium.setting import Setting
+from podium.run.planning import Planners, PlanRequester
+from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, StepStarted, read_query
 from podium.usage import Usage
-from podium.workers.pool import Pool
-from podium.workers.scripted import Reply, ScriptedWorker
-from podium.workers.worker import Card, Price, Request, Worker
+from podium.workers import Card, Pool, Price, Request, ScriptedWorker, Worker
+from podium.workers.scripted import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +56,7 @@ class Round:
         self.events: list[Event] = []
         self.limits = limits or Limits()
         self.ledger = ledger or Ledger(self.limits, anyio.current_time() + 600)
-        self.setting = Setting(
+        self.context = RunContext(
             run_id="r",
             query=read_query("What is it?"),
             pool=Pool(workers or [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]),
@@ -73,7 +67,9 @@ class Round:
             clock=anyio.current_time,
             began=anyio.current_time(),
         )
-        self.planning = Planning(self.setting, Planners(first=planner, fallback=fallback or RulePlanner()), 1)
+        self.planning = PlanRequester(
+            self.context, Planners(first=planner, fallback=fallback or RulePlanner()), 1
+        )
 
     async def make(self) -> Plan | None:
         """Plan, and see that nothing stays reserved."""
@@ -265,7 +261,7 @@ async def test_what_needs_no_planning_is_not_reserved() -> None:
     assert await round_.make() is not None
     assert round_.reserved == [Spend()]
     round_ = Round(DirectPlanner(_planner(GOOD)))
-    assert round_.setting.ledger.left == Left(steps=32, calls=128)
+    assert round_.context.ledger.left == Remaining(steps=32, calls=128)
     await round_.make()
     assert round_.reserved[0].calls == 1
 
@@ -289,7 +285,7 @@ async def test_a_planner_without_a_free_slot_was_not_asked() -> None:
     """It has so long and no longer, and nothing is on the bill."""
     worker = Actor(replace(BOSS, concurrency=1), never)
     round_ = Round(ChatPlanner(worker), worker, limits=Limits(planner_seconds=5))
-    slot = round_.setting.pool.slot(0)
+    slot = round_.context.pool.slot(0)
     assert slot is not None
     async with slot:
         await round_.make()
@@ -344,8 +340,8 @@ async def test_nothing_starts_before_a_plan_that_is_to_be_checked_is_whole(polic
         started.clear()
         round_ = Round(boss(rows((0, "one", ()), (0, "two", (0,))), piece=5), policy=held)
         round_.planning.on_step = lambda step: started.append(step.worker)
-        round_.setting = replace(round_.setting, stream=True)
-        round_.planning.setting = round_.setting
+        round_.context = replace(round_.context, stream=True)
+        round_.planning.context = round_.context
         assert await round_.make() is not None
         assert len(started) == early
 

@@ -13,8 +13,8 @@ from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 from podium import ChatWorker, Conductor, Endpoint, ScriptedWorker
 from podium.errors import WorkerUnavailable
-from podium.retry import Retry
-from podium.workers.worker import Card
+from podium.execution import Retry
+from podium.workers import Card
 
 pytestmark = pytest.mark.anyio
 QUESTION, SUBTASK, OUTPUT = "What is a heron?", "Describe its beak.", "It is long and yellow."
@@ -119,7 +119,7 @@ Conductor(RulePlanner(), [ScriptedWorker("a", WorkerUnavailable("down"))], limit
 )
 def test_is_silent_until_logging_is_configured(more: str, lines: int) -> None:
     """Not even warnings are printed to a program that has not asked for logs."""
-    more += "\nfrom podium.retry import Retry\n"
+    more += "\nfrom podium.execution.retry_policy import Retry\n"
     code = RUN.format(more=more).replace("limits=None", "retry=Retry(attempts=3, base=0.001, longest=0.002)")
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True, timeout=60

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podium.errors import PlanInvalid, PlanSyntaxError
-from podium.parse import PlanReader, parse_plan
-from podium.plan import Plan, Step
-from podium.spelling import Spelling, write_plan
+from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan
+from podium.types import Plan, Step
 
 WORKERS = 3
 MAX_STEPS = 5

@@ -9,9 +9,8 @@ import jsonschema
 import pytest
 
 from podium.errors import ConfigError
-from podium.parse import parse_plan
-from podium.plan import Plan, Step
-from podium.spelling import Spelling, plan_grammar, plan_schema, write_plan
+from podium.plan_text import Spelling, parse_plan, plan_grammar, plan_schema, write_plan
+from podium.types import Plan, Step
 
 SPELLINGS = get_args(Spelling)
 CHAIN = Plan(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from podium.errors import PlanError
-from podium.parse import PlanReader, parse_plan
-from podium.plan import Plan, Step
+from podium.plan_text import PlanReader, parse_plan
+from podium.types import Plan, Step
 
 TEXTS = Path(__file__).parent / "plan_texts"
 VALID = sorted((TEXTS / "valid").glob("*.json"))

@@ -3,8 +3,7 @@
 import pytest
 
 from podium.errors import PlanInvalid, QueryError
-from podium.messages import Message
-from podium.plan import Plan, Step
+from podium.types import Message, Plan, Step
 
 DIAMOND = Plan(
     (Step(0, "Start.", ()), Step(1, "Left.", (0,)), Step(2, "Right.", (0,)), Step(0, "Join.", (2, 1, 1)))

@@ -8,6 +8,7 @@ import pytest
 from core.actors import Actor, PlanningActor, boss, never, plan_of, rows, told
 from core.virtual_clock import BACKEND
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import (
     PlanInvalid,
@@ -17,14 +18,10 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.events import PlanDelta, PlannerEnded, PlanReady
-from podium.limits import Limits
-from podium.messages import Completion
-from podium.planners.chat import ChatPlanner
-from podium.planners.planner import PlanRequest, PlanText
+from podium.planners import ChatPlanner, PlanRequest, PlanText
+from podium.types import Completion, PlanDelta, PlannerEnded, PlanReady
 from podium.usage import Usage
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import Card, Price, Request
+from podium.workers import Card, Price, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from podium.errors import ConfigError
-from podium.workers.pool import Pool
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import Card
+from podium.workers import Card, Pool, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 

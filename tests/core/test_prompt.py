@@ -6,13 +6,13 @@ from importlib.resources import files
 
 import pytest
 
-from podium.messages import Message
-from podium.parse import parse_plan
-from podium.planners.planner import PlanRequest, Turn
-from podium.planners.task import planner_messages, round_feedback
-from podium.prompt import judge_prompt, worker_messages
-from podium.spelling import Spelling
-from podium.workers.worker import Brief, Card, Price, Shown
+from podium.plan_text import Spelling, parse_plan
+from podium.planners import PlanRequest, Turn
+from podium.planners.planner_prompt import planner_messages, round_feedback
+from podium.prompts import worker_messages
+from podium.prompts.render import judge_prompt
+from podium.types import Message
+from podium.workers import Card, Price, StepInput, VisibleStep
 
 SPELLINGS: tuple[Spelling, ...] = ("lists", "json", "rows")
 CARDS = (
@@ -113,10 +113,12 @@ def _marks(text: str) -> set[str]:
 
 def test_a_worker_is_sent_the_question_the_visible_steps_and_its_subtask() -> None:
     """All three stand in one user message, in this order."""
-    brief = Brief(
-        "Join them.", (Shown(0, "find", "found"), Shown(2, "check", "checked")), (Message("user", "Q?"),)
+    step_input = StepInput(
+        "Join them.",
+        (VisibleStep(0, "find", "found"), VisibleStep(2, "check", "checked")),
+        (Message("user", "Q?"),),
     )
-    (message,) = worker_messages(brief, Card(name="w"))
+    (message,) = worker_messages(step_input, Card(name="w"))
     assert message.role == "user"
     parts = ["Q?", "Step 0", "find", "found", "Step 2", "check", "checked", "Join them."]
     positions = [message.text.index(part) for part in parts]
@@ -125,7 +127,7 @@ def test_a_worker_is_sent_the_question_the_visible_steps_and_its_subtask() -> No
 
 def test_a_bare_subtask_is_sent_bare() -> None:
     """With nothing to show there is nothing to frame."""
-    assert worker_messages(Brief("Do it."), Card(name="w")) == (Message("user", "Do it."),)
+    assert worker_messages(StepInput("Do it."), Card(name="w")) == (Message("user", "Do it."),)
 
 
 def test_output_cannot_close_its_frame() -> None:
@@ -133,7 +135,9 @@ def test_output_cannot_close_its_frame() -> None:
     query = (Message("user", "Q?"),)
     output = "innocent"
     for _ in range(50):
-        (message,) = worker_messages(Brief("Go on.", (Shown(0, "find", output),), query), Card(name="w"))
+        (message,) = worker_messages(
+            StepInput("Go on.", (VisibleStep(0, "find", output),), query), Card(name="w")
+        )
         (mark,) = _marks(message.text) - _marks(output)
         assert message.text.count(f"</output-{mark}>") == 1
         assert mark not in output
@@ -142,17 +146,17 @@ def test_output_cannot_close_its_frame() -> None:
 
 def test_dollar_signs_in_outputs_are_text() -> None:
     """What a worker wrote fills no blank of a prompt."""
-    brief = Brief(
-        "Add $visible.", (Shown(0, "$question", "costs $5, $subtask"),), (Message("user", "$mark?"),)
+    step_input = StepInput(
+        "Add $visible.", (VisibleStep(0, "$question", "costs $5, $subtask"),), (Message("user", "$mark?"),)
     )
-    (message,) = worker_messages(brief, Card(name="w"))
+    (message,) = worker_messages(step_input, Card(name="w"))
     for text in ("Add $visible.", "$question", "costs $5, $subtask", "$mark?"):
         assert text in message.text
 
 
 def test_lone_surrogates_break_no_prompt() -> None:
     """Text that cannot be encoded can be framed all the same."""
-    (message,) = worker_messages(Brief("x", (Shown(0, "s", "\ud800"),)), Card(name="w"))
+    (message,) = worker_messages(StepInput("x", (VisibleStep(0, "s", "\ud800"),)), Card(name="w"))
     assert "\ud800" in message.text
     assert "\ud800" in round_feedback("\ud800", spelling="rows")
 

@@ -7,16 +7,25 @@ import pytest
 from core.actors import Actor, answering, boss, never, plan_of, rows, told
 from core.virtual_clock import BACKEND
 
+from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.events import AnswerDelta, Event, PlanReady, RoundStarted, RunEnded, RunStarted, StepStarted
-from podium.limits import Limits
-from podium.messages import Completion, Message
-from podium.outcome import Outcome
-from podium.plan import Plan, Step
-from podium.spelling import KEEP
+from podium.plan_text import KEEP
+from podium.types import (
+    AnswerDelta,
+    Completion,
+    Event,
+    Message,
+    Outcome,
+    Plan,
+    PlanReady,
+    RoundStarted,
+    RunEnded,
+    RunStarted,
+    Step,
+    StepStarted,
+)
 from podium.usage import Usage
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import FREE, Card, Price, Request
+from podium.workers import FREE, Card, Price, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -7,14 +7,12 @@ from core.actors import plan_of
 
 from podium import Conductor, Limits, ScriptedWorker
 from podium.errors import ConfigError, PlanInvalid
-from podium.events import Event, StepEnded, StepStarted
 from podium.journal import MemoryJournal
-from podium.plan import Plan, Step
-from podium.planners.chat import ChatPlanner
+from podium.plan_text import write_plan
+from podium.planners import ChatPlanner
 from podium.replay import Difference, diff, replay
-from podium.result import Result
-from podium.spelling import write_plan
-from podium.workers.worker import Card
+from podium.types import Event, Plan, Result, Step, StepEnded, StepStarted
+from podium.workers import Card
 
 pytestmark = pytest.mark.anyio
 

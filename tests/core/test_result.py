@@ -3,9 +3,7 @@
 import pytest
 
 from podium.errors import WorkerTimeout
-from podium.outcome import Outcome, Problem, Proposal, Round, total_cost
-from podium.plan import Plan, Step
-from podium.result import Result
+from podium.types import Outcome, Plan, Problem, Proposal, Result, Round, Step, total_cost
 from podium.usage import Usage
 
 

@@ -8,11 +8,9 @@ import pytest
 
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunExists, RunUnknown
-from podium.events import Event, RunResumed, RunStarted, StepEnded
-from podium.journal import MemoryJournal
-from podium.journal.journal import Journal
+from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
-from podium.result import Result
+from podium.types import Event, Result, RunResumed, RunStarted, StepEnded
 from podium.workers.scripted import Reply
 
 DIAMOND = Plan(

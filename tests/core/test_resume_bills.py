@@ -10,19 +10,16 @@ from core.actors import Actor
 from core.test_resume import calls, prefix, recorded
 
 from podium import Card, Conductor, Limits, Plan, Price, ScriptedWorker, Step
-from podium.cache import MemoryCache
 from podium.errors import WorkerUnavailable
-from podium.events import Event, PlannerEnded, PlannerStarted, RunStarted, StepEnded
-from podium.journal import MemoryJournal
-from podium.messages import Completion
-from podium.planners import FixedPlanner
-from podium.planners.chat import ChatPlanner
+from podium.execution import Retry
+from podium.journal import MemoryCache, MemoryJournal
+from podium.plan_text import write_plan
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.policy import Policy
-from podium.retry import Retry
-from podium.spelling import write_plan
+from podium.types import Completion, Event, PlannerEnded, PlannerStarted, RunStarted, StepEnded
 from podium.usage import Usage
+from podium.workers import Request, Worker
 from podium.workers.scripted import Reply
-from podium.workers.worker import Request, Worker
 
 pytestmark = pytest.mark.anyio
 PRICE = Price(input=1.0, output=1.0)

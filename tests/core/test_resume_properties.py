@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
-from podium.durable import result_of
-from podium.events import StepEnded
+from podium.execution import OnFailure
 from podium.journal import MemoryJournal
+from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
-from podium.recall import step_key
-from podium.result import Result
-from podium.setting import OnFailure
-from podium.spelling import write_plan
+from podium.resume import result_of
+from podium.resume.paid_results import step_key
+from podium.types import Result, StepEnded
+from podium.workers import Request
 from podium.workers.scripted import Reply
-from podium.workers.worker import Request
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,8 @@ def asked(workers: list[ScriptedWorker]) -> Counter[str]:
 
 
 def _key(name: str, request: Request) -> str:
-    assert request.brief is not None
-    return step_key(name, request.brief)
+    assert request.step_input is not None
+    return step_key(name, request.step_input)
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,6 +9,7 @@ import pytest
 from core.actors import Act, Actor, never, plan_of, writing
 from core.virtual_clock import BACKEND
 
+from podium.budget import Ledger, Limits, Spend
 from podium.conductor import Conductor
 from podium.errors import (
     ConfigError,
@@ -19,20 +20,25 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.events import AttemptFailed, Event, StepDelta, StepEnded, StepStarted
-from podium.ledger import Ledger, Spend
-from podium.limits import Limits
-from podium.messages import Completion
-from podium.outcome import Call, Outcome, Problem
+from podium.execution import Retry
+from podium.execution.run_context import RunContext
+from podium.execution.step_runner import StepRunner
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.retry import Retry
-from podium.setting import Setting
-from podium.trying import Trying
+from podium.types import (
+    AttemptFailed,
+    Call,
+    Completion,
+    Event,
+    Outcome,
+    Problem,
+    StepDelta,
+    StepEnded,
+    StepStarted,
+)
 from podium.usage import Usage
-from podium.workers.pool import Pool
-from podium.workers.scripted import Reply, ScriptedWorker
-from podium.workers.worker import Card, Price, Request, Worker
+from podium.workers import Card, Pool, Price, Request, ScriptedWorker, Worker
+from podium.workers.scripted import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -320,8 +326,8 @@ async def test_what_a_failed_call_leaves_in_the_ledger(
     """Who refused costs nothing; where nobody knows, all that was set aside stays spent."""
     worker = ScriptedWorker(Card(name="a", price=PRICE), error)
     ledger = Ledger(Limits(cost=100.0), 1e9)
-    trying = _trying(Pool([worker]), ledger, Retry(attempts=1))
-    outcome = await trying.run(1e9)
+    runner = _trying(Pool([worker]), ledger, Retry(attempts=1))
+    outcome = await runner.run(1e9)
     assert outcome.maybe_paid is maybe_paid
     assert ledger.reserved == Spend()
     assert ledger.spent.calls == calls
@@ -333,10 +339,10 @@ async def test_a_cancelled_call_stays_spent() -> None:
     """Nobody saw its end, so that all of its reservation is charged and it is marked so."""
     ledger = Ledger(Limits(cost=100.0), 1e9)
     worker = Actor(Card(name="a", price=PRICE), never)
-    trying = _trying(Pool([worker]), ledger, Retry())
+    runner = _trying(Pool([worker]), ledger, Retry())
     with anyio.move_on_after(5):
-        await trying.run(1e9)
-    outcome = trying.stopped(Problem("cancelled", "enough"))
+        await runner.run(1e9)
+    outcome = runner.stopped(Problem("cancelled", "enough"))
     assert (outcome.status, outcome.maybe_paid, outcome.attempts) == ("cancelled", True, 1)
     assert ledger.reserved == Spend()
     assert ledger.spent.output_tokens == Limits().answer_tokens
@@ -346,8 +352,8 @@ async def test_calls_of_before_are_billed_and_leave_the_budget_alone() -> None:
     """A run that is resumed counts on, and may ask as often as a new one."""
     lost = Call(attempt=1, worker="a", usage=Usage(5, 0), cost=0.5, maybe_paid=True)
     worker = ScriptedWorker("a", DOWN)
-    trying = _trying(Pool([worker]), Ledger(Limits(), 1e9), Retry(attempts=2), before=(lost,))
-    outcome = await trying.run(1e9)
+    runner = _trying(Pool([worker]), Ledger(Limits(), 1e9), Retry(attempts=2), before=(lost,))
+    outcome = await runner.run(1e9)
     assert len(worker.requests) == 2
     assert [call.attempt for call in outcome.calls] == [1, 2, 3]
     assert (outcome.cost, outcome.maybe_paid, outcome.usage) == (0.5, True, Usage(5, 0))
@@ -472,8 +478,8 @@ def test_names_are_checked_against_the_pool(retry: Retry, told: str) -> None:
         retry.check(Pool([ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]))
 
 
-def _trying(pool: Pool, ledger: Ledger, retry: Retry, before: tuple[Call, ...] = ()) -> Trying:
-    setting = Setting(
+def _trying(pool: Pool, ledger: Ledger, retry: Retry, before: tuple[Call, ...] = ()) -> StepRunner:
+    context = RunContext(
         run_id="r",
         query=(),
         pool=pool,
@@ -484,4 +490,4 @@ def _trying(pool: Pool, ledger: Ledger, retry: Retry, before: tuple[Call, ...] =
         clock=anyio.current_time,
         began=anyio.current_time(),
     )
-    return Trying(setting, 1, 0, PLAN.steps[0], (), lambda trying, text, number: None, before=before)
+    return StepRunner(context, 1, 0, PLAN.steps[0], (), lambda runner, text, number: None, before=before)

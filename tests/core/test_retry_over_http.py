@@ -7,14 +7,12 @@ import pytest
 from core.actors import plan_of
 from servers.chat_server import CUT, RESET, STALL, Call, ChatServer, Reply, chunk, events, says, whole
 
+from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.limits import Limits
+from podium.execution import Hedge, Retry
 from podium.planners import FixedPlanner
-from podium.result import Result
-from podium.retry import Hedge, Retry
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.worker import Card, Price
+from podium.types import Result
+from podium.workers import Card, ChatWorker, Endpoint, Price
 
 pytestmark = pytest.mark.anyio
 

@@ -9,13 +9,11 @@ import pytest
 from core.actors import plan_of
 from servers.chat_server import CUT, STALL, Call, ChatServer, Reply, chunk, events, says, whole
 
+from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.events import RunEnded
-from podium.limits import Limits
 from podium.planners import FixedPlanner
-from podium.result import Result
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
+from podium.types import Result, RunEnded
+from podium.workers import ChatWorker, Endpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -12,26 +12,30 @@ from core.test_resume import prefix, recorded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from podium.budget import Ledger, Limits, Spend
 from podium.conductor import Conductor
 from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
-from podium.events import Event, PlannerStarted, PlanReady, RunStarted, StepEnded, StepStarted
+from podium.execution import OnFailure, Retry
 from podium.journal import MemoryJournal
-from podium.ledger import Ledger, Spend
-from podium.limits import Limits
-from podium.messages import Completion
-from podium.outcome import Round
-from podium.paid import recall_of
-from podium.plan import Plan, Step
-from podium.planners import FixedPlanner
-from podium.planners.chat import ChatPlanner
-from podium.recall import step_key
-from podium.result import Result
-from podium.retry import Retry
-from podium.setting import OnFailure
-from podium.spelling import write_plan
+from podium.plan_text import write_plan
+from podium.planners import ChatPlanner, FixedPlanner
+from podium.resume.bills import paid_results_of
+from podium.resume.paid_results import step_key
+from podium.types import (
+    Completion,
+    Event,
+    Plan,
+    PlannerStarted,
+    PlanReady,
+    Result,
+    Round,
+    RunStarted,
+    Step,
+    StepEnded,
+    StepStarted,
+)
 from podium.usage import Usage
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import FREE, Card, Price, Request, Worker
+from podium.workers import FREE, Card, Price, Request, ScriptedWorker, Worker
 
 Way = Literal["ok", "refuses", "down", "cut", "breaks", "hangs"]
 T = TypeVar("T")
@@ -354,9 +358,9 @@ def test_who_came_first_came_first_again_when_a_run_goes_on(race: Race, data: st
     def team() -> tuple[Conductor, Actor, MemoryJournal]:
         async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
             assert request.caller is not None
-            assert request.brief is not None
+            assert request.step_input is not None
             await anyio.sleep(race.ticks[request.caller.step] * TICK)
-            yield Completion(step_key("w", request.brief))
+            yield Completion(step_key("w", request.step_input))
 
         worker, journal = Actor("w", act), MemoryJournal()
         planner = FixedPlanner(write_plan(race.plan, "rows"))
@@ -369,7 +373,9 @@ def test_who_came_first_came_first_again_when_a_run_goes_on(race: Race, data: st
         before = events[: data.draw(st.integers(1, len(events) - 1), label="length")]
         conductor, worker, _ = team()
         log = await (await prefix(before, "run")).claim("run")
-        result = await conductor.run("What?", recall=recall_of([entry.event for entry in log.entries], ["w"]))
+        result = await conductor.run(
+            "What?", paid_results=paid_results_of([entry.event for entry in log.entries], ["w"])
+        )
         delivered = {e.step for e in before if isinstance(e, StepEnded) and e.outcome.status == "ok"}
         asked = {request.caller.step for request in worker.requests if request.caller is not None}
         assert not delivered & asked

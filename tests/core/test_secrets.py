@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.boundary import Boundary
 from podium.errors import PodiumError, WorkerFailed, WorkerRefused
-from podium.secrets import redact, register, scrub, scrubbing
-from podium.secrets.looks import MARK
+from podium.secrets import Boundary, redact, register, scrub, scrubbing
+from podium.secrets.patterns import MARK
 
 KEY = "zq-Canary/7+x&y=\u003c1\u003e"
 DULL = "correct-horse-battery"

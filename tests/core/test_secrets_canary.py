@@ -26,10 +26,10 @@ from podium import (
     ScriptedWorker,
 )
 from podium.errors import PodiumError, WorkerRefused
-from podium.events import Event
+from podium.execution import Retry
 from podium.journal import SqlJournal
-from podium.retry import Retry
-from podium.workers.worker import FREE, Brief, Card
+from podium.types import Event
+from podium.workers import FREE, Card, StepInput
 
 pytestmark = pytest.mark.anyio
 
@@ -148,7 +148,7 @@ async def test_a_planner_that_writes_keys_into_the_plan(
     assert leaks(sinks(seen, result.explain())) == []
 
 
-def _raising(brief: Brief) -> str:
+def _raising(step_input: StepInput) -> str:
     try:
         {}[KEY]
     except KeyError:

@@ -12,11 +12,11 @@ from contextvars import ContextVar
 
 import pytest
 
+from podium.aio.sync import run_sync
 from podium.errors import ConfigError, JournalError
-from podium.shadow import Beside, Budget, Candidate, MemoryPairs, Pair, Side, Spent, Tally
-from podium.shadow.pair import MOST_CHARS
-from podium.sync import run_sync
 from podium.usage import Usage
+from podium_shadow import Beside, Budget, Candidate, MemoryPairs, Pair, Side, Spent, Tally
+from podium_shadow.pair import MOST_CHARS
 
 GOOD = Side(status="ok", answer="the primary's", seconds=0.1)
 
@@ -332,7 +332,7 @@ def test_a_journal_that_fails_is_told(caplog: pytest.LogCaptureFixture) -> None:
 def test_counts_are_kept_by_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hour has a tally of its own, and none is lost when the next begins."""
     now = 3600.0 * 100
-    monkeypatch.setattr("podium.shadow.books.time", lambda: now)
+    monkeypatch.setattr("podium_shadow.counters.time", lambda: now)
     pairs = MemoryPairs()
     with Beside(pairs, sample=0.0) as beside:
         for hour, requests in enumerate((2, 3, 1)):
@@ -487,7 +487,7 @@ def test_one_that_is_forgotten_ends() -> None:
 
 EXITS = """
 import asyncio, sys, threading, time
-from podium.shadow import Beside, Candidate, Side, Spent, SqlPairs
+from podium_shadow import Beside, Candidate, Side, Spent, SqlPairs
 
 class Mine(Candidate):
     async def run(self):
@@ -527,7 +527,7 @@ def test_the_interpreter_ends(act: str, pairs: int | None, tmp_path: object) -> 
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
     if pairs is not None:
-        from podium.shadow import SqlPairs  # noqa: PLC0415
+        from podium_shadow import SqlPairs  # noqa: PLC0415
 
         kept = SqlPairs(f"sqlite:///{place}")
         assert len(run_sync(kept.pairs)) == pairs
@@ -536,8 +536,8 @@ def test_the_interpreter_ends(act: str, pairs: int | None, tmp_path: object) -> 
 
 FORKS = """
 import os, sys
-from podium.shadow import Beside, Candidate, MemoryPairs, Side, Spent
-from podium.sync import run_sync
+from podium_shadow import Beside, Candidate, MemoryPairs, Side, Spent
+from podium.aio.sync import run_sync
 
 class Mine(Candidate):
     async def run(self):

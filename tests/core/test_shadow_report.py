@@ -8,14 +8,14 @@ from random import Random
 import pytest
 
 from podium import ScriptedWorker
-from podium.cache import MemoryCache
 from podium.errors import ConfigError, WorkerFailed, WorkerUnavailable
-from podium.messages import Completion
-from podium.shadow import MemoryPairs, Pair, Report, Side, Spent, Tally, report
-from podium.shadow.judging import Judge
-from podium.shadow.statistics import Estimate, paired_means, quantile, share
+from podium.journal import MemoryCache
+from podium.types import Completion
 from podium.usage import Usage
-from podium.workers.worker import Card, Price, Request
+from podium.workers import Card, Price, Request
+from podium_shadow import MemoryPairs, Pair, Report, Side, Spent, Tally, report
+from podium_shadow.judge import Judge
+from podium_shadow.statistics import Estimate, paired_means, quantile, share
 
 pytestmark = pytest.mark.anyio
 

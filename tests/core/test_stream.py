@@ -10,14 +10,12 @@ import pytest
 from core.actors import Actor, boss, never, plan_of, rows, tags, writing
 from core.virtual_clock import BACKEND
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanSyntaxError, QueryError
-from podium.events import AnswerDelta, RunEnded, StepDelta, StepStarted
-from podium.limits import Limits
-from podium.messages import Completion
-from podium.planners.chat import ChatPlanner
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import Request
+from podium.planners import ChatPlanner
+from podium.types import AnswerDelta, Completion, RunEnded, StepDelta, StepStarted
+from podium.workers import Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -34,17 +34,16 @@ from podium import (
     ScriptedWorker,
 )
 from podium.errors import PodiumError, WorkerUnavailable
-from podium.events import StepStarted
-from podium.messages import Completion
-from podium.retry import Retry
+from podium.execution import Retry
+from podium.types import Completion, StepStarted
 from podium.usage import Usage
-from podium.workers.worker import FREE, Brief, Card, Price
+from podium.workers import FREE, Card, Price, StepInput
 
 pytestmark = pytest.mark.anyio
 ONCE = Retry(attempts=1)
 
 
-def function(name: str, does: Callable[[Brief], str | Awaitable[str]]) -> FunctionWorker:
+def function(name: str, does: Callable[[StepInput], str | Awaitable[str]]) -> FunctionWorker:
     """Return a worker that does what a function does."""
     return FunctionWorker(does, card=Card(name=name, price=FREE))
 
@@ -114,7 +113,7 @@ def ended_all(seen: Seen) -> bool:
 
 async def test_a_run_is_a_tree(seen: Seen) -> None:
     """Run, round, planner, step, attempt; each says what the conventions have it say."""
-    workers = [ScriptedWorker("a", "one"), function("f", lambda brief: "two")]
+    workers = [ScriptedWorker("a", "one"), function("f", lambda step_input: "two")]
     conductor = Conductor(boss(rows((0, "x", ()), (1, "y", (0,)))), workers)
     result = await conductor.run("How so?")
     assert seen.tree() == [
@@ -227,11 +226,11 @@ async def test_a_conductor_inside_a_function_is_below_it_too(seen: Seen) -> None
     """Users' own spans and runs are children of the attempt whose worker made them."""
     inner = Conductor(boss(rows((0, "in", ()))), [ScriptedWorker("leaf", "done")], card=Card(name="inner"))
 
-    async def work(brief: Brief) -> str:
+    async def work(step_input: StepInput) -> str:
         with trace.get_tracer("mine").start_as_current_span("mine"):
             return (await inner.run("Inside?")).answer
 
-    def plain(brief: Brief) -> str:
+    def plain(step_input: StepInput) -> str:
         with trace.get_tracer("mine").start_as_current_span("mine too"):
             return "done"
 

@@ -8,13 +8,11 @@ from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Plan, ScriptedWorker, Step
 from podium.errors import QueryError
-from podium.events import Event
-from podium.journal import MemoryJournal
-from podium.journal.audit import export
-from podium.messages import Completion, Sampling, Tools
-from podium.paid import unbilled
+from podium.journal import MemoryJournal, export
 from podium.planners import FixedPlanner
 from podium.policy import Policy
+from podium.resume import unbilled
+from podium.types import Completion, Event, Sampling, Tools
 
 pytestmark = pytest.mark.anyio
 
@@ -83,8 +81,8 @@ async def test_the_next_turn_pays_for_the_last_step_only() -> None:
         before = len(server.calls)
 
         events: list[Event] = [e.event for e in await MemoryJournal.of(lines).read(first.run_id)]
-        recall = unbilled(events, asked.pool.names)
-        second = await asked.run(TURNS, tools=[WEATHER], recall=recall, journal=MemoryJournal())
+        paid_results = unbilled(events, asked.pool.names)
+        second = await asked.run(TURNS, tools=[WEATHER], paid_results=paid_results, journal=MemoryJournal())
         made = server.calls[before:]
     assert second.answer == "Answer: 31 degrees"
     assert [outcome.reused for outcome in second.outcomes] == [True, False]
@@ -104,7 +102,7 @@ async def test_without_the_record_it_plans_anew() -> None:
 
 async def test_who_takes_no_tools_is_offered_none() -> None:
     """A last step of plain code answers as ever."""
-    worker = FunctionWorker(lambda brief: "plain", card=Card(name="code"))
+    worker = FunctionWorker(lambda step_input: "plain", card=Card(name="code"))
     result = await Conductor(FixedPlanner("x"), [worker]).run(Plan((Step(0, "do"),)), tools=[WEATHER])
     assert (result.answer, result.tool_calls) == ("plain", ())
 

@@ -27,9 +27,9 @@ from podium import (
     Step,
 )
 from podium.errors import RunFailed
-from podium.messages import Completion
+from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.retry import Retry
+from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import Request
 
@@ -86,7 +86,7 @@ async def test_it_is_called_from_anywhere() -> None:
     """Inside a running loop, awaited, and from many threads at once, each with its own answer."""
 
     def say(request: Request) -> str:
-        return request.brief.query[-1].text if request.brief else ""
+        return request.step_input.query[-1].text if request.step_input else ""
 
     llm = Scene(say).llm
     assert llm.call("inside a loop") == "inside a loop"

@@ -14,14 +14,13 @@ from pydantic import BaseModel
 from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorManager, as_worker
+from podium.budget import Limits
 from podium.errors import ConfigError, RunFailed
 from podium.journal import MemoryJournal
-from podium.limits import Limits
-from podium.plan import Plan, Step
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.workers import Calculator
-from podium.workers.worker import Card, Price
+from podium.types import Plan, Step
+from podium.workers import Calculator, Card, Price
 
 PLAN = """
 {"worker": 0, "subtask": "find the height", "access": []}

@@ -15,11 +15,10 @@ from servers.speaking_llm import SpeakingLLM
 from crewai_podium import as_worker
 from podium import Card, ChatPlanner, Conductor, Plan, Price, ScriptedWorker, Step
 from podium.errors import ConfigError, WorkerBroken, WorkerFailed, WorkerRefused, WorkerUnavailable
-from podium.messages import Message, Sampling
+from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.retry import Retry
-from podium.workers import Request, Worker, complete
-from podium.workers.worker import Brief
+from podium.types import Message, Sampling
+from podium.workers import Request, StepInput, Worker, complete
 
 ONCE = Retry(attempts=1)
 
@@ -257,8 +256,8 @@ async def test_a_crews_inputs_are_made_of_the_step() -> None:
     with pytest.raises(ConfigError, match="takes no input"):
         as_worker(crew_of(agent_of(echo), "Do it."))
 
-    def inputs(brief: Brief) -> dict[str, str]:
-        return {"what": brief.subtask, "lang": "Danish"}
+    def inputs(step_input: StepInput) -> dict[str, str]:
+        return {"what": step_input.subtask, "lang": "Danish"}
 
     done = await complete(as_worker(crew, inputs=inputs), question("Tower"))
     assert done.text == "you asked: Tower in Danish"
@@ -298,7 +297,7 @@ def test_a_card_says_what_its_owner_says() -> None:
         with pytest.raises(ConfigError):
             wrong()
     with pytest.raises(ConfigError, match="only a crew has inputs"):
-        as_worker(agent, inputs=lambda brief: {})
+        as_worker(agent, inputs=lambda step_input: {})
 
 
 @pytest.mark.anyio

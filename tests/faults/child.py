@@ -20,18 +20,16 @@ import asyncpg  # noqa: F401  (this and others below are else imported when they
 from faults.diamonds import PARTS, plan_of
 from sqlalchemy import Engine, event
 
-import podium.journal.postgres
-import podium.journal.sqlite
-import podium.journal.store
-import podium.workers.exchange  # noqa: F401
+import podium.journal.sql.fenced_store
+import podium.journal.sql.postgres
+import podium.journal.sql.sqlite
+import podium.workers.openai.json_client  # noqa: F401
 from podium.conductor import Conductor
 from podium.errors import PodiumError
+from podium.execution import Retry
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
-from podium.retry import Retry
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.worker import FREE, Card
+from podium.workers import FREE, Card, ChatWorker, Endpoint
 
 APART_SECONDS = 0.02
 """From one run's beginning to the next one's."""
@@ -101,7 +99,7 @@ async def carry_out(task: Task, say: Callable[[dict[str, Any]], None]) -> None:
     planner = FixedPlanner(plan_of("none"))
     ended = 0
 
-    async def carry(run_id: str) -> None:
+    async def step_starter(run_id: str) -> None:
         nonlocal ended
         try:
             result = await conductor.run(plan_of(run_id), run_id=run_id)
@@ -120,7 +118,7 @@ async def carry_out(task: Task, say: Callable[[dict[str, Any]], None]) -> None:
             await conductor.run(plan_of(f"warm-{os.getpid()}"))
         say({"ready": True, "pid": os.getpid()})
         for run_id in task.runs:
-            runs.start_soon(carry, run_id)
+            runs.start_soon(step_starter, run_id)
             await anyio.sleep(APART_SECONDS)
         if task.room_after:
             await anyio.sleep(task.room_after)

@@ -17,9 +17,8 @@ from faults.child import Task
 from faults.diamonds import PARTS, Part
 
 from podium.errors import RunUnknown
-from podium.events import StepEnded
-from podium.journal import Journal
-from podium.journal.chain import verify
+from podium.journal import Journal, verify
+from podium.types import StepEnded
 
 _SECONDS = 60.0
 """How long a process may keep the test waiting."""

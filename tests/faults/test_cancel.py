@@ -12,12 +12,11 @@ from core.actors import plan_of
 from faults.leftovers import until
 from servers.chat_server import STALL, Call, ChatServer, Part, Reply, chunk, events, says
 
+from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.limits import Limits
+from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.retry import Retry
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
+from podium.workers import ChatWorker, Endpoint
 
 pytestmark = pytest.mark.anyio
 

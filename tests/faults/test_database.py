@@ -12,12 +12,10 @@ from faults.leftovers import until
 from faults.lives import Nursery, recorded
 
 from podium.conductor import Conductor
-from podium.events import RunResumed, StepEnded
-from podium.journal import SqlJournal
-from podium.journal.chain import verify
-from podium.plan import Plan, Step
+from podium.journal import SqlJournal, verify
 from podium.planners import FixedPlanner
-from podium.workers.scripted import ScriptedWorker
+from podium.types import Plan, RunResumed, Step, StepEnded
+from podium.workers import ScriptedWorker
 from podium_evals.postgres import PostgresServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -38,7 +36,9 @@ async def test_postgres_stops_and_starts_under_load() -> None:
     """Whenever the database crashes, every run ends with its own answer and is recorded whole."""
     workers = [
         ScriptedWorker(
-            name, lambda request: f"{2 * int(request.brief.subtask)}" if request.brief else "", latency=0.01
+            name,
+            lambda request: f"{2 * int(request.step_input.subtask)}" if request.step_input else "",
+            latency=0.01,
         )
         for name in ("one", "two")
     ]

@@ -21,9 +21,7 @@ from servers.chat_server import ChatServer
 from podium.conductor import Conductor
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.worker import FREE, Card
+from podium.workers import FREE, Card, ChatWorker, Endpoint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 

@@ -15,9 +15,7 @@ from servers.chat_server import ChatServer, says
 from podium.conductor import Conductor
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.scripted import ScriptedWorker
+from podium.workers import ChatWorker, Endpoint, ScriptedWorker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 

@@ -23,15 +23,12 @@ from faults.proxy import (
 )
 from servers.chat_server import Call, ChatServer, Reply, says
 
+from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.events import RunEnded
-from podium.limits import Limits
+from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.result import Result
-from podium.retry import Retry
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.worker import Card, Price
+from podium.types import Result, RunEnded
+from podium.workers import Card, ChatWorker, Endpoint, Price
 
 pytestmark = pytest.mark.anyio
 

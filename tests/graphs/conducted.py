@@ -10,10 +10,9 @@ from langgraph.types import Checkpointer
 
 from langchain_podium.graph import conductor_node
 from podium import Conductor, Plan, Step
-from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.spelling import write_plan
-from podium.workers.function import FunctionWorker
-from podium.workers.worker import FREE, Brief, Worker
+from podium.plan_text import write_plan
+from podium.planners import Planner, PlanRequest, PlanText
+from podium.workers import FREE, FunctionWorker, StepInput, Worker
 
 
 class Chat(TypedDict, total=False):
@@ -46,16 +45,16 @@ class Calls:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.briefs: list[Brief] = []
+        self.briefs: list[StepInput] = []
 
-    def worker(self, name: str, says: Callable[[Brief], str] | None = None) -> Worker:
+    def worker(self, name: str, says: Callable[[StepInput], str] | None = None) -> Worker:
         """Return a worker that says its name with what it was shown in brackets, or what it is told to."""
 
-        async def work(brief: Brief) -> str:
+        async def work(step_input: StepInput) -> str:
             self.names.append(name)
-            self.briefs.append(brief)
-            shown = ",".join(step.output for step in brief.visible)
-            return f"{name}({shown})" if says is None else says(brief)
+            self.briefs.append(step_input)
+            shown = ",".join(step.output for step in step_input.visible)
+            return f"{name}({shown})" if says is None else says(step_input)
 
         work.__name__ = name
         return FunctionWorker(work, price=FREE)

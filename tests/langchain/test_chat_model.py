@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from langchain_podium.chat_models import ChatPodium
 from podium import Card, ChatPlanner, Conductor, Limits, ScriptedWorker
 from podium.errors import ConfigError, LimitExceeded, QueryError, RunFailed, WorkerBroken, WorkerRefused
+from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.messages import Completion
 from podium.policy import Policy, Rule
-from podium.retry import Retry
+from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import Request
 
@@ -80,8 +80,8 @@ async def test_history_reaches_the_workers() -> None:
     )
     (request,) = pool[1].requests
     assert [m.role for m in request.messages] == ["system", "user", "assistant", "user"]
-    assert request.brief is not None
-    assert request.brief.query[-1].text == "Why?"
+    assert request.step_input is not None
+    assert request.step_input.query[-1].text == "Why?"
 
 
 async def test_the_answer_alone_is_streamed_as_it_comes() -> None:

@@ -19,8 +19,8 @@ from servers.openai_models import openai
 from langchain_podium.chat_models import ChatPodium
 from langchain_podium.planner import as_planner
 from podium import ChatPlanner, Conductor, ScriptedWorker
-from podium.messages import Completion
-from podium.retry import Retry
+from podium.execution import Retry
+from podium.types import Completion
 from podium.usage import Usage
 
 pytestmark = [

@@ -19,8 +19,8 @@ from langchain_podium.workers import as_worker
 from podium import ChatPlanner, ChatWorker, Conductor, Endpoint, Limits, ScriptedWorker
 from podium.errors import ConfigError, RunFailed
 from podium.journal import MemoryJournal
-from podium.messages import Completion
 from podium.policy import Policy
+from podium.types import Completion
 from podium.usage import Usage
 
 pytestmark = [

@@ -10,7 +10,7 @@ from servers.speaking_chat_model import USAGE, Speaker
 from langchain_podium import ConductorRunnable, as_worker
 from podium import Conductor
 from podium.planners import FixedPlanner
-from podium.result import Result
+from podium.types import Result
 from podium.workers import Worker
 
 

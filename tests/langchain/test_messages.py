@@ -18,7 +18,7 @@ from langchain_podium.messages import (
 )
 from langchain_podium.texts import text_of
 from podium.errors import QueryError
-from podium.messages import Message
+from podium.types import Message
 from podium.usage import Usage
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

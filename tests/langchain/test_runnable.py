@@ -15,13 +15,12 @@ from servers.chat_server import Call, ChatServer, Reply, says
 
 from langchain_podium import ConductorRunnable, as_planner, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
+from podium.aio.shared_loop import run_sync
 from podium.errors import PlanForbidden, QueryError, RunFailed
-from podium.home import run_sync
 from podium.journal import MemoryJournal
-from podium.messages import Message
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
-from podium.result import Result
+from podium.types import Message, Result
 from podium.workers import Request, Worker
 
 pytestmark = pytest.mark.anyio

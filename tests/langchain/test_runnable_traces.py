@@ -14,9 +14,9 @@ from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, s
 
 from langchain_podium import ConductorRunnable, as_planner, as_worker
 from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
+from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.retry import Retry
-from podium.workers import FREE, Brief, Worker
+from podium.workers import FREE, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 Make = Callable[..., Any]
@@ -98,9 +98,9 @@ async def test_every_step_is_a_child_run_in_which_what_the_worker_calls_stands(o
     """The planner's call too; metadata say which step it is, down to the model's own run."""
     async with ChatServer(team) as server:
 
-        async def look(brief: Brief) -> str:
+        async def look(step_input: StepInput) -> str:
             """A worker of Podium's own that calls something of LangChain's."""
-            return str((await openai(server.url, "inner").ainvoke(brief.subtask)).text)
+            return str((await openai(server.url, "inner").ainvoke(step_input.subtask)).text)
 
         workers: list[Worker] = [FunctionWorker(look, price=FREE), as_worker(openai(server.url, "writer"))]
         runnable = ConductorRunnable(Conductor(as_planner(openai(server.url, "boss")), workers))

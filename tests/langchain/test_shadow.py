@@ -30,16 +30,14 @@ from langchain_podium.shadow_watch import answer_of, question_of
 from langchain_podium.shadowing import Shadow, shadow
 from langchain_podium.workers import as_worker
 from podium import ChatPlanner, Conductor, ScriptedWorker
+from podium.aio.sync import run_sync
 from podium.cli.app import app
 from podium.errors import ConfigError
 from podium.journal import MemoryJournal, SqlJournal
 from podium.planners import FixedPlanner
-from podium.shadow import Budget, MemoryPairs, Pair, SqlPairs
-from podium.sync import run_sync
 from podium.usage import Usage
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.worker import Card, Price
+from podium.workers import Card, ChatWorker, Endpoint, Price
+from podium_shadow import Budget, MemoryPairs, Pair, SqlPairs
 
 pytestmark = pytest.mark.anyio
 

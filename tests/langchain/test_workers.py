@@ -29,10 +29,10 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.messages import Message, Sampling, Tools
 from podium.planners import FixedPlanner
+from podium.types import Completion, Message, Sampling, Tools
 from podium.usage import Usage
-from podium.workers import Brief, Completion, Request, Shown, Worker, complete
+from podium.workers import Request, StepInput, VisibleStep, Worker, complete
 
 pytestmark = pytest.mark.anyio
 Make = Callable[..., Any]
@@ -298,8 +298,8 @@ async def test_a_runnable_is_given_what_a_model_would_be_sent_or_what_input_make
     prompt = ChatPromptTemplate([("human", "{task} with {facts}")])
     noting = RunnableLambda(lambda value: seen.append(value) or "done")
 
-    def facts(brief: Brief) -> dict[str, Any]:
-        return {"task": brief.subtask, "facts": [shown.output for shown in brief.visible]}
+    def facts(step_input: StepInput) -> dict[str, Any]:
+        return {"task": step_input.subtask, "facts": [shown.output for shown in step_input.visible]}
 
     plan = Plan((Step(0, "look"), Step(1, "write", (0,)), Step(2, "check", (0,)), Step(3, "end", (1, 2))))
     conductor = Conductor(
@@ -380,9 +380,9 @@ def _bubbling(text: str) -> str:
 async def test_a_graph_whose_state_has_no_messages_needs_input() -> None:
     """What it returns is told as JSON."""
     graph = graph_of(lambda state: {"n": state["n"] + 1}, state=Numbers)
-    worker = as_worker(graph, name="adder", input=lambda brief: {"n": len(brief.visible)})
-    brief = Brief("count", (Shown(0, "a", "b"),))
-    assert (await complete(worker, ask("count", brief=brief))).text == '{"n": 2}'
+    worker = as_worker(graph, name="adder", input=lambda step_input: {"n": len(step_input.visible)})
+    step_input = StepInput("count", (VisibleStep(0, "a", "b"),))
+    assert (await complete(worker, ask("count", step_input=step_input))).text == '{"n": 2}'
 
 
 class Numbers(TypedDict):

@@ -10,7 +10,7 @@ import pytest
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium import Plan, Step
-from podium.spelling import write_plan
+from podium.plan_text import write_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "llamaindex"
 QUESTION = (

@@ -26,10 +26,11 @@ from llama_index_podium.messages import from_llama, to_llama, write_call
 from llama_index_podium.tools import ConductorToolSpec
 from podium import Card, ChatPlanner, Conductor, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed
+from podium.execution import Retry
+from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
-from podium.retry import Retry
-from podium.spelling import write_plan
-from podium.workers import Completion, Gather, Request, Worker
+from podium.types import Completion
+from podium.workers import Gather, Request, Worker
 
 pytestmark = pytest.mark.anyio
 

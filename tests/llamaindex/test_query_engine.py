@@ -16,10 +16,10 @@ from llamaindex.speaking import TOKENS, Blocking, Native
 from llama_index_podium import ConductorQueryEngine, as_worker
 from podium import Card, ChatPlanner, Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed
+from podium.execution import Retry
+from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
-from podium.retry import Retry
-from podium.spelling import write_plan
-from podium.workers import Brief, Gather
+from podium.workers import Gather, StepInput
 
 pytestmark = pytest.mark.anyio
 
@@ -320,7 +320,7 @@ async def test_a_query_engine_can_be_a_worker_of_podiums_own_conductor() -> None
 def test_what_is_no_worker_is_refused() -> None:
     """With what to do instead."""
 
-    def function(brief: Brief) -> str:
+    def function(step_input: StepInput) -> str:
         return ""
 
     with pytest.raises(ConfigError, match="wrap a function in a FunctionTool"):

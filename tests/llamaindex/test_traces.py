@@ -20,8 +20,8 @@ from pydantic import Field
 from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
 from llama_index_podium.events import PlanReadyEvent, StepEndEvent, StepEvent, StepStartEvent
 from podium import Card, Plan, Step
-from podium.retry import Retry
-from podium.spelling import write_plan
+from podium.execution import Retry
+from podium.plan_text import write_plan
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,9 @@ from llama_index_podium import ConductorQueryEngine
 from podium import Plan, Step
 from podium.errors import RunFailed
 from podium.journal import MemoryJournal
+from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.spelling import write_plan
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,8 @@ from typing import Any
 
 from servers.chat_server import Call, ChatServer, Script
 
-from podium.messages import Completion, Message, Sampling
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.worker import Request
+from podium.types import Completion, Message, Sampling
+from podium.workers import ChatWorker, Endpoint, Request
 
 
 @dataclass

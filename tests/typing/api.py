@@ -24,10 +24,9 @@ from podium import (
     Step,
     parse_plan,
 )
-from podium.events import Event
-from podium.outcome import Outcome, Proposal
 from podium.planners import CachedPlanner, FixedPlanner, Planner, PlanRequest, PlanText
-from podium.workers import FREE, Brief, Completion, Request, Worker
+from podium.types import Completion, Event, Outcome, Proposal
+from podium.workers import FREE, Request, StepInput, Worker
 
 
 class Echo(Worker):
@@ -51,14 +50,14 @@ class One(Planner):
         yield PlanText(text='{"worker": 0, "subtask": "Answer.", "access": []}')
 
 
-async def search(brief: Brief) -> str:
+async def search(step_input: StepInput) -> str:
     """Find something."""
-    return brief.subtask
+    return step_input.subtask
 
 
-def count(brief: Brief) -> Completion:
+def count(step_input: StepInput) -> Completion:
     """Count something."""
-    return Completion(str(len(brief.visible)))
+    return Completion(str(len(step_input.visible)))
 
 
 async def use() -> None:

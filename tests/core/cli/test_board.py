@@ -6,28 +6,32 @@ import pytest
 from rich.console import Console
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
-from podium.cli.board import Board
-from podium.cli.tree import Artist
-from podium.cli.watch import follow
-from podium.events import (
+from podium.cli.live.live_state import LiveState
+from podium.cli.live.live_tree import TreeRenderer
+from podium.cli.live.watch import follow
+from podium.execution.step_state import SUPERSEDED
+from podium.types import (
     ApprovalAsked,
     ApprovalGiven,
     AttemptFailed,
+    Call,
     Event,
+    Outcome,
+    Plan,
     PlanReady,
+    Problem,
+    Result,
     RunEnded,
     RunResumed,
     RunStarted,
     RunStopped,
+    Step,
     StepDelta,
     StepEnded,
     StepStarted,
+    StepStatus,
 )
-from podium.outcome import Call, Outcome, Problem, StepStatus
-from podium.place import SUPERSEDED
-from podium.plan import Plan, Step
-from podium.result import Result
-from podium.workers.worker import Card
+from podium.workers import Card
 
 pytestmark = pytest.mark.anyio
 
@@ -41,22 +45,22 @@ def rows(*steps: str) -> str:
     return "".join(written)
 
 
-async def followed(conductor: Conductor, board: Board) -> Result:
+async def followed(conductor: Conductor, board: LiveState) -> Result:
     """Run with a board that is kept up to date."""
     return await follow(lambda listen: conductor.run("Do it.", on_event=listen), board)
 
 
-def drawn(board: Board, now: float | None = 0.0) -> str:
+def drawn(board: LiveState, now: float | None = 0.0) -> str:
     """Return a board as it is drawn."""
     console = Console(width=120, file=StringIO())
-    console.print(Artist(str, now, 120).draw(board))
+    console.print(TreeRenderer(str, now, 120).draw(board))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
 
 async def test_steps_end_with_worker_and_time() -> None:
     """Each step of a run that went well is ticked off."""
-    board = Board()
+    board = LiveState()
     planner = ChatPlanner(ScriptedWorker("boss", rows("first", "second")))
     result = await followed(Conductor(planner, [ScriptedWorker("hand", "done")]), board)
     assert board.root is not None
@@ -76,7 +80,7 @@ async def test_nested_run_hangs_under_its_step() -> None:
         [ScriptedWorker("hand", "done")],
         card=Card(name="team"),
     )
-    board = Board()
+    board = LiveState()
     await followed(Conductor(ChatPlanner(ScriptedWorker("boss", rows("outside"))), [inner]), board)
     outside, inside = (line for line in drawn(board).splitlines() if "side" in line)
     assert "✓ 0 team  outside" in outside
@@ -85,7 +89,7 @@ async def test_nested_run_hangs_under_its_step() -> None:
 
 async def test_plan_that_was_not_used_is_told() -> None:
     """A bad plan is drawn with its reason, and what came of its steps gives way to the plan that was run."""
-    board = Board()
+    board = LiveState()
     bad = rows("first") + '{"worker": 7, "subtask": "nobody", "access": []}\n'
     planner = ChatPlanner(ScriptedWorker("boss", bad))
     result = await followed(Conductor(planner, [ScriptedWorker("hand", "done")]), board)
@@ -98,16 +102,16 @@ async def test_plan_that_was_not_used_is_told() -> None:
 
 async def test_failed_step_says_why() -> None:
     """A step that failed is crossed out, with the whole reason below it."""
-    board = Board()
+    board = LiveState()
     planner = ChatPlanner(ScriptedWorker("boss", rows("first")))
     await followed(Conductor(planner, [ScriptedWorker("hand", RuntimeError("boom " * 40))]), board)
     assert "✗ 0 hand  first" in drawn(board)
     assert drawn(board).count("boom") == 40
 
 
-def board_of(*events: Event) -> Board:
+def board_of(*events: Event) -> LiveState:
     """Return a board that took in the start of a run with the workers `hand` and `foot`, and these events."""
-    board = Board()
+    board = LiveState()
     for event in (RunStarted(run_id="r", at=0.0, workers=("hand", "foot")), *events):
         board.take(event, 0.0)
     return board
@@ -137,7 +141,7 @@ def planned(*steps: Step) -> PlanReady:
     return PlanReady(run_id="r", at=0.0, round=1, plan=Plan(steps), planner="boss")
 
 
-def statuses(board: Board) -> list[str]:
+def statuses(board: LiveState) -> list[str]:
     """Return how the steps of the first round stand."""
     assert board.root is not None
     return [step.status for step in board.root.rounds[1].steps.values()]
@@ -254,7 +258,7 @@ def test_run_that_broke_off() -> None:
 
 def test_run_that_is_only_told_to_have_ended() -> None:
     """A run of an id that has ended before begins with its end."""
-    board = Board()
+    board = LiveState()
     result = Result(run_id="r", answer="done", status="ok")
     board.take(RunEnded(run_id="r", at=0.0, result=result), 0.0)
     assert board.root is not None

@@ -14,7 +14,7 @@ from typer.testing import Result
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.journal import SqlJournal
-from podium.workers.worker import Card
+from podium.workers import Card
 
 Podium = Callable[..., Result]
 KEY = "sk-loopback-0123456789"

@@ -3,20 +3,22 @@
 from collections.abc import Iterator
 from uuid import uuid4
 
-from podium.events import (
+from podium.types import (
     Event,
+    Message,
+    Outcome,
+    Plan,
     PlanReady,
+    Problem,
+    Result,
     RoundStarted,
     RunEnded,
     RunStarted,
     RunStopped,
+    Step,
     StepEnded,
     StepStarted,
 )
-from podium.messages import Message
-from podium.outcome import Outcome, Problem
-from podium.plan import Plan, Step
-from podium.result import Result
 from podium.usage import Usage
 
 PLAN = Plan((Step(0, "Find it."), Step(1, "Check it."), Step(0, "Say it.", (0, 1))))

@@ -10,9 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.errors import JournalBroken, RunUnknown
-from podium.journal import Journal, MemoryJournal, Record
-from podium.journal.audit import audit, export, read_lines, verify_lines
-from podium.journal.chain import ROOT, Break, link, verify
+from podium.journal import (
+    ROOT,
+    Break,
+    Journal,
+    MemoryJournal,
+    Record,
+    export,
+    link,
+    read_lines,
+    verify,
+    verify_lines,
+    verify_runs,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -77,10 +87,10 @@ async def lines_of(journal: Journal, *run_ids: str) -> list[str]:
 
 async def test_a_journal_holds(journal: Journal) -> None:
     """An untouched journal has no breaks; a run that is not there is said to be so."""
-    assert await audit(journal) == ()
-    assert await audit(journal, ["inner"]) == ()
+    assert await verify_runs(journal) == ()
+    assert await verify_runs(journal, ["inner"]) == ()
     with pytest.raises(RunUnknown):
-        await audit(journal, ["three"])
+        await verify_runs(journal, ["three"])
 
 
 async def test_exports_runs_whole(journal: Journal) -> None:
@@ -122,6 +132,6 @@ def test_what_is_no_export_is_refused(line: str) -> None:
 async def test_a_run_cut_off_at_its_end_shows(journal: Any) -> None:
     """Of a run whose row says that it ended, the end must be there."""
     del journal._runs["two"].records[-1]
-    found = await audit(journal)
+    found = await verify_runs(journal)
     assert [(each.run_id, each.reason) for each in found] == [("two", "records are missing at the end")]
     assert ended("two")

@@ -7,8 +7,7 @@ import pytest
 from core.journal.write_fixtures import DIAMOND, FOLDER
 
 from podium import Conductor, RulePlanner, ScriptedWorker
-from podium.journal import SqlJournal
-from podium.journal.audit import audit, read_lines, verify_lines
+from podium.journal import SqlJournal, read_lines, verify_lines, verify_runs
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +28,7 @@ def test_there_are_some() -> None:
 async def test_old_runs_are_read(journal: SqlJournal) -> None:
     """All of their events have a type and their chains hold."""
     async with journal:
-        assert await audit(journal) == ()
+        assert await verify_runs(journal) == ()
         rows = await journal.runs(limit=None, nested=True)
         states = {row.run_id: row.state for row in rows}
         assert (

@@ -12,11 +12,10 @@ import pytest
 from core.journal.happenings import ended, started, step_ended, stopped
 
 from podium.errors import JournalError, RunDead, RunHeld, RunLost
-from podium.journal import Log, SqlJournal
-from podium.journal.batch import Batch
-from podium.journal.chain import verify
-from podium.journal.log import SqlLog
-from podium.journal.store import Store
+from podium.journal import Log, SqlJournal, verify
+from podium.journal.sql.batch import Batch
+from podium.journal.sql.fenced_store import Store
+from podium.journal.sql.run_log import SqlLog
 
 pytestmark = pytest.mark.anyio
 
@@ -322,7 +321,7 @@ async def test_nobody_waits_where_an_event_breaks_the_writer(
     def fault(_: object) -> str:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("podium.journal.batch.encode", fault)
+    monkeypatch.setattr("podium.journal.sql.batch.encode", fault)
     with pytest.raises(ZeroDivisionError):  # noqa: PT012  (raised on leaving)
         async with SqlJournal(tmp_path / "journal.db") as journal:
             with pytest.raises(JournalError, match="ZeroDivisionError"):

@@ -15,8 +15,8 @@ from core.journal.write_fixtures import FOLDER
 from podium.errors import ConfigError, JournalError
 from podium.journal import SqlJournal
 from podium.secrets import register
-from podium.shadow import MemoryPairs, Pair, Pairs, Side, Spent, SqlPairs, Tally
 from podium.usage import Usage
+from podium_shadow import MemoryPairs, Pair, Pairs, Side, Spent, SqlPairs, Tally
 
 pytestmark = pytest.mark.anyio
 

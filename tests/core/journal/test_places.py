@@ -13,13 +13,11 @@ import sqlalchemy as sa
 from contracts.cache_contract import CacheContract
 from core.journal.happenings import course, ended, started, step_ended
 
-from podium.cache import Cache
 from podium.errors import ConfigError, JournalBroken, JournalError
-from podium.events import StepEnded
-from podium.journal import SqlCache, SqlJournal
-from podium.journal.tables import STEPS, upgrade
-from podium.messages import Completion
+from podium.journal import Cache, SqlCache, SqlJournal
+from podium.journal.sql.tables import STEPS, upgrade
 from podium.secrets import register
+from podium.types import Completion, StepEnded
 from podium_evals.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio

@@ -12,11 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium.errors import JournalBroken
-from podium.events import Event, RunEnded, StepEnded, StepStarted
-from podium.journal.record import PIECES, TYPES, decode, encode
-from podium.outcome import Outcome, Round
-from podium.plan import Plan, Step
-from podium.result import Result
+from podium.journal import decode, encode
+from podium.journal.codec import PIECES, TYPES
+from podium.types import Event, Outcome, Plan, Result, Round, RunEnded, Step, StepEnded, StepStarted
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
 JSON = st.recursive(
@@ -123,7 +121,7 @@ def _changed(change: dict[str, Any], *path: str) -> str:
         (_changed({"schema": 2}), "schema 2"),
         (_changed({"schema": "1"}), "schema '1'"),
         (_changed({"schema": True}), "schema True"),
-        (_changed({"type": "podium.events.RunEnded"}), "is none"),
+        (_changed({"type": "podium.types.events.RunEnded"}), "is none"),
         (_changed({"type": ["step_ended"]}), "is none"),
         (_changed({"type": "run_stopped"}), "run_stopped"),
         (_changed({"extra": 1}), "extra"),

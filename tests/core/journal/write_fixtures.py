@@ -12,11 +12,10 @@ import anyio
 
 from podium import Conductor, Message, Plan, RulePlanner, ScriptedWorker, Step
 from podium.errors import WorkerUnavailable
-from podium.events import SCHEMA
-from podium.journal import SqlJournal
-from podium.journal.audit import export
+from podium.execution import Retry
+from podium.journal import SqlJournal, export
 from podium.planners import FixedPlanner
-from podium.retry import Retry
+from podium.types.events import SCHEMA
 
 FOLDER = Path(__file__).parent / "fixtures"
 DIAMOND = Plan(

@@ -8,11 +8,10 @@ from typing import Any, Self
 import pytest
 
 from podium.errors import ConfigError, WorkerUnavailable
-from podium.messages import Message, read_query
-from podium.planners.cached import CachedPlanner
-from podium.planners.planner import Planner, PlanRequest, PlanText, Turn
+from podium.planners import CachedPlanner, Planner, PlanRequest, PlanText, Turn
+from podium.types import Message, read_query
 from podium.usage import Usage
-from podium.workers.worker import FREE, Card
+from podium.workers import FREE, Card
 
 pytestmark = pytest.mark.anyio
 

@@ -6,13 +6,10 @@ import pytest
 from contracts.planner_contract import PlannerContract
 from core.actors import plan_of
 
-from podium.plan import Plan, Step
-from podium.planners import CachedPlanner, DirectPlanner, FixedPlanner, Planner
-from podium.planners.chat import ChatPlanner
-from podium.planners.rule import RulePlanner
-from podium.spelling import write_plan
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import Card, Request
+from podium.plan_text import write_plan
+from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
+from podium.types import Plan, Step
+from podium.workers import Card, Request, ScriptedWorker
 
 
 def _two_steps(request: Request) -> str:

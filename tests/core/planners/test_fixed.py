@@ -2,13 +2,10 @@
 
 import pytest
 
-from podium.messages import read_query
-from podium.parse import parse_plan
-from podium.plan import Plan, Step
-from podium.planners.fixed import FixedPlanner
-from podium.planners.planner import PlanRequest, PlanText
-from podium.spelling import Spelling
-from podium.workers.worker import Card
+from podium.plan_text import Spelling, parse_plan
+from podium.planners import FixedPlanner, PlanRequest, PlanText
+from podium.types import Plan, Step, read_query
+from podium.workers import Card
 
 pytestmark = pytest.mark.anyio
 

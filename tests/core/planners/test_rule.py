@@ -9,17 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.messages import Message, Query, read_query
-from podium.parse import PlanReader, parse_plan
-from podium.plan import Plan
-from podium.planners.direct import DirectPlanner
-from podium.planners.fixed import FixedPlanner
-from podium.planners.planner import Planner, PlanRequest, PlanText, Turn
-from podium.planners.rule import RulePlanner
-from podium.workers.calculator import Calculator
-from podium.workers.documents import Documents
-from podium.workers.gather import Gather
-from podium.workers.worker import Card
+from podium.plan_text import PlanReader, parse_plan
+from podium.planners import DirectPlanner, FixedPlanner, Planner, PlanRequest, PlanText, RulePlanner, Turn
+from podium.types import Message, Plan, Query, read_query
+from podium.workers import Calculator, Card, Documents, Gather
 
 pytestmark = pytest.mark.anyio
 

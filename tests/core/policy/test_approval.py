@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from core.actors import boss, plan_of, rows, tags
 
+from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.edits import Change, edit_plan
 from podium.errors import ConfigError, PlanForbidden
-from podium.events import ApprovalGiven, Event, PlanReady
 from podium.journal import Journal, MemoryJournal, SqlJournal
-from podium.limits import Limits
-from podium.plan import Plan
+from podium.plan_text import Change, edit_plan
 from podium.policy import ApprovalRequest, Policy, Rule
-from podium.workers.scripted import ScriptedWorker
+from podium.types import ApprovalGiven, Event, Plan, PlanReady
+from podium.workers import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 

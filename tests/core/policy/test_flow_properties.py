@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.errors import PlanForbidden
-from podium.plan import Plan, Step
 from podium.policy import Policy, Rule, labels_of
-from podium.workers.worker import Card
+from podium.types import Plan, Step
+from podium.workers import Card
 
 LABELS = ("red", "green", "blue")
 NAMES = ("w0", "w1", "w2", "w3")

@@ -7,9 +7,9 @@ import pytest
 from core.actors import Row, plan_of
 
 from podium.errors import ConfigError, PlanForbidden
-from podium.plan import Plan
 from podium.policy import Pin, Policy, Rule
-from podium.workers.worker import Card
+from podium.types import Plan
+from podium.workers import Card
 
 
 def card(name: str, *labels: str) -> Card:

@@ -11,17 +11,16 @@ from core.virtual_clock import OPTIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PlanForbidden, WorkerUnavailable
-from podium.limits import Limits
-from podium.messages import read_query
-from podium.plan import Plan, Step
-from podium.planners.fixed import FixedPlanner
+from podium.execution import Retry
+from podium.plan_text import KEEP
+from podium.planners import FixedPlanner
 from podium.policy import Pin, Policy, Rule
-from podium.retry import Retry
-from podium.spelling import KEEP
-from podium.workers.scripted import Reply, ScriptedWorker
-from podium.workers.worker import FREE, Card, Request
+from podium.types import Plan, Step, read_query
+from podium.workers import FREE, Card, Request, ScriptedWorker
+from podium.workers.scripted import Reply
 
 pytestmark = pytest.mark.anyio
 

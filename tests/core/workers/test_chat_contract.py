@@ -6,9 +6,7 @@ import pytest
 from contracts.worker_contract import WorkerContract
 from servers.chat_server import STALL, Call, ChatServer, Reply, events, says
 
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.worker import Worker
+from podium.workers import ChatWorker, Endpoint, Worker
 
 
 def _echo(call: Call) -> Reply:

@@ -10,11 +10,8 @@ import pytest
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium.errors import ConfigError
-from podium.messages import Message
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.timeouts import Timeouts
-from podium.workers.worker import Request, complete
+from podium.types import Message
+from podium.workers import ChatWorker, Endpoint, Request, Timeouts, complete
 
 KEY = "sk-abcdefghijklmnop"
 WHY = Request(messages=(Message("user", "why?"),))
@@ -181,8 +178,8 @@ def test_importing_opens_and_imports_nothing() -> None:
     """The HTTP libraries are imported when the first endpoint is opened, and no earlier."""
     code = (
         "import sys, threading\n"
-        "from podium.workers.chat import ChatWorker\n"
-        "from podium.workers.endpoint import Endpoint\n"
+        "from podium.workers.openai.chat import ChatWorker\n"
+        "from podium.workers.openai.endpoint import Endpoint\n"
         "ChatWorker('m', endpoint=Endpoint('https://host/v1', api_key='k'))\n"
         "assert not {'httpx', 'aiohttp', 'httpx_aiohttp'} & sys.modules.keys()\n"
         "assert threading.active_count() == 1\n"

@@ -10,10 +10,8 @@ from servers.chat_call import ask
 from servers.chat_server import CUT, RESET, Call, ChatServer, Reply, Script, chunk, completion, events, whole
 
 from podium.errors import WorkerBroken, WorkerError, WorkerRefused, WorkerUnavailable
-from podium.messages import Message
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.worker import Request, complete
+from podium.types import Message
+from podium.workers import ChatWorker, Endpoint, Request, complete
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,9 @@ from servers.chat_call import ask
 from servers.chat_server import Call, Reply, says
 
 from podium.errors import ConfigError
-from podium.messages import Constraint, Sampling
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.providers import PROVIDERS
+from podium.types import Constraint, Sampling
+from podium.workers import ChatWorker, Endpoint
+from podium.workers.openai.providers import PROVIDERS
 
 SCHEMA = {"type": "object"}
 GRAMMAR = 'root ::= "yes"'

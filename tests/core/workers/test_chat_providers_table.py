@@ -6,8 +6,8 @@ import pytest
 from servers.chat_call import ask
 from servers.chat_server import Call, Reply, says
 
-from podium.messages import Constraint, Sampling
-from podium.workers.providers import PROVIDERS
+from podium.types import Constraint, Sampling
+from podium.workers.openai.providers import PROVIDERS
 
 pytestmark = pytest.mark.anyio
 

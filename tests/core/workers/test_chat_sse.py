@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.errors import WorkerBroken
-from podium.workers.sse import MAX_ANSWER, MAX_LINE, SseEvent, SseReader
+from podium.workers.openai.sse import MAX_ANSWER, MAX_LINE, SseEvent, SseReader
 
 STREAM = (
     "\ufeff: keep-alive\n\n"

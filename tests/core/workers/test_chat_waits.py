@@ -12,11 +12,8 @@ from servers.chat_call import ask
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, Script, chunk, events, says, whole
 
 from podium.errors import WorkerError, WorkerTimeout, WorkerUnavailable
-from podium.messages import Message
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.timeouts import Timeouts
-from podium.workers.worker import Request, complete
+from podium.types import Message
+from podium.workers import ChatWorker, Endpoint, Request, Timeouts, complete
 
 pytestmark = pytest.mark.anyio
 

@@ -6,11 +6,9 @@ import pytest
 from servers.chat_call import ask
 from servers.chat_server import MODEL, Call, Reply, chunk, completion, events, says, whole
 
-from podium.messages import Constraint, Message, Sampling
+from podium.types import Constraint, Message, Sampling
 from podium.usage import Usage
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.worker import Card
+from podium.workers import Card, ChatWorker, Endpoint
 
 pytestmark = pytest.mark.anyio
 

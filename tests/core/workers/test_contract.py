@@ -11,28 +11,33 @@ from contracts.worker_contract import WorkerContract
 from core.actors import Actor, never, plan_of
 
 from podium.conductor import Conductor
-from podium.messages import Message
 from podium.planners import FixedPlanner
-from podium.workers.calculator import Calculator
-from podium.workers.documents import Documents
-from podium.workers.function import FunctionWorker
-from podium.workers.gather import Gather
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import Brief, Request, Shown, Worker
+from podium.types import Message
+from podium.workers import (
+    Calculator,
+    Documents,
+    FunctionWorker,
+    Gather,
+    Request,
+    ScriptedWorker,
+    StepInput,
+    VisibleStep,
+    Worker,
+)
 
 
-def _echo(brief: Brief) -> str:
-    return f"You asked: {brief.subtask}"
+def _echo(step_input: StepInput) -> str:
+    return f"You asked: {step_input.subtask}"
 
 
-async def _echo_later(brief: Brief) -> str:
+async def _echo_later(step_input: StepInput) -> str:
     await anyio.lowlevel.checkpoint()
-    return _echo(brief)
+    return _echo(step_input)
 
 
-async def _wait(brief: Brief) -> str:
+async def _wait(step_input: StepInput) -> str:
     await anyio.sleep_forever()
-    return _echo(brief)
+    return _echo(step_input)
 
 
 class TestFunction(WorkerContract):
@@ -48,9 +53,9 @@ class TestFunction(WorkerContract):
         """Block a thread until the test is over."""
         over = threading.Event()
 
-        def wait(brief: Brief) -> str:
+        def wait(step_input: StepInput) -> str:
             over.wait(30)
-            return _echo(brief)
+            return _echo(step_input)
 
         yield FunctionWorker(wait)
         over.set()
@@ -121,8 +126,10 @@ class TestGather(WorkerContract):
 
     def asking(self, text: str, *, stream: bool = False) -> Request:
         """Show two steps, one of which came to `text`."""
-        shown = (Shown(0, "find", text), Shown(1, "check", "right"))
-        return Request(messages=(Message("user", "join"),), brief=Brief("join", shown), stream=stream)
+        shown = (VisibleStep(0, "find", text), VisibleStep(1, "check", "right"))
+        return Request(
+            messages=(Message("user", "join"),), step_input=StepInput("join", shown), stream=stream
+        )
 
     @pytest.fixture
     def worker(self) -> Worker:
@@ -141,7 +148,7 @@ class TestConductor(WorkerContract):
     @pytest.fixture
     def worker(self) -> Worker:
         """Have one worker answer with the question."""
-        echo = FunctionWorker(lambda brief: f"You asked: {brief.query[-1].text}")
+        echo = FunctionWorker(lambda step_input: f"You asked: {step_input.query[-1].text}")
         return Conductor(FixedPlanner(plan_of((0, "go", ()))), [echo])
 
     @pytest.fixture

@@ -8,18 +8,26 @@ import anyio
 import pytest
 
 from podium.errors import ConfigError, WorkerBroken, WorkerFailed, WorkerRefused, WorkerUnavailable
-from podium.messages import Completion, Message
+from podium.types import Completion, Message
 from podium.usage import Usage
-from podium.workers.function import FunctionWorker
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import FREE, Brief, Card, Request, Shown, Worker, complete
+from podium.workers import (
+    FREE,
+    Card,
+    FunctionWorker,
+    Request,
+    ScriptedWorker,
+    StepInput,
+    VisibleStep,
+    Worker,
+    complete,
+)
 
 pytestmark = pytest.mark.anyio
 
 
-def request(subtask: str = "do it", *, stream: bool = False, brief: Brief | None = None) -> Request:
+def request(subtask: str = "do it", *, stream: bool = False, step_input: StepInput | None = None) -> Request:
     """Return a request for `subtask`."""
-    return Request(messages=(Message("user", subtask),), brief=brief, stream=stream)
+    return Request(messages=(Message("user", subtask),), step_input=step_input, stream=stream)
 
 
 async def answer(worker: Worker, sent: Request | None = None) -> Completion:
@@ -30,7 +38,7 @@ async def answer(worker: Worker, sent: Request | None = None) -> Completion:
 async def test_a_plain_function_runs_in_a_thread() -> None:
     """A function that blocks does not stand in the way of the event loop."""
 
-    def where(_: Brief) -> str:
+    def where(_: StepInput) -> str:
         return str(threading.get_ident())
 
     assert (await answer(FunctionWorker(where))).text != str(threading.get_ident())
@@ -39,7 +47,7 @@ async def test_a_plain_function_runs_in_a_thread() -> None:
 async def test_a_coroutine_function_is_awaited() -> None:
     """An async function runs on the event loop, and so does what an awaitable-returning one returns."""
 
-    async def where(_: Brief) -> str:
+    async def where(_: StepInput) -> str:
         await anyio.lowlevel.checkpoint()
         return str(threading.get_ident())
 
@@ -49,16 +57,16 @@ async def test_a_coroutine_function_is_awaited() -> None:
 
 async def test_a_function_is_given_the_brief() -> None:
     """Inside of a run it is the run's brief; outside, the last message is the subtask."""
-    seen: list[Brief] = []
+    seen: list[StepInput] = []
 
-    def take(brief: Brief) -> str:
-        seen.append(brief)
+    def take(step_input: StepInput) -> str:
+        seen.append(step_input)
         return "done"
 
-    brief = Brief("sub", (Shown(0, "x", "y"),), (Message("user", "question"),))
-    await answer(FunctionWorker(take), request("framed", brief=brief))
+    step_input = StepInput("sub", (VisibleStep(0, "x", "y"),), (Message("user", "question"),))
+    await answer(FunctionWorker(take), request("framed", step_input=step_input))
     await answer(FunctionWorker(take), request("plain"))
-    assert seen == [brief, Brief("plain")]
+    assert seen == [step_input, StepInput("plain")]
 
 
 async def test_a_function_may_state_what_it_cost() -> None:
@@ -81,7 +89,7 @@ async def test_streaming_sends_the_text_before_the_end() -> None:
 async def test_what_a_function_raises_is_attributed_to_it() -> None:
     """The original is the cause, and the work may have been paid for."""
 
-    def fail(_: Brief) -> str:
+    def fail(_: StepInput) -> str:
         raise KeyError("gone")
 
     with pytest.raises(WorkerFailed, match="'fail' raised KeyError: 'gone'") as caught:
@@ -93,7 +101,7 @@ async def test_what_a_function_raises_is_attributed_to_it() -> None:
 async def test_a_worker_error_of_a_function_goes_through() -> None:
     """A function may say itself how it failed."""
 
-    async def refuse(_: Brief) -> str:
+    async def refuse(_: StepInput) -> str:
         await anyio.lowlevel.checkpoint()
         raise WorkerRefused("not today")
 
@@ -104,7 +112,7 @@ async def test_a_worker_error_of_a_function_goes_through() -> None:
 @pytest.mark.parametrize("wrong", [None, 3, b"bytes", ["text"]])
 async def test_what_is_no_text_is_broken(wrong: object) -> None:
     """A function that returns no text is told to."""
-    function: Callable[[Brief], str] = lambda _: wrong  # type: ignore[return-value,assignment]  # noqa: E731
+    function: Callable[[StepInput], str] = lambda _: wrong  # type: ignore[return-value,assignment]  # noqa: E731
     with pytest.raises(WorkerBroken, match="return text"):
         await answer(FunctionWorker(function))
 
@@ -113,7 +121,7 @@ async def test_a_function_that_blocks_is_left_behind_on_cancel() -> None:
     """A cancel does not wait for the thread."""
     release = threading.Event()
 
-    def block(_: Brief) -> str:
+    def block(_: StepInput) -> str:
         release.wait(20)
         return "late"
 
@@ -128,7 +136,7 @@ async def test_a_function_that_blocks_is_left_behind_on_cancel() -> None:
 async def test_the_default_card_is_the_function_s() -> None:
     """Its name and docstring are its card, its price unknown unless it is stated."""
 
-    def weigh(_: Brief) -> str:
+    def weigh(_: StepInput) -> str:
         """Weighs things."""
         return "1 kg"
 
@@ -198,4 +206,4 @@ async def test_latency_can_be_cancelled() -> None:
 def test_a_price_beside_a_card_is_refused() -> None:
     """One of the two would silently not count."""
     with pytest.raises(ConfigError, match="card"):
-        FunctionWorker(lambda brief: "x", card=Card(name="a"), price=FREE)
+        FunctionWorker(lambda step_input: "x", card=Card(name="a"), price=FREE)

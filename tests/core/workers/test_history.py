@@ -1,8 +1,7 @@
 """What calls took lately."""
 
-from podium.workers.history import KEPT, Took
-from podium.workers.pool import Pool
-from podium.workers.scripted import ScriptedWorker
+from podium.workers import Pool, ScriptedWorker
+from podium.workers.call_history import KEPT, CallRecord
 
 
 def test_a_pool_remembers_what_calls_took() -> None:
@@ -11,7 +10,7 @@ def test_a_pool_remembers_what_calls_took() -> None:
     history = pool.history(1)
     assert history.seconds(0.5) is None
     for number in range(KEPT + 100):
-        history.add(Took(float(number), ok=number % 2 == 0))
+        history.add(CallRecord(float(number), ok=number % 2 == 0))
     assert (len(history), len(pool.history(0)), history.calls[0].seconds) == (KEPT, 0, 100.0)
     assert (history.seconds(0.0), history.seconds(1.0)) == (100.0, 354.0)
     assert history.seconds(0.5) == 228.0

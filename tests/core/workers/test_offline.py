@@ -11,19 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podium.errors import ConfigError, WorkerRefused, WorkerUnavailable
-from podium.messages import Completion, Message
-from podium.workers.calculator import Calculator
-from podium.workers.documents import Documents
-from podium.workers.gather import Gather
-from podium.workers.worker import FREE, Brief, Request, Shown, Worker, complete
+from podium.types import Completion, Message
+from podium.workers import (
+    FREE,
+    Calculator,
+    Documents,
+    Gather,
+    Request,
+    StepInput,
+    VisibleStep,
+    Worker,
+    complete,
+)
 
 pytestmark = pytest.mark.anyio
 
 
-async def ask(worker: Worker, subtask: str, *visible: Shown) -> str:
+async def ask(worker: Worker, subtask: str, *visible: VisibleStep) -> str:
     """Return what `worker` answers to a subtask."""
-    brief = Brief(subtask, visible)
-    return (await complete(worker, Request(messages=(Message("user", subtask),), brief=brief))).text
+    step_input = StepInput(subtask, visible)
+    return (await complete(worker, Request(messages=(Message("user", subtask),), step_input=step_input))).text
 
 
 @pytest.mark.parametrize(
@@ -67,11 +74,14 @@ async def test_arithmetic_is_worked_out(subtask: str, answer: str) -> None:
 )
 async def test_that_refers_to_the_step_before(output: str) -> None:
     """The result of the last visible step can be gone on from."""
-    assert await ask(Calculator(), "multiply the result by 2", Shown(0, "17 * 23", output)) == "391 * 2 = 782"
+    assert (
+        await ask(Calculator(), "multiply the result by 2", VisibleStep(0, "17 * 23", output))
+        == "391 * 2 = 782"
+    )
 
 
-@pytest.mark.parametrize("visible", [(), (Shown(0, "x", "between 3 and 5"),)])
-async def test_that_needs_something_before(visible: tuple[Shown, ...]) -> None:
+@pytest.mark.parametrize("visible", [(), (VisibleStep(0, "x", "between 3 and 5"),)])
+async def test_that_needs_something_before(visible: tuple[VisibleStep, ...]) -> None:
     """Without a step before it "that" is no number, and neither is one of several."""
     with pytest.raises(WorkerRefused, match="no arithmetic"):
         await ask(Calculator(), "multiply that by 2", *visible)
@@ -153,14 +163,14 @@ _PIECES = (
 def test_any_text_is_worked_out_or_refused(text: str) -> None:
     """No text makes the calculator raise anything but a refusal."""
     with contextlib.suppress(WorkerRefused):
-        assert anyio.run(ask, Calculator(), text, Shown(0, "x", "= 7"))
+        assert anyio.run(ask, Calculator(), text, VisibleStep(0, "x", "= 7"))
 
 
 async def test_offline_workers_stream_and_cost_nothing(tmp_path: Path) -> None:
     """Where someone reads along, the text comes before the completion; the price is none."""
     for worker in (Calculator("sums"), Documents(tmp_path), Gather()):
-        brief = Brief("1 + 1", (Shown(0, "x", "y"),))
-        request = Request(messages=(Message("user", "1 + 1"),), brief=brief, stream=True)
+        step_input = StepInput("1 + 1", (VisibleStep(0, "x", "y"),))
+        request = Request(messages=(Message("user", "1 + 1"),), step_input=step_input, stream=True)
         pieces = [piece async for piece in worker.call(request)]
         assert isinstance(pieces[-1], Completion)
         assert pieces[:-1] == [pieces[-1].text]
@@ -346,14 +356,17 @@ async def test_names_and_descriptions_can_be_chosen(tmp_path: Path) -> None:
 
 async def test_gather_joins_the_visible_steps() -> None:
     """Every output stands under its subtask, word for word."""
-    shown = (Shown(0, "What is\n3 + 4?", "3 + 4 = 7"), Shown(2, "Find *it*", "[a.md:1]\n\n# It\n\n> text\n"))
+    shown = (
+        VisibleStep(0, "What is\n3 + 4?", "3 + 4 = 7"),
+        VisibleStep(2, "Find *it*", "[a.md:1]\n\n# It\n\n> text\n"),
+    )
     answer = await ask(Gather(), "gather", *shown)
     assert answer == "**What is 3 + 4?**\n\n3 + 4 = 7\n\n**Find \\*it\\***\n\n[a.md:1]\n\n# It\n\n> text"
 
 
 async def test_gather_returns_a_single_output_as_it_is() -> None:
     """There is nothing to join with one step."""
-    assert await ask(Gather("join"), "gather", Shown(0, "x", " y\n")) == " y\n"
+    assert await ask(Gather("join"), "gather", VisibleStep(0, "x", " y\n")) == " y\n"
 
 
 async def test_gather_needs_a_visible_step() -> None:

@@ -23,7 +23,7 @@ from langchain_podium.graph.conducting import Executor
 from langchain_podium.workers import as_worker
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import ConfigError
-from podium.planners.fixed import FixedPlanner
+from podium.planners import FixedPlanner
 
 OpenAI = Callable[..., ChatOpenAI]
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ async def test_a_thread_is_remembered_and_no_other(executor: Executor, calls: Ca
     state = await agent.ainvoke(_asked("What is my name?"), CONFIG)
     await agent.ainvoke(_asked("Who am I?"), {"configurable": {"thread_id": "2"}})
     assert [message.type for message in state["messages"]] == ["human", "ai", "human", "ai"]
-    told = [[message.text for message in brief.query] for brief in calls.briefs]
+    told = [[message.text for message in step_input.query] for step_input in calls.briefs]
     assert told == [
         ["My name is Ada."],
         ["My name is Ada.", "A()", "What is my name?"],
@@ -67,7 +67,7 @@ async def test_two_runs_after_each_other_on_one_thread_share_no_step(
     assert first["messages"][-1].content == "B(A())"
     assert second["messages"][-1].content == "A(B())"
     assert first["podium"]["run_id"] != second["podium"]["run_id"]
-    assert [step.output for brief in calls.briefs[2:] for step in brief.visible] == ["B()"]
+    assert [step.output for step_input in calls.briefs[2:] for step in step_input.visible] == ["B()"]
 
 
 @EXECUTORS
@@ -87,7 +87,7 @@ async def test_two_runs_at_once_on_one_thread_do_not_mix(executor: Executor, cal
         assert states[text]["messages"][-1].content == "D(B(A()),C(A()))"
         assert states[text]["podium"]["run_id"] != states[other]["podium"]["run_id"]
     assert len(calls.names) == 8
-    assert {brief.query[-1].text for brief in calls.briefs} == {"one", "two"}
+    assert {step_input.query[-1].text for step_input in calls.briefs} == {"one", "two"}
 
 
 async def test_a_new_question_leaves_a_plan_that_waits_behind(calls: Calls) -> None:
@@ -108,7 +108,7 @@ async def test_workers_find_the_store(executor: Executor, calls: Calls) -> None:
     store = InMemoryStore()
     await store.aput(("facts",), "colour", {"is": "blue"})
 
-    def look(brief: Any) -> str:
+    def look(step_input: Any) -> str:
         found = get_store().get(("facts",), "colour")
         return str(found.value["is"])
 

@@ -20,7 +20,7 @@ from langchain_podium.graph.conducting import Executor
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import JournalBroken
 from podium.journal import MemoryJournal
-from podium.planners.fixed import FixedPlanner
+from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 
 __all__ = ["postgres_server", "postgres_url"]
@@ -107,7 +107,7 @@ async def test_an_interrupt_in_a_step_goes_on_in_another_process(open_saver: Ope
     """So do the outcomes of the steps that had ended."""
 
     def workers() -> list[Any]:
-        asking = calls.worker("C", lambda brief: f"told {interrupt('may I?')}")
+        asking = calls.worker("C", lambda step_input: f"told {interrupt('may I?')}")
         return [*calls.workers("AB"), asking, calls.worker("D")]
 
     planner = Plans(DIAMOND)
@@ -134,7 +134,7 @@ def test_savers_that_are_not_async_do_as_well(
         if kind == "sqlite"
         else PostgresSaver.from_conn_string(request.getfixturevalue("postgres_url"))
     )
-    asking = calls.worker("C", lambda brief: f"told {interrupt('may I?')}")
+    asking = calls.worker("C", lambda step_input: f"told {interrupt('may I?')}")
     workers = [
         *calls.workers("AB"),
         asking if executor == "langgraph" else calls.worker("C"),

@@ -12,8 +12,8 @@ from servers.speaking_chat_model import USAGE, Speaker
 from langchain_podium import as_worker
 from langchain_podium.graph.conducting import Executor
 from podium import Conductor
-from podium.outcome import Outcome
 from podium.planners import FixedPlanner
+from podium.types import Outcome
 from podium.workers import Worker
 
 _OUTCOMES = TypeAdapter(list[Outcome])

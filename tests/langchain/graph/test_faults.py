@@ -15,8 +15,8 @@ from langchain_podium.graph.conducting import Executor
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import PlannerError, RunFailed
 from podium.journal import MemoryJournal
-from podium.planners.fixed import FixedPlanner
-from podium.workers.scripted import ScriptedWorker
+from podium.planners import FixedPlanner
+from podium.workers import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -129,7 +129,7 @@ async def test_a_planner_that_writes_garbage_is_replaced_or_told(executor: Execu
 async def test_a_worker_that_writes_garbage_fails_its_step(executor: Executor, calls: Calls) -> None:
     """And no other."""
     plan = Plan((Step(0, "a"), Step(1, "b", (0,))))
-    garbage = calls.worker("garbage", lambda brief: 7)
+    garbage = calls.worker("garbage", lambda step_input: 7)
     conductor = Conductor(FixedPlanner(plan), [garbage, calls.worker("B")], on_failure="note")
     state = await around(conductor, executor=executor).ainvoke(ASKED)
     assert state["podium"]["status"] == "partial"
@@ -141,7 +141,7 @@ async def test_a_retry_of_the_whole_node_goes_on_with_a_journal(executor: Execut
     """LangGraph's own retry finds the run there."""
     luck = iter([False, True])
 
-    def join(brief: Any) -> str:
+    def join(step_input: Any) -> str:
         if not next(luck):
             raise ValueError("no luck")
         return "joined"

@@ -11,9 +11,8 @@ from langgraph.types import Command, interrupt
 from langchain_podium.graph import to_langgraph
 from podium import Conductor, Plan, Step
 from podium.errors import ConfigError, PlanInvalid, RunFailed, WorkerFailed
-from podium.planners.fixed import FixedPlanner
-from podium.workers.pool import Pool
-from podium.workers.scripted import ScriptedWorker
+from podium.planners import FixedPlanner
+from podium.workers import Pool, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +31,7 @@ async def test_it_does_what_the_plan_does(*, kind: Any, is_sync: bool, calls: Ca
     assert state["answer"] == "D(B(A()),C(A()))"
     assert state["step_1"] == "B(A())"
     assert sorted(calls.names) == list("ABCD")
-    assert {brief.query[-1].text for brief in calls.briefs} == {"How many?"}
+    assert {step_input.query[-1].text for step_input in calls.briefs} == {"How many?"}
 
 
 async def test_a_planned_question_need_not_be_asked_again(calls: Calls) -> None:
@@ -41,7 +40,7 @@ async def test_a_planned_question_need_not_be_asked_again(calls: Calls) -> None:
     plan = await conductor.plan("How many?")
     state = await to_langgraph(plan, conductor).compile().ainvoke({"question": None})
     assert state["answer"] == "D(B(A()),C(A()))"
-    assert {brief.query[-1].text for brief in calls.briefs} == {"How many?"}
+    assert {step_input.query[-1].text for step_input in calls.briefs} == {"How many?"}
 
 
 def test_it_can_be_drawn(calls: Calls) -> None:
@@ -68,7 +67,7 @@ async def test_a_node_is_added_and_one_is_replaced(calls: Calls) -> None:
 async def test_an_interrupt_in_a_step_is_that_of_its_node(calls: Calls) -> None:
     """And goes on there."""
     plan = Plan((Step(0, "a"), Step(1, "b", (0,))))
-    workers = [calls.worker("A"), calls.worker("B", lambda brief: str(interrupt("may I?")))]
+    workers = [calls.worker("A"), calls.worker("B", lambda step_input: str(interrupt("may I?")))]
     graph = to_langgraph(plan, workers).compile(checkpointer=InMemorySaver())
     state = await graph.ainvoke({"question": "How many?"}, CONFIG)
     assert state["__interrupt__"][0].value == "may I?"

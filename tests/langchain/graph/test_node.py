@@ -23,11 +23,9 @@ from langchain_podium.workers import as_worker
 from podium import Conductor, Plan, Step
 from podium.errors import ConfigError, RunFailed, WorkerFailed
 from podium.journal import MemoryJournal
-from podium.plan import Plan as PlanType
-from podium.planners.fixed import FixedPlanner
-from podium.workers.function import FunctionWorker
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import FREE, Brief
+from podium.planners import FixedPlanner
+from podium.types import Plan as PlanType
+from podium.workers import FREE, FunctionWorker, ScriptedWorker, StepInput
 
 OpenAI = Callable[..., ChatOpenAI]
 pytestmark = pytest.mark.anyio
@@ -89,7 +87,7 @@ async def test_other_keys_hold_question_and_answer_whatever_the_state_is_declare
     graph = around(conductor, executor=executor, input="question", state=state)
     left = await graph.ainvoke({"question": "How many?"})
     assert left["answer"] == "D(B(A()),C(A()))"
-    assert all(brief.query[-1].text == "How many?" for brief in calls.briefs)
+    assert all(step_input.query[-1].text == "How many?" for step_input in calls.briefs)
 
 
 @EXECUTORS
@@ -189,7 +187,7 @@ async def test_with_a_journal_a_run_that_failed_goes_on_and_pays_nothing_twice(
     """Calling the graph with nothing new calls only who failed."""
     luck = [False]
 
-    def join(brief: Any) -> str:
+    def join(step_input: Any) -> str:
         if not luck[0]:
             raise ValueError("no luck")
         return "joined"
@@ -213,19 +211,19 @@ async def test_a_step_waits_for_its_inputs_alone_or_for_its_superstep(executor: 
     """What needs only the fast one of two begins while the slow one is at work; not in LangGraph."""
     begun, told = anyio.Event(), list[str]()
 
-    async def slow(brief: Brief) -> str:
+    async def slow(step_input: StepInput) -> str:
         with anyio.move_on_after(20 if executor == "podium" else 0.2):
             await begun.wait()
         told.append("slow ended")
         return "slow"
 
-    async def fast(brief: Brief) -> str:
+    async def fast(step_input: StepInput) -> str:
         return "fast"
 
-    async def behind(brief: Brief) -> str:
+    async def behind(step_input: StepInput) -> str:
         told.append("behind the fast one began")
         begun.set()
-        return "+".join(step.output for step in brief.visible)
+        return "+".join(step.output for step in step_input.visible)
 
     workers = [FunctionWorker(work, price=FREE) for work in (slow, fast, behind)]
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(2, "c", (1,)), Step(2, "d", (0, 2))))
@@ -237,7 +235,7 @@ async def test_a_step_waits_for_its_inputs_alone_or_for_its_superstep(executor: 
 
 async def test_an_interrupt_in_a_worker_needs_the_other_executor(calls: Calls) -> None:
     """The error says which."""
-    asking = calls.worker("asking", lambda brief: interrupt("may I?"))
+    asking = calls.worker("asking", lambda step_input: interrupt("may I?"))
     conductor = Conductor(FixedPlanner(Plan((Step(0, "ask"),))), [asking])
     graph = around(conductor, checkpointer=InMemorySaver())
     with pytest.raises(ConfigError, match=r"'asking' called interrupt.*executor='langgraph'"):
@@ -251,7 +249,7 @@ async def test_a_command_to_the_parent_graph_jumps_in_the_users_own(
 ) -> None:
     """And not in the graphs in between, which the user never sees."""
 
-    def hand_over(brief: Any) -> str:
+    def hand_over(step_input: Any) -> str:
         raise ParentCommand(Command(graph=Command.PARENT, goto="human", update={"question": "handed over"}))
 
     workers = [calls.worker("A"), calls.worker("B", hand_over)]

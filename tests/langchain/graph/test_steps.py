@@ -12,8 +12,8 @@ from langgraph.types import Command, interrupt
 from langchain_podium.graph.conducting import Executor
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import ConfigError, PlanInvalid, RunFailed, WorkerFailed
-from podium.planners.fixed import FixedPlanner
-from podium.workers.scripted import ScriptedWorker
+from podium.planners import FixedPlanner
+from podium.workers import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -92,7 +92,7 @@ async def test_an_interrupt_in_a_step_goes_on_there_and_nothing_runs_again(
 ) -> None:
     """Neither the planner nor a step that had ended."""
     planner = Plans(DIAMOND)
-    asking = calls.worker("C", lambda brief: f"told {interrupt({'may': brief.subtask})}")
+    asking = calls.worker("C", lambda step_input: f"told {interrupt({'may': step_input.subtask})}")
     workers = [*calls.workers("AB"), asking, calls.worker("D")]
     graph = around(Conductor(planner, workers), executor="langgraph", checkpointer=InMemorySaver())
     state = await _call(graph, ASKED, CONFIG, is_sync=is_sync)
@@ -110,7 +110,7 @@ async def test_what_finished_steps_cost_before_an_interrupt_is_in_the_bill(calls
     """It was paid, though in an earlier call."""
     plan = Plan((Step(0, "begin"), Step(1, "ask", (0,))))
     first = ScriptedWorker("first", "some words")
-    asking = calls.worker("asking", lambda brief: interrupt("may I?"))
+    asking = calls.worker("asking", lambda step_input: interrupt("may I?"))
     graph = around(
         Conductor(FixedPlanner(plan), [first, asking]), executor="langgraph", checkpointer=InMemorySaver()
     )
@@ -123,7 +123,7 @@ async def test_what_finished_steps_cost_before_an_interrupt_is_in_the_bill(calls
 @SYNC
 async def test_two_interrupts_side_by_side_are_answered_by_their_ids(*, is_sync: bool, calls: Calls) -> None:
     """Each gets its own answer."""
-    asking = [calls.worker(name, lambda brief: str(interrupt(brief.subtask))) for name in "BC"]
+    asking = [calls.worker(name, lambda step_input: str(interrupt(step_input.subtask))) for name in "BC"]
     workers = [calls.worker("A"), *asking, calls.worker("D")]
     graph = around(
         Conductor(FixedPlanner(DIAMOND), workers), executor="langgraph", checkpointer=InMemorySaver()
@@ -140,7 +140,7 @@ async def test_a_step_that_fails_raises_and_goes_on_there(*, is_sync: bool, call
     """With `on_failure='fail'` nothing after it is begun."""
     luck = [False]
 
-    def right(brief: Any) -> str:
+    def right(step_input: Any) -> str:
         if not luck[0]:
             raise ValueError("no luck")
         return "lucky"
@@ -163,7 +163,7 @@ async def test_a_run_that_failed_as_a_whole_tries_again_what_failed(*, is_sync: 
     """As often as it is called, and nothing else is."""
     luck = [False]
 
-    def right(brief: Any) -> str:
+    def right(step_input: Any) -> str:
         if not luck[0]:
             raise ValueError("no luck")
         return "lucky"
@@ -187,7 +187,7 @@ async def test_every_rounds_plan_is_kept_before_it_is_carried_out(calls: Calls) 
     """An interrupt in the second round does not plan that round again."""
     first, second = Plan((Step(0, "try"),)), Plan((Step(1, "try harder"),))
     planner = Plans(first, second)
-    asking = calls.worker("B", lambda brief: str(interrupt("may I?")))
+    asking = calls.worker("B", lambda step_input: str(interrupt("may I?")))
     conductor = Conductor(
         planner,
         [calls.worker("A"), asking],
@@ -249,7 +249,7 @@ async def test_a_worker_is_shown_nothing_that_its_step_may_not_see(executor: Exe
     saver = InMemorySaver()
     state = await around(conductor, executor=executor, checkpointer=saver).ainvoke(ASKED, CONFIG)
     assert state["messages"][-1].content == "canary-out-3"
-    told = [repr(worker.requests[0].messages) + repr(worker.requests[0].brief) for worker in workers[1:]]
+    told = [repr(worker.requests[0].messages) + repr(worker.requests[0].step_input) for worker in workers[1:]]
     assert not any("canary-a" in text or "canary-out-0" in text for text in told)
     assert "canary-out-1" in told[1]
     assert "canary-out-1" not in told[2]
@@ -283,7 +283,7 @@ async def test_a_plan_edited_in_the_state_is_the_one_that_is_carried_out(calls: 
     """The hash tells that it was edited."""
     plan = Plan((Step(0, "begin"), Step(1, "ask", (0,))))
     planner = Plans(plan)
-    asking = calls.worker("B", lambda brief: str(interrupt("may I?")))
+    asking = calls.worker("B", lambda step_input: str(interrupt("may I?")))
     workers = [calls.worker("A"), asking, calls.worker("C")]
     graph = around(Conductor(planner, workers), executor="langgraph", checkpointer=InMemorySaver())
     await graph.ainvoke(ASKED, CONFIG)
@@ -301,7 +301,7 @@ async def test_a_plan_edited_to_nonsense_in_the_state_is_refused_and_can_be_edit
 ) -> None:
     """Nothing is lost: a third edit is carried out, without the planner."""
     planner = Plans(Plan((Step(0, "begin"), Step(1, "ask", (0,)))))
-    asking = calls.worker("B", lambda brief: str(interrupt("may I?")))
+    asking = calls.worker("B", lambda step_input: str(interrupt("may I?")))
     graph = around(
         Conductor(planner, [calls.worker("A"), asking]), executor="langgraph", checkpointer=InMemorySaver()
     )

@@ -10,11 +10,10 @@ from langgraph.types import Command, interrupt
 from langchain_podium.graph.conducting import Executor
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import WorkerUnavailable
+from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.planners.fixed import FixedPlanner
-from podium.retry import Retry
-from podium.workers.scripted import ScriptedWorker
-from podium.workers.worker import Card
+from podium.planners import FixedPlanner
+from podium.workers import Card, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +51,7 @@ async def test_a_step_that_nobody_sees_is_not_called(calls: Calls) -> None:
 async def test_a_step_that_needs_only_some_of_its_inputs_is_shown_those_that_came(calls: Calls) -> None:
     """In supersteps it waits for all of them, and one may fail."""
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(2, "c", (0, 1), enough=1)))
-    broken = calls.worker("A", lambda brief: 7)  # type: ignore[arg-type,return-value]
+    broken = calls.worker("A", lambda step_input: 7)  # type: ignore[arg-type,return-value]
     conductor = Conductor(FixedPlanner(plan), [broken, *calls.workers("BC")])
     state = await around(conductor, executor="langgraph").ainvoke(ASKED)
     assert state["messages"][-1].content == "C(B())"
@@ -61,7 +60,7 @@ async def test_a_step_that_needs_only_some_of_its_inputs_is_shown_those_that_cam
 async def test_with_a_journal_an_interrupt_rests_in_it_and_goes_on(calls: Calls) -> None:
     """The record holds every step once, and that the run waited."""
     journal, planner = MemoryJournal(), Plans(DIAMOND)
-    asking = calls.worker("C", lambda brief: f"told {interrupt('may I?')}")
+    asking = calls.worker("C", lambda step_input: f"told {interrupt('may I?')}")
     workers = [*calls.workers("AB"), asking, calls.worker("D")]
     conductor = Conductor(planner, workers, journal=journal)
     graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
@@ -97,7 +96,7 @@ async def test_a_nested_conductors_step_may_wait_too_and_with_a_journal_pays_not
 ) -> None:
     """It passes both runs, and goes on in the inner one."""
     journal = MemoryJournal()
-    asking = calls.worker("B", lambda brief: f"told {interrupt('may I?')}")
+    asking = calls.worker("B", lambda step_input: f"told {interrupt('may I?')}")
     planner = Plans(Plan((Step(0, "a"), Step(1, "b", (0,)))))
     inner = Conductor(planner, [calls.worker("A"), asking], card=Card(name="inner"))
     plan = Plan((Step(0, "c"), Step(1, "d", (0,))))

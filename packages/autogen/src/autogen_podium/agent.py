@@ -32,11 +32,11 @@ from autogen_podium.terms import Terms
 from autogen_podium.workers.agent import AgentWorker, Inner
 from autogen_podium.workers.nested import NestedWorker
 from autogen_podium.workers.wrap import Participant
+from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import QueryError
-from podium.planners.planner import Planner
-from podium.stream import events_of
-from podium.workers.worker import Worker
+from podium.planners import Planner
+from podium.workers import Worker
 
 _DESCRIPTION = "Plans a task and has a team carry it out."
 
@@ -189,7 +189,7 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         resets = self._resets
         try:
             result = await self.conductor.run(
-                query, on_event=telling.hear, through=self._gate.through(telling.through, watch)
+                query, on_event=telling.hear, middleware=self._gate.middleware(telling.middleware, watch)
             )
             telling.answer(result)
             said = [*said, AssistantMessage(content=result.answer, source=self.name)]

@@ -22,10 +22,8 @@ from pydantic import BaseModel
 from autogen_podium.messages import from_autogen, tool_schema, write_calls, write_usage
 from autogen_podium.terms import plan_text
 from podium.errors import ConfigError
-from podium.events import AnswerDelta, Event
-from podium.messages import Constraint, Message, Part, Sampling, Tools, read_turns
-from podium.result import Result
-from podium.workers.worker import Worker
+from podium.types import AnswerDelta, Constraint, Event, Message, Part, Result, Sampling, Tools, read_turns
+from podium.workers import Worker
 
 ToolChoice = Tool | Literal["auto", "required", "none"]
 _TAKES: Final = ("temperature", "top_p", "max_tokens", "seed", "stop", "reasoning_effort")

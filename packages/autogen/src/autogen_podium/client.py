@@ -26,17 +26,15 @@ from autogen_podium.conducting import (
 from autogen_podium.messages import from_autogen, write_usage
 from autogen_podium.terms import Terms, answered
 from autogen_podium.workers.wrap import Participant
+from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.journal import MemoryJournal
-from podium.messages import Message, estimate_usage
-from podium.paid import unbilled
-from podium.planners.planner import Planner
-from podium.recall import Recall
-from podium.result import Result
-from podium.stream import events_of
+from podium.planners import Planner
+from podium.resume import PaidResults, unbilled
+from podium.types import Message, Result, estimate_usage
 from podium.usage import Usage
-from podium.workers.worker import Worker
+from podium.workers import Worker
 
 _NO_ARGS: Final[Mapping[str, Any]] = {}
 _TURNS: Final = 256
@@ -91,7 +89,7 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         self._info = model_info or info_of(self.conductor.pool.workers)
         self._window = context_window
         self._used = Usage()
-        self._turns: OrderedDict[tuple[str, tuple[str, ...]], Recall] = OrderedDict()
+        self._turns: OrderedDict[tuple[str, tuple[str, ...]], PaidResults] = OrderedDict()
 
     @property
     def conductor(self) -> Conductor:
@@ -151,7 +149,7 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
                 on_event=Pieces(emit).hear if stream else None,
                 tools=asked.tools or (),
                 sampling=asked.sampling,
-                recall=self._turns.get((asked.query, asked.calls)),
+                paid_results=self._turns.get((asked.query, asked.calls)),
                 journal=journal,
             )
             answered(result)

@@ -18,11 +18,11 @@ from autogen_podium.workers.model import ModelWorker
 from autogen_podium.workers.nested import NestedWorker
 from autogen_podium.workers.tool import ToolWorker
 from autogen_podium.workers.wrap import Participant, as_planner, as_worker
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.limits import Limits
-from podium.planners.planner import Planner
-from podium.workers.worker import Card, Worker
+from podium.planners import Planner
+from podium.workers import Card, Worker
 
 _PLAIN = ("strict", "direct", "on_failure", "show_question")
 """The terms that are plain data, as the limits are; others have no form in a component."""

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from podium.boundary import Boundary
 from podium.errors import (
     PodiumError,
     WorkerBroken,
@@ -19,7 +18,8 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.workers.faults import Origin, status_fault
+from podium.secrets import Boundary
+from podium.workers.openai.error_mapping import Origin, status_fault
 
 _STATUSES: Final = range(300, 600)
 _UNSENT: Final = ("ConnectError", "ConnectTimeout", "ConnectionRefusedError", "ClientConnectorError")

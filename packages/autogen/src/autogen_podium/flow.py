@@ -22,11 +22,10 @@ from autogen_podium.messages import from_autogen, to_context, write_usage
 from autogen_podium.workers.wrap import Participant, as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.messages import read_query
-from podium.plan import Plan
-from podium.prompt import worker_messages
+from podium.prompts import worker_messages
+from podium.types import Plan, read_query
 from podium.usage import Usage
-from podium.workers.worker import Brief, Request, Shown, Worker, complete
+from podium.workers import Request, StepInput, VisibleStep, Worker, complete
 
 
 class StepAgentConfig(BaseModel):
@@ -60,7 +59,7 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
         self._subtask = subtask
         self._access = tuple(access)
         self._question: list[LLMMessage] = []
-        self._shown: dict[int, Shown] = {}
+        self._shown: dict[int, VisibleStep] = {}
         super().__init__(f"step_{step}", f"{self._worker.card.name}: {subtask}")
 
     @property
@@ -79,8 +78,8 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
         self._hear(messages)
         visible = tuple(self._shown[step] for step in self._access if step in self._shown)
         query = read_query([*from_autogen(self._question)])
-        brief = Brief(self._subtask, visible, query)
-        request = Request(messages=worker_messages(brief, self._worker.card), brief=brief)
+        step_input = StepInput(self._subtask, visible, query)
+        request = Request(messages=worker_messages(step_input, self._worker.card), step_input=step_input)
         async with self._worker:
             completion = await cancelling(cancellation_token, complete(self._worker, request))
         used = None if completion.usage == Usage() else write_usage(completion.usage)
@@ -95,7 +94,7 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
                 self._question += to_context([message])
             elif int(step) in self._access:
                 told = message.metadata[_SUBTASK]
-                self._shown[int(step)] = Shown(int(step), told, message.to_model_text())
+                self._shown[int(step)] = VisibleStep(int(step), told, message.to_model_text())
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget what was said."""

@@ -11,8 +11,8 @@ import anyio
 from autogen_agentchat.base import Response
 
 from autogen_podium.workers.agent import Inner
-from podium.messages import Completion
-from podium.workers.worker import Request, Through, Worker
+from podium.types import Completion
+from podium.workers import CallMiddleware, Request, Worker
 
 
 class Watch(Protocol):
@@ -41,7 +41,7 @@ class Gate:
             self._opened.set()
             self._opened = None
 
-    def through(self, call: Through, watch: Watch | None) -> Through:
+    def middleware(self, call: CallMiddleware, watch: Watch | None) -> CallMiddleware:
         """Return what calls a worker when the gate is open, and who watches is ready."""
 
         async def gated(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:

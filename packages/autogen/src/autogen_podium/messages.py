@@ -19,7 +19,7 @@ from autogen_core.models import (
 )
 
 from podium.errors import WorkerRefused
-from podium.messages import Message, Part, storable
+from podium.types import Message, Part, storable
 from podium.usage import Usage
 
 USER: Final = "user"

@@ -28,11 +28,11 @@ from autogen_podium.messages import USER
 from autogen_podium.terms import Terms
 from autogen_podium.workers.agent import Inner
 from autogen_podium.workers.wrap import Participant
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.limits import Limits
-from podium.planners.planner import Planner
-from podium.workers.worker import Worker
+from podium.planners import Planner
+from podium.workers import Worker
 
 ANSWERED = "The conductor has answered."
 """Why a run stopped that came to its answer."""

@@ -17,11 +17,9 @@ from autogen_podium.terms import answered, facts_of, plan_text
 from autogen_podium.workers.agent import AgentWorker, Inner
 from autogen_podium.workers.nested import NestedWorker
 from podium.conductor import Conductor
-from podium.events import Event, PlanReady, StepDelta, StepEnded, StepStarted
-from podium.messages import Completion
-from podium.result import Result
+from podium.types import Completion, Event, PlanReady, Result, StepDelta, StepEnded, StepStarted
 from podium.usage import Usage
-from podium.workers.worker import Caller, Request, Worker
+from podium.workers import Caller, Request, Worker
 
 _COUNTS = [each.name for each in fields(Usage) if each.name != "estimated"]
 
@@ -63,7 +61,7 @@ class Telling:
         self._spoken: set[tuple[int, int]] = set()
         """The steps whose agent tells of itself."""
 
-    async def through(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+    async def middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call a worker; what an agent says inside is told."""
         caller = request.caller
         if caller is not None and not self._chunks:

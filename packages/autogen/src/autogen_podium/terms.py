@@ -3,17 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from podium.cache import Cache
+from podium.budget import Limits
 from podium.errors import RunFailed
-from podium.journal.journal import Journal
-from podium.judging import Accept
-from podium.limits import Limits
-from podium.plan import Plan
-from podium.planners.planner import Planner
+from podium.execution import OnFailure, Retry
+from podium.journal import Cache, Journal
+from podium.planners import Planner
 from podium.policy import Policy
-from podium.result import Result
-from podium.retry import Retry
-from podium.setting import OnFailure
+from podium.run import Accept
+from podium.types import Plan, Result
 
 
 class Terms(TypedDict, total=False):

@@ -9,37 +9,38 @@ from typing import Any, Literal, Self, Unpack
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from podium.cache import Cache
-from podium.carrying import Carry
-from podium.claiming import decide
+from podium.aio.event_stream import events_of
+from podium.aio.resources import ResourceGroup
+from podium.aio.sync import run_sync
+from podium.budget.ledger import Spend
+from podium.budget.limits import Limits
 from podium.errors import ConfigError, LimitExceeded, PlanInvalid, PlannerError, WorkerFailed
-from podium.events import AnswerDelta, ApprovalGiven, Event, RunEnded
-from podium.explain import explain_proposal
-from podium.forecast import Forecast
-from podium.job import Job, Team, nested_id
+from podium.execution.external_scheduler import StepStarter
+from podium.execution.retry_policy import Retry
+from podium.execution.run_context import OnFailure
+from podium.journal.answer_cache import Cache
 from podium.journal.journal import Journal
-from podium.judging import Accept
-from podium.ledger import Spend
-from podium.limits import Limits
-from podium.messages import Completion, Query, Sampling, Tools, read_query, read_turns
-from podium.opened import Opened
-from podium.options import Options
-from podium.plan import Plan
 from podium.planners.direct import DirectPlanner
 from podium.planners.planner import Planner
 from podium.planners.rule import RulePlanner
-from podium.planning import Planners, Planning
 from podium.policy import Policy
-from podium.recall import step_key
-from podium.result import Result
-from podium.retry import Retry
-from podium.running import Running, plan_only, reckon
-from podium.setting import OnFailure
-from podium.stream import Listener, called_with, events_of
-from podium.sync import run_sync
-from podium.workers.bounds import check_prices
+from podium.resume.paid_results import step_key
+from podium.run.acceptance import Accept
+from podium.run.approval import decide
+from podium.run.listeners import Listener, called_with
+from podium.run.options import RunOptions
+from podium.run.planning import Planners, PlanRequester
+from podium.run.request import ConductorSettings, RunRequest, nested_id
+from podium.run.runner import RunSession, plan_only, reckon
+from podium.types.events import AnswerDelta, ApprovalGiven, Event, RunEnded
+from podium.types.explain import explain_proposal
+from podium.types.forecast import Forecast
+from podium.types.messages import Completion, Query, Sampling, Tools, read_query, read_turns
+from podium.types.plan import Plan
+from podium.types.result import Result
 from podium.workers.pool import Pool
-from podium.workers.worker import Card, Request, Through, Worker, brief_of
+from podium.workers.worker import CallMiddleware, Card, Request, Worker, step_input_of
+from podium.workers.worst_case import check_prices
 
 _PLAIN = Sampling()
 
@@ -104,7 +105,7 @@ class Conductor(Worker):
         first = DirectPlanner(planner) if direct else planner
         own = card or Card(name="conductor", description="Plans a task and has a team carry it out.")
         self.card = replace(own, labels=own.labels.union(*(other.labels for other in self.pool.cards)))
-        self._team = Team(
+        self._team = ConductorSettings(
             name=own.name,
             pool=self.pool,
             planners=Planners(first=first, fallback=fallback or RulePlanner(), strict=strict),
@@ -142,7 +143,7 @@ class Conductor(Worker):
         return Plan(plan.steps, job.query, "\n".join(map(explain_proposal, planning.proposals)))
 
     async def run(
-        self, asked: Query | Plan, *, on_event: Listener | None = None, **options: Unpack[Options]
+        self, asked: Query | Plan, *, on_event: Listener | None = None, **options: Unpack[RunOptions]
     ) -> Result:
         """Answer a query, or carry out a plan.
 
@@ -153,7 +154,7 @@ class Conductor(Worker):
                 question with calls of tools and what they returned, which are shown to the
                 worker of the plan's last step.
             on_event: takes each event as it happens, as `stream` yields them.
-            options: what else is to be said of the run: see `podium.options.Options`.
+            options: what else is to be said of the run: see `podium.run.options.Options`.
 
         Raises:
             QueryError: the query is not one.
@@ -167,7 +168,7 @@ class Conductor(Worker):
         job = self._job(asked, options, stream=on_event is not None)
         return await called_with(on_event, lambda listen: self._run(job, listen))
 
-    def stream(self, asked: Query | Plan, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
+    def stream(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         """Do as `run`, and yield what happens; the last event is `RunEnded` with the result.
 
         Leaving the iteration cancels the run. Takes and raises what `run` does.
@@ -190,7 +191,7 @@ class Conductor(Worker):
         self._check(plan)
         return reckon(self._team, plan, plan.query)
 
-    def run_sync(self, asked: Query | Plan, **options: Unpack[Options]) -> Result:
+    def run_sync(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> Result:
         """Do as `run` from code that is not async, inside a running event loop too."""
         return run_sync(lambda: self.run(asked, **options))
 
@@ -202,8 +203,8 @@ class Conductor(Worker):
         policy: Policy | None = None,
         force: bool = False,
         journal: Journal | None = None,
-        through: Through | None = None,
-        carry: Carry | None = None,
+        middleware: CallMiddleware | None = None,
+        step_starter: StepStarter | None = None,
         on_event: Listener | None = None,
     ) -> Result:
         """Go on with a recorded run: after a crash, a cancel, a failure or an approval.
@@ -219,8 +220,8 @@ class Conductor(Worker):
             policy: as for `run`; it is not recorded, so give the one the run was begun with.
             force: go on with a run that was given up as dead, too.
             journal: as for `run`.
-            through: as for `run`.
-            carry: as for `run`.
+            middleware: as for `run`.
+            step_starter: as for `run`.
             on_event: as for `run`.
 
         Raises:
@@ -233,7 +234,7 @@ class Conductor(Worker):
         self._recorded(journal)
         if plan is not None:
             self._check(plan)
-        job = Job(
+        job = RunRequest(
             run_id=run_id,
             is_minted=False,
             plan=plan,
@@ -241,8 +242,8 @@ class Conductor(Worker):
             resumes=True,
             force=force,
             journal=journal,
-            through=through,
-            carry=carry,
+            middleware=middleware,
+            step_starter=step_starter,
             stream=on_event is not None,
         )
         return await called_with(on_event, lambda listen: self._run(job, listen))
@@ -301,7 +302,7 @@ class Conductor(Worker):
             limit = caller.ledger.limits.depth
             raise LimitExceeded("depth", f"conductors nest {limit} deep at most: raise Limits.depth for more")
         job = self._nested(request)
-        runs: list[Running] = []
+        runs: list[RunSession] = []
 
         async def run(emit: Listener) -> Result:
             def listen(event: Event) -> None:
@@ -310,7 +311,7 @@ class Conductor(Worker):
                 if event.run_id == job.run_id:
                     emit(event)
 
-            runs.append(Running(self._team, job, listen))
+            runs.append(RunSession(self._team, job, listen))
             async with self._open():
                 return await runs[0].run()
 
@@ -322,11 +323,11 @@ class Conductor(Worker):
                     yield event.text
         yield _completion(result, runs[0].before)
 
-    async def _run(self, job: Job, listen: Listener | None) -> Result:
+    async def _run(self, job: RunRequest, listen: Listener | None) -> Result:
         async with self._open(), job.journal or nullcontext():
-            return await Running(self._team, job, listen).run()
+            return await RunSession(self._team, job, listen).run()
 
-    def _job(self, asked: Query | Plan, options: Options, *, stream: bool) -> Job:
+    def _job(self, asked: Query | Plan, options: RunOptions, *, stream: bool) -> RunRequest:
         run_id, journal, policy = options.get("run_id"), options.get("journal"), options.get("policy")
         if run_id is not None:
             self._recorded(journal)
@@ -335,21 +336,21 @@ class Conductor(Worker):
         tools = options.get("tools", ())
         if not isinstance(tools, Tools):
             tools = Tools(tuple(tools))
-        job = Job(
+        job = RunRequest(
             run_id=run_id or uuid4().hex,
             is_minted=run_id is None,
             query=query,
             plan=plan,
             labels=frozenset(options.get("labels", ())),
             policy=policy,
-            recall=options.get("recall"),
+            paid_results=options.get("paid_results"),
             forecasts=options.get("forecast", False),
             journal=journal,
             tools=tools if tools.offered else None,
             sampling=options.get("sampling", _PLAIN),
             turns=turns,
-            through=options.get("through"),
-            carry=options.get("carry"),
+            middleware=options.get("middleware"),
+            step_starter=options.get("step_starter"),
             stream=stream,
         )
         rules = self._team.policy
@@ -361,16 +362,16 @@ class Conductor(Worker):
         self._check(plan)
         return job if rules.silent else replace(job, plan=rules.check(plan, self.pool.cards, job.labels))
 
-    def _nested(self, request: Request) -> Job:
+    def _nested(self, request: Request) -> RunRequest:
         """Return the run that answers a request: the one that did so before, if it was recorded."""
         asked = request.messages[: len(request.messages) - len(request.turns)]
         query, caller = read_query(asked), request.caller
         minted = caller is None or caller.journal is None
         run_id = uuid4().hex
         if caller is not None and not minted:
-            run_id = nested_id(caller, step_key(self.card.name, brief_of(request), request.turns))
+            run_id = nested_id(caller, step_key(self.card.name, step_input_of(request), request.turns))
         labels = frozenset[str]() if caller is None else caller.labels
-        return Job(
+        return RunRequest(
             run_id=run_id,
             is_minted=minted,
             query=query,
@@ -425,11 +426,11 @@ class Conductor(Worker):
 
     def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:
         team = self._team
-        own = [part for part in (team.accept, team.cache, team.journal) if isinstance(part, Opened)]
+        own = [part for part in (team.accept, team.cache, team.journal) if isinstance(part, ResourceGroup)]
         return (self.pool, team.planners.first, team.planners.fallback, *own)
 
 
-class _Parts(Opened):
+class _Parts(ResourceGroup):
     """What a run holds open for itself."""
 
     def __init__(self, parts: Sequence[AbstractAsyncContextManager[Any]]) -> None:
@@ -439,7 +440,7 @@ class _Parts(Opened):
         return self._held
 
 
-def _told(planning: Planning) -> str:
+def _told(planning: PlanRequester) -> str:
     problems = [p.problem.message for p in planning.proposals if p.problem is not None]
     return "; ".join(problems)
 
@@ -469,7 +470,7 @@ def _check_planner(planner: object) -> None:
         raise ConfigError(f"{planner!r:.80} is no planner{hint}")
 
 
-def _check_team(team: Team) -> None:
+def _check_team(team: ConductorSettings) -> None:
     """Refuse at the start what would stop a run half-way."""
     own = [worker.card for worker in team.pool if not isinstance(worker, Conductor)]
     check_prices(team.limits, [*own, team.planners.first.card, team.planners.fallback.card])

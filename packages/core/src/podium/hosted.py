@@ -13,23 +13,32 @@ from uuid import uuid4
 
 import anyio
 
-from podium.boundary import Boundary
+from podium.aio.event_stream import events_of
+from podium.aio.resources import ResourceGroup
+from podium.aio.sync import run_sync
 from podium.errors import ConfigError, PodiumError, WorkerBroken, WorkerError, WorkerTimeout
-from podium.events import AnswerDelta, Event, RunEnded, RunStarted
-from podium.logs import start_log
-from podium.messages import Completion, Message, Part, Query, Sampling, Tools, estimate_usage, read_query
-from podium.opened import Opened
-from podium.outcome import Problem
-from podium.result import Result
 from podium.secrets import scrubbing
-from podium.stream import events_of
-from podium.sync import run_sync
+from podium.secrets.boundary import Boundary
 from podium.telemetry import start_trace
+from podium.telemetry.log_records import start_log
+from podium.types.events import AnswerDelta, Event, RunEnded, RunStarted
+from podium.types.messages import (
+    Completion,
+    Message,
+    Part,
+    Query,
+    Sampling,
+    Tools,
+    estimate_usage,
+    read_query,
+)
+from podium.types.outcome import Problem
+from podium.types.result import Result
 from podium.usage import Usage
-from podium.workers.answers import AnswerReader
-from podium.workers.chat_body import chat_body, merge_sampling
-from podium.workers.endpoint import Endpoint
-from podium.workers.responses import ResponsesReader, responses_body
+from podium.workers.openai.chat_request import chat_body, merge_sampling
+from podium.workers.openai.chat_response import AnswerReader
+from podium.workers.openai.endpoint import Endpoint
+from podium.workers.openai.responses_api import ResponsesReader, responses_body
 from podium.workers.worker import Price
 
 Api = Literal["responses", "chat"]
@@ -48,7 +57,7 @@ class _Asked:
     sampling: Sampling
 
 
-class HostedConductor(Opened):
+class HostedConductor(ResourceGroup):
     """Hands each query as it is to a conductor behind an API, such as Sakana's Fugu.
 
     Args:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid
-from podium.events import Event, RunStarted
-from podium.messages import Query
-from podium.outcome import Outcome, Round
-from podium.paid import unbilled
-from podium.plan import Plan
-from podium.result import Result
+from podium.resume.bills import unbilled
+from podium.types.events import Event, RunStarted
+from podium.types.messages import Query
+from podium.types.outcome import Outcome, Round
+from podium.types.plan import Plan
+from podium.types.result import Result
 
 
 async def replay(
@@ -45,19 +45,19 @@ async def replay(
     """
     started = events[0]
     assert isinstance(started, RunStarted)
-    recall = unbilled(events, conductor.pool.names)
+    paid_results = unbilled(events, conductor.pool.names)
     asked: Query | Plan = started.query
     if plan is not None:
-        if not recall.plans:
+        if not paid_results.plans:
             raise PlanInvalid("nothing_to_keep", "the run has no plan that could be changed")
         plan.fit(len(conductor.pool), conductor.limits.plan_steps)
-        last = max(recall.plans)
+        last = max(paid_results.plans)
         why = "the plan was changed"
-        recall.plans[last] = replace(recall.plans[last], plan=plan, planner="user", why=why)
-        recall.decisions.pop(last, None)
-    if 1 in recall.plans and recall.plans[1].planner == "user":
-        asked = replace(recall.plans.pop(1).plan, query=started.query)
-    return await conductor.run(asked, labels=started.labels, recall=recall, on_event=on_event)
+        paid_results.plans[last] = replace(paid_results.plans[last], plan=plan, planner="user", why=why)
+        paid_results.decisions.pop(last, None)
+    if 1 in paid_results.plans and paid_results.plans[1].planner == "user":
+        asked = replace(paid_results.plans.pop(1).plan, query=started.query)
+    return await conductor.run(asked, labels=started.labels, paid_results=paid_results, on_event=on_event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

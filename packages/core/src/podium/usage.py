@@ -3,10 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from podium.quick import quick
 
-
-@quick
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one call or of many. Parts of a whole are counted in the whole, once."""

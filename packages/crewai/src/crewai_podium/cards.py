@@ -12,7 +12,7 @@ from crewai.llms.base_llm import BaseLLM
 from crewai.tools.base_tool import BaseTool
 
 from podium.errors import ConfigError
-from podium.workers.worker import Card
+from podium.workers import Card
 
 _MOST_TOLD: Final = 300
 """Most characters of a backstory, or of a tool's description, that a planner is shown."""

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from podium.boundary import Boundary
 from podium.errors import WorkerError, WorkerFailed, WorkerRefused, WorkerTimeout, WorkerUnavailable
+from podium.secrets import Boundary
 from podium.usage import Usage
-from podium.workers.faults import Origin, status_fault
+from podium.workers.openai.error_mapping import Origin, status_fault
 
 _STATUSES: Final = range(400, 600)
 _WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool]]] = (

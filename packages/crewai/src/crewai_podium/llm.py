@@ -16,14 +16,12 @@ from pydantic import BaseModel, PrivateAttr
 from crewai_podium.outputs import read_answer, sampling_for
 from crewai_podium.spending import metrics_of
 from crewai_podium.turns import Turns, query_of
+from podium.aio.sync import run_sync
 from podium.conductor import Conductor
 from podium.errors import RunFailed
-from podium.events import AnswerDelta, Event
 from podium.hosted import HostedConductor
-from podium.messages import Sampling, Tools
-from podium.result import Result
-from podium.stream import Listener
-from podium.sync import run_sync
+from podium.run import Listener
+from podium.types import AnswerDelta, Event, Result, Sampling, Tools
 
 _SAID: Final = ("temperature", "top_p", "seed")
 _UNKNOWN_WINDOW: Final = 128_000
@@ -162,13 +160,13 @@ class ConductorLLM(BaseLLM):
                 if chunk is not None:
                     chunk(event)
 
-        recall = self._turns.recall(query, self.conductor.pool.names) if tools else None
+        paid_results = self._turns.paid_results(query, self.conductor.pool.names) if tools else None
         result = _answered(
             await self.conductor.run(
                 query,
                 tools=offered,
                 sampling=sampling,
-                recall=recall,
+                paid_results=paid_results,
                 on_event=listen if tools or chunk is not None else None,
             )
         )

@@ -25,21 +25,17 @@ from crewai_podium.spending import Meter, Tally, metrics_of
 from crewai_podium.team import asked_of, last_word, number_of, team_of
 from crewai_podium.workers.agent import AgentWorker
 from crewai_podium.workers.llm import LLMWorker
+from podium.aio.sync import run_sync
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed
-from podium.journal.journal import Journal
-from podium.judging import Accept
-from podium.limits import Limits
-from podium.messages import Completion
-from podium.planners.chat import ChatPlanner
-from podium.planners.planner import Planner
+from podium.execution import OnFailure, Retry
+from podium.journal import Journal
+from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
-from podium.result import Result
-from podium.retry import Retry
-from podium.setting import OnFailure
-from podium.stream import Listener
-from podium.sync import run_sync
-from podium.workers.worker import Card, Request, Worker
+from podium.run import Accept, Listener
+from podium.types import Completion, Result
+from podium.workers import Card, Request, Worker
 
 MOST_KEPT: Final = 64
 """Results a manager remembers."""
@@ -183,7 +179,7 @@ class ConductorManager(BaseAgent):
             run_id=run_id,
             policy=policy,
             sampling=sampling_for(form),
-            through=self._through,
+            middleware=self._through,
             on_event=self.on_event,
         )
         for kept in self._results:

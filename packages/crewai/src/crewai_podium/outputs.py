@@ -5,7 +5,7 @@ from typing import Any
 from crewai import Task
 from pydantic import BaseModel, ValidationError
 
-from podium.messages import Constraint, Sampling
+from podium.types import Constraint, Sampling
 
 
 def form_of(task: Task) -> type[BaseModel] | None:

@@ -15,9 +15,9 @@ from crewai_podium.cards import card_of, names_of
 from crewai_podium.spending import Spent
 from crewai_podium.workers.agent import AgentWorker
 from podium.errors import ConfigError
-from podium.plan import Plan
 from podium.policy import Policy
-from podium.workers.worker import Card, Worker
+from podium.types import Plan
+from podium.workers import Card, Worker
 
 
 @dataclass(frozen=True, slots=True)

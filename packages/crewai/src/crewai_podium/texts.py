@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from podium.messages import Message, storable
+from podium.types import Message, storable
 
 
 def prompt_of(messages: tuple[Message, ...]) -> str:

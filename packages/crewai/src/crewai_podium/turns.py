@@ -12,10 +12,8 @@ from threading import Lock
 from typing import Any, Final
 
 from podium.errors import ConfigError
-from podium.events import Event
-from podium.messages import Message, read_turns
-from podium.paid import unbilled
-from podium.recall import Recall
+from podium.resume import PaidResults, unbilled
+from podium.types import Event, Message, read_turns
 
 _MOST_KEPT: Final = 64
 _GO_ON: Final = "Go on from there."
@@ -57,15 +55,15 @@ class Turns:
             while len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
 
-    def recall(self, query: Sequence[Mapping[str, Any]], workers: Sequence[str]) -> Recall:
+    def paid_results(self, query: Sequence[Mapping[str, Any]], workers: Sequence[str]) -> PaidResults:
         """Return what a turn goes on from: of a question that is new, nothing."""
         with self._lock:
             events = self._kept.get(_hash(query), ())
         _, turns = read_turns(query)
         try:
-            return unbilled(events, workers) if events and turns else Recall()
+            return unbilled(events, workers) if events and turns else PaidResults()
         except ConfigError:
-            return Recall()  # the pool has others by now: the turn is planned anew
+            return PaidResults()  # the pool has others by now: the turn is planned anew
 
 
 def _hash(query: Sequence[Mapping[str, Any]]) -> str:

@@ -17,9 +17,8 @@ from typing import get_args
 from rich.console import Console
 
 from podium.errors import PlanError
-from podium.parse import MAX_CHARS, PlanReader, parse_plan
-from podium.plan import Plan, Step
-from podium.spelling import Spelling, write_plan
+from podium.plan_text import MAX_CHARS, PlanReader, Spelling, parse_plan, write_plan
+from podium.types import Plan, Step
 from podium_evals.bars import Bar, bars_table
 
 WORKERS = 3

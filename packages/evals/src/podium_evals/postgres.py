@@ -49,9 +49,7 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         command = [_binary("initdb"), "-D", str(self._data), "-U", "podium", "--auth=trust"]
         command += ["--encoding=UTF8", "--locale=C", "--no-instructions"]
-        made = subprocess.run(  # noqa: S603  (a binary of our own choosing)
-            command, capture_output=True, check=False, **self._as_user
-        )
+        made = subprocess.run(command, capture_output=True, check=False, **self._as_user)  # noqa: S603
         if made.returncode:
             shutil.rmtree(self._folder)
             raise PodiumError(f"initdb failed: {made.stderr.decode(errors='replace')}")

@@ -16,7 +16,7 @@ from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.tools import BaseTool
 
 from podium.errors import ConfigError
-from podium.workers.worker import Card, Price
+from podium.workers import Card, Price
 
 _PARTS: Final[Mapping[str, str]] = {
     "image_inputs": "image_url",

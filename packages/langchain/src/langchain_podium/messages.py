@@ -23,10 +23,9 @@ from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, Us
 from langchain_core.prompt_values import PromptValue
 
 from podium.errors import QueryError
-from podium.messages import Message, Part
-from podium.plan import Plan
+from podium.types import Message, Part, Plan
 from podium.usage import Usage
-from podium.workers.usage import read_usage as read_counts
+from podium.workers.openai.usage import read_usage as read_counts
 
 ConductorInput = (
     str | PromptValue | BaseMessage | Sequence[MessageLikeRepresentation] | Mapping[str, Any] | Plan

@@ -7,11 +7,10 @@ from langchain_core.runnables import Runnable
 from langchain_podium.cards import card_of
 from langchain_podium.workers.chat_model import ChatModelWorker
 from podium.errors import ConfigError
-from podium.messages import Sampling
-from podium.planners.chat import ChatPlanner
-from podium.planners.task import Show
-from podium.spelling import Spelling
-from podium.workers.worker import Card, Price, Worker
+from podium.plan_text import Spelling
+from podium.planners import ChatPlanner, Show
+from podium.types import Sampling
+from podium.workers import Card, Price, Worker
 
 
 def as_planner(  # noqa: PLR0913 - as ChatPlanner takes them

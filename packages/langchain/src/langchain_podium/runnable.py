@@ -17,13 +17,12 @@ from pydantic import BaseModel, ConfigDict
 from langchain_podium.apart import apart, each
 from langchain_podium.messages import ConductorInput, to_query
 from langchain_podium.steps import child_runs, hears, tell
+from podium.aio.shared_loop import iterate, run_sync
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed
-from podium.events import AnswerDelta, Event, RunEnded
-from podium.home import iterate, run_sync
 from podium.hosted import HostedConductor
 from podium.policy import Policy
-from podium.result import Result
+from podium.types import AnswerDelta, Event, Result, RunEnded
 
 
 class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
@@ -81,7 +80,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
 
     def invoke(
         self,
-        input: ConductorInput,  # noqa: A002
+        input: ConductorInput,  # noqa: A002 - LangChain's name, as below
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> str | Result:
@@ -90,7 +89,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
 
     async def astream(
         self,
-        input: ConductorInput,  # noqa: A002
+        input: ConductorInput,  # noqa: A002 - LangChain's name, as below
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[str | Result, None]:
@@ -105,7 +104,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
 
     def stream(
         self,
-        input: ConductorInput,  # noqa: A002
+        input: ConductorInput,  # noqa: A002 - LangChain's name, as below
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Iterator[str | Result]:
@@ -196,7 +195,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
             "run_id": run_id,
             "labels": labels,
             "policy": policy,
-            "through": child_runs(stream=stream) if run_manager.handlers else None,
+            "middleware": child_runs(stream=stream) if run_manager.handlers else None,
         }
 
     def _given(self, result: Result) -> str | Result:

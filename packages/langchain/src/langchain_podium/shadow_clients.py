@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_core.runnables import Runnable
 
-from podium.workers.endpoint import Endpoint
+from podium.workers import Endpoint
 
 _MOST = 100_000
 """Objects that are looked at; what holds more is not searched to its end."""

@@ -14,10 +14,10 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langchain_podium.messages import read_usage
-from podium.outcome import total_cost
-from podium.shadow import Spent
+from podium.types import total_cost
 from podium.usage import Usage
-from podium.workers.worker import Price
+from podium.workers import Price
+from podium_shadow import Spent
 
 
 @dataclass(slots=True)

@@ -25,11 +25,10 @@ from langchain_podium.messages import to_query, write_calls
 from langchain_podium.shadow_spent import SpentHandler
 from langchain_podium.texts import text_of
 from podium.errors import PodiumError
-from podium.plan import Plan
-from podium.result import Result
-from podium.shadow import Beside, Candidate, Side, Spent
-from podium.shadow.beside import failed
-from podium.workers.worker import Price
+from podium.types import Plan, Result
+from podium.workers import Price
+from podium_shadow import Beside, Candidate, Side, Spent
+from podium_shadow.runner import failed
 
 LOGGER = logging.getLogger("podium")
 T = TypeVar("T")

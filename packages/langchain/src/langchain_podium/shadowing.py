@@ -16,8 +16,8 @@ from langchain_podium.shadow_clients import shares_client
 from langchain_podium.shadow_watch import How, Watch, answer_of
 from podium.errors import ConfigError
 from podium.journal import Journal, SqlJournal
-from podium.shadow import Beside, Budget, Pairs, SqlPairs, Tally
-from podium.workers.worker import Price
+from podium.workers import Price
+from podium_shadow import Beside, Budget, Pairs, SqlPairs, Tally
 
 Config = RunnableConfig | None
 

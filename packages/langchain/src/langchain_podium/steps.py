@@ -26,12 +26,10 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 
-from podium.events import Event, RunEnded
-from podium.messages import Completion
-from podium.result import Result
 from podium.secrets import scrub, scrub_data
+from podium.types import Completion, Event, Result, RunEnded
 from podium.usage import Usage
-from podium.workers.worker import Request, Through, Worker
+from podium.workers import CallMiddleware, Request, Worker
 
 _SILENT: Final = (BaseCallbackHandler.on_custom_event, AsyncCallbackHandler.on_custom_event)
 
@@ -51,7 +49,7 @@ class Run(Protocol):
         """Return the manager of its children."""
 
 
-def child_runs(*, stream: bool = True) -> Through | None:
+def child_runs(*, stream: bool = True) -> CallMiddleware | None:
     """Return what has each call of a worker be a run of its own, under the run that goes on here.
 
     Each is a chain run with the worker's name, the tag `podium:step` or `podium:planner`, and
@@ -68,11 +66,11 @@ def child_runs(*, stream: bool = True) -> Through | None:
     if not get_async_callback_manager_for_config(ensure_config()).handlers:
         return None
 
-    def through(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+    def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         whole = not stream and request.caller is not None
         return _called(worker, replace(request, stream=False) if whole else request)
 
-    return through
+    return middleware
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
-from podium.messages import Message
+from podium.types import Message
 
 
 def text_of(value: object) -> str:

@@ -13,11 +13,8 @@ from llama_index_podium.steps import Ambient, Steps
 from llama_index_podium.turns import TURN, latest_turn
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.events import AnswerDelta, Event, RunEnded
-from podium.messages import Message, Sampling, Tools, read_turns
-from podium.recall import Recall
-from podium.result import Result
-from podium.tool_turn import recall_turn, turn_of
+from podium.resume import PaidResults, recall_turn, turn_of
+from podium.types import AnswerDelta, Event, Message, Result, RunEnded, Sampling, Tools, read_turns
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
@@ -76,17 +73,19 @@ class Asking:
         """Yield the run's own events."""
         query, turns = read_turns(from_llama(self._messages))
         conductor = self._conductor
-        recall = recall_turn(latest_turn(self._messages), query, conductor.pool.names) if turns else None
-        if recall is None and self._tools.offered:
-            recall = Recall()  # has the run say of each step what stands for it, for the next turn
+        paid_results = (
+            recall_turn(latest_turn(self._messages), query, conductor.pool.names) if turns else None
+        )
+        if paid_results is None and self._tools.offered:
+            paid_results = PaidResults()  # has the run say of each step what stands for it, for the next turn
         with self._where.inside():  # a stream is read outside of the call that it answers
             steps = Steps(self._callbacks, stream=stream)
             events = conductor.stream(
                 (*query, *turns),
-                recall=recall,
+                paid_results=paid_results,
                 tools=self._tools,
                 sampling=self._sampling,
-                through=steps.through,
+                middleware=steps.middleware,
             )
             event: Event | None = await anext(events)
         assert event is not None

@@ -9,7 +9,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.tools import BaseTool
 
 from podium.errors import ConfigError
-from podium.workers.worker import Card, Price
+from podium.workers import Card, Price
 
 _SEARCHES: Final = "Searches its documents for what the subtask asks; answers with the passages found."
 _ANSWERS: Final = "Answers questions about its documents."

@@ -5,10 +5,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from podium.errors import RunFailed
-from podium.outcome import Outcome
-from podium.plan import Plan
-from podium.result import Result
 from podium.secrets import scrub_data
+from podium.types import Outcome, Plan, Result
 from podium.usage import Usage
 
 

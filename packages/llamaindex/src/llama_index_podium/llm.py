@@ -26,9 +26,9 @@ from typing_extensions import override
 from llama_index_podium.asking import Asking
 from llama_index_podium.messages import call_blocks, calls_of
 from llama_index_podium.planner import conductor_of
+from podium.aio.shared_loop import iterate, run_sync
 from podium.conductor import Conductor
-from podium.home import iterate, run_sync
-from podium.planners.planner import Planner
+from podium.planners import Planner
 
 if TYPE_CHECKING:
     from llama_index.core.tools import BaseTool

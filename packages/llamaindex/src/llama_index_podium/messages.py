@@ -22,7 +22,7 @@ from llama_index.core.base.llms.types import (
 )
 
 from podium.errors import QueryError
-from podium.messages import Message, Part, Role
+from podium.types import Message, Part, Role
 
 _ROLES: Final[Mapping[MessageRole, Role]] = {
     MessageRole.SYSTEM: "system",

@@ -11,9 +11,8 @@ from llama_index_podium.workers import as_worker
 from llama_index_podium.workers.llm import LLMWorker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.planners.chat import ChatPlanner
-from podium.planners.planner import Planner
-from podium.workers.worker import Price, Worker
+from podium.planners import ChatPlanner, Planner
+from podium.workers import Price, Worker
 
 
 def as_planner(

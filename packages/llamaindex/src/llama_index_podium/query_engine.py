@@ -26,13 +26,11 @@ from llama_index_podium.sources import behind, merge
 from llama_index_podium.steps import Steps, Told
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
+from podium.aio.shared_loop import iterate, run_sync
 from podium.conductor import Conductor
-from podium.events import AnswerDelta, Event, PlanReady, RunEnded, StepEnded
-from podium.home import iterate, run_sync
-from podium.outcome import Outcome
-from podium.plan import Plan
-from podium.planners.planner import Planner
-from podium.workers.worker import Worker
+from podium.planners import Planner
+from podium.types import AnswerDelta, Event, Outcome, Plan, PlanReady, RunEnded, StepEnded
+from podium.workers import Worker
 
 _PLANNER = "planner"
 
@@ -112,7 +110,7 @@ class ConductorQueryEngine(BaseQueryEngine):
         payload: dict[Any, Any] = {EventPayload.QUERY_STR: query.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as told:
             steps = Steps(self.callback_manager, stream=False)
-            run = self.conductor.run(query.query_str, through=steps.through, on_event=steps.tell)
+            run = self.conductor.run(query.query_str, middleware=steps.middleware, on_event=steps.tell)
             result = answered(await run)
             response = Response(result.answer, merge(result, steps.found), facts_of(result))
             told.on_end(payload={EventPayload.RESPONSE: response})
@@ -171,7 +169,7 @@ class _Answering:
         told = Told(self._callbacks, CBEventType.QUERY, {EventPayload.QUERY_STR: self._query})
         with told.inside():
             self._steps = steps = Steps(self._callbacks, stream=True)
-            events = self._conductor.stream(self._query, through=steps.through)
+            events = self._conductor.stream(self._query, middleware=steps.middleware)
             event = await anext(events)  # begins the run, whose steps are to be under the query's event
         sent, own, begun = Sent(), event.run_id, False
         try:

@@ -10,9 +10,7 @@ from typing import Final, NamedTuple
 
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
-from podium.outcome import Outcome
-from podium.plan import Plan
-from podium.result import Result
+from podium.types import Outcome, Plan, Result
 
 STEPS: Final = "podium_steps"
 """The key of a source node's metadata under which stand the steps that found it."""

@@ -25,10 +25,9 @@ from llama_index_podium.events import PlanReadyEvent, StepEndEvent, StepInProgre
 from llama_index_podium.facts import plan_of
 from llama_index_podium.messages import to_llama
 from llama_index_podium.sources import FINDING, Place
-from podium.events import Event, PlanReady, StepEnded
-from podium.messages import Completion
 from podium.secrets import scrub
-from podium.workers.worker import Caller, Request, Worker, brief_of
+from podium.types import Completion, Event, PlanReady, StepEnded
+from podium.workers import Caller, Request, Worker, step_input_of
 
 dispatcher = get_dispatcher(__name__)
 _WHERE: Final[tuple[ContextVar[Any], ...]] = (active_span_id, active_instrument_tags, global_stack_trace)
@@ -51,7 +50,7 @@ class Steps:
         self.found: dict[str, dict[Place, list[NodeWithScore]]] = {}
         """The nodes found, by the run's id and the call."""
 
-    def through(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+    def middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call a worker in a span of its own; a `podium.workers.Through`."""
         whole = request.caller is not None and not self._stream
         return self._called(worker, replace(request, stream=False) if whole else request)
@@ -187,7 +186,7 @@ class _Call:
         payload = {EventPayload.MESSAGES: to_llama(self._request.messages), "podium": self._tags}
         self._told = Told(callbacks, CBEventType.AGENT_STEP, payload)
         if self._facts:
-            subtask = scrub(brief_of(self._request).subtask)
+            subtask = scrub(step_input_of(self._request).subtask)
             self._send(StepStartEvent, subtask=subtask)
 
     def inside(self) -> AbstractContextManager[None]:

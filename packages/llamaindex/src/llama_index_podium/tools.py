@@ -7,9 +7,9 @@ from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
 from llama_index_podium.facts import answered
 from llama_index_podium.steps import Steps
+from podium.aio.shared_loop import run_sync
 from podium.conductor import Conductor
-from podium.home import run_sync
-from podium.plan import Plan
+from podium.types import Plan
 
 
 class ConductorToolSpec(BaseToolSpec):
@@ -29,7 +29,7 @@ class ConductorToolSpec(BaseToolSpec):
     async def aask_team(self, question: str) -> str:
         """Have a team of specialists work out a question of several parts; returns the answer."""
         steps = Steps(self._callbacks, stream=False)
-        run = self.conductor.run(question, through=steps.through, on_event=steps.tell)
+        run = self.conductor.run(question, middleware=steps.middleware, on_event=steps.tell)
         result = answered(await run)
         lacks = "" if result.problem is None else f"\n\n(Not complete: {result.problem.message})"
         return result.answer + lacks

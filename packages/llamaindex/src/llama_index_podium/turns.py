@@ -1,7 +1,7 @@
 """Where a message keeps what the turn after its calls of tools goes on from.
 
 In the message that holds the calls, so that it is where the conversation is. What it is, is
-`podium.tool_turn`'s business.
+`podium.resume.tool_continuation`'s business.
 """
 
 from collections.abc import Sequence

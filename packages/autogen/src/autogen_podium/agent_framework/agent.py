@@ -29,13 +29,13 @@ from autogen_podium.agent_framework.messages import from_framework, write_usage
 from autogen_podium.agent_framework.updates import Updates
 from autogen_podium.agent_framework.workers import Participant, as_planner, as_worker
 from autogen_podium.terms import Terms, answered, facts_of, plan_text
+from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, QueryError
-from podium.messages import Message as PodiumMessage
-from podium.planners.planner import Planner
-from podium.result import Result
-from podium.stream import events_of
-from podium.workers.worker import Card, Worker
+from podium.planners import Planner
+from podium.types import Message as PodiumMessage
+from podium.types import Result
+from podium.workers import Card, Worker
 
 _Response = AgentResponse[Any]
 _Emit = Callable[[AgentResponseUpdate | _Response], None]

@@ -10,9 +10,9 @@ from typing import Any
 from agent_framework import Content, UsageDetails
 from agent_framework import Message as FrameworkMessage
 
-from podium.messages import Message, Part, Role, storable
+from podium.types import Message, Part, Role, storable
 from podium.usage import Usage
-from podium.workers.usage import read_usage as read_counts
+from podium.workers.openai.usage import read_usage as read_counts
 
 
 def from_framework(messages: Sequence[FrameworkMessage], own: str | None) -> tuple[Message, ...]:

@@ -8,8 +8,7 @@ from agent_framework import AgentResponseUpdate, BaseAgent, Content, __version__
 
 from autogen_podium.agent_framework.messages import write_usage
 from podium.errors import RunFailed
-from podium.events import AnswerDelta, Event, StepEnded
-from podium.result import Result
+from podium.types import AnswerDelta, Event, Result, StepEnded
 
 _REPLACES: Final = "merge_mode" in signature(AgentResponseUpdate.__init__).parameters
 """Whether an update can take back what those before it told."""

@@ -19,14 +19,12 @@ from agent_framework import (
 
 from autogen_podium.agent_framework.messages import read_usage, to_framework
 from autogen_podium.faults import calling
+from podium.aio import events_of
 from podium.errors import ConfigError, WorkerBroken, WorkerFailed
-from podium.messages import Completion, Sampling
-from podium.planners.chat import ChatPlanner
-from podium.planners.planner import Planner
-from podium.planners.rule import RulePlanner
-from podium.stream import events_of
-from podium.workers.answers import AnswerReader
-from podium.workers.worker import Card, Price, Request, Worker
+from podium.planners import ChatPlanner, Planner, RulePlanner
+from podium.types import Completion, Sampling
+from podium.workers import Card, Price, Request, Worker
+from podium.workers.openai.chat_response import AnswerReader
 
 Participant = SupportsAgentRun | SupportsChatGetResponse[Any] | Worker
 """Who can do steps."""

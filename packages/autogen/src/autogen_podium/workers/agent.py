@@ -15,9 +15,9 @@ from autogen_podium.cancelling import alone, cancelling
 from autogen_podium.faults import calling
 from autogen_podium.messages import read_usage, to_chat
 from podium.errors import WorkerBroken, WorkerError
-from podium.messages import Completion, estimate_usage, storable
+from podium.types import Completion, estimate_usage, storable
 from podium.usage import Usage
-from podium.workers.worker import Card, Request, Worker
+from podium.workers import Card, Request, Worker
 
 Inner = BaseAgentEvent | BaseChatMessage
 """What an agent lets others see while it works."""

@@ -17,12 +17,12 @@ from autogen_core.utils import schema_to_pydantic_model
 from autogen_podium.cancelling import cancelling
 from autogen_podium.faults import calling
 from autogen_podium.messages import read_calls, read_usage, to_autogen
+from podium.aio import events_of
 from podium.errors import WorkerBroken
-from podium.messages import Completion, Constraint, Part, Sampling, Tools
 from podium.secrets import scrubbing
-from podium.stream import events_of
-from podium.workers.answers import AnswerReader
-from podium.workers.worker import Card, Request, Worker
+from podium.types import Completion, Constraint, Part, Sampling, Tools
+from podium.workers import Card, Request, Worker
+from podium.workers.openai.chat_response import AnswerReader
 
 _THINKS: Final = ("<think>", "</think>")
 """How clients mark, in what they stream, what is not part of the content."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from autogen_agentchat.base import ChatAgent, Team
 
+from podium.budget import Spend
 from podium.conductor import Conductor
-from podium.ledger import Spend
-from podium.messages import Completion
-from podium.workers.worker import Card, Request, Worker
+from podium.types import Completion
+from podium.workers import Card, Request, Worker
 
 
 class NestedWorker(Worker):

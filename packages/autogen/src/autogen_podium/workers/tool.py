@@ -15,8 +15,8 @@ from autogen_core.tools import BaseTool
 from autogen_podium.cancelling import cancelling
 from autogen_podium.faults import calling
 from podium.errors import WorkerRefused
-from podium.messages import Completion, storable
-from podium.workers.worker import Card, Request, Worker, brief_of
+from podium.types import Completion, storable
+from podium.workers import Card, Request, Worker, step_input_of
 
 
 class ToolWorker(Worker):
@@ -47,7 +47,7 @@ class ToolWorker(Worker):
         Raises:
             WorkerRefused: the subtask holds no JSON object, where the tool needs one.
         """
-        subtask, token = brief_of(request).subtask, CancellationToken()
+        subtask, token = step_input_of(request).subtask, CancellationToken()
         given = dict.fromkeys(self._arguments, subtask) if self._takes_text else self._read(subtask)
         with calling(self.card.name):
             returned = await cancelling(token, self.tool.run_json(given, token))

@@ -14,10 +14,8 @@ from autogen_podium.workers.nested import NestedWorker
 from autogen_podium.workers.tool import ToolWorker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.planners.chat import ChatPlanner
-from podium.planners.planner import Planner
-from podium.planners.rule import RulePlanner
-from podium.workers.worker import Card, Price, Worker
+from podium.planners import ChatPlanner, Planner, RulePlanner
+from podium.workers import Card, Price, Worker
 
 Participant = ChatAgent | Team | BaseTool[Any, Any] | ChatCompletionClient | Worker
 """Who can do steps."""

@@ -4,13 +4,13 @@ import anyio
 import typer
 from rich.markdown import Markdown
 
-from podium.cli.account import planner_notes, result_json, status_line
-from podium.cli.archive import SHORT
-from podium.cli.board import Board
+from podium.cli.live.live_state import LiveState
+from podium.cli.live.watch import Job, View, follow
+from podium.cli.result_json import planner_notes, result_json, status_line
+from podium.cli.run_lookup import SHORT
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
-from podium.cli.watch import Job, View, follow
 from podium.errors import JournalError, ListenerFailed, PodiumError
-from podium.result import Result
+from podium.types.result import Result
 
 _EXITS = {"partial": PARTIAL, "failed": NO_ANSWER, "waiting": WAITING}
 
@@ -30,7 +30,7 @@ class Answering:
         self._as_json = as_json
         self._explain = explain
         self._recorded = recorded
-        self._board = Board()
+        self._board = LiveState()
         self.view = View(screen, self._board) if screen.interactive and not as_json else None
 
     def carry_out(self, job: Job) -> None:

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from podium.cli.recorded import commands
+from podium.cli.arguments import Approve, AsJson, ConfigPath, Labels, above_zero, load, names
+from podium.cli.journal_commands import commands
 from podium.cli.screen import EXIT_CODES, reporting
-from podium.cli.shadow import shadow
-from podium.cli.typed import Approve, AsJson, ConfigPath, Labels, above_zero, load, names
+from podium_shadow.commands import shadow
 
 DEMO_QUESTION = "What is 17.5% of 2,340, and what does an access list decide?"
 
@@ -60,7 +60,7 @@ def parse(
     as_json: AsJson = False,
 ) -> None:
     """Say what a plan text is: its steps, or what is wrong with it and where."""
-    from podium.cli.parse import show_plan_text  # noqa: PLC0415
+    from podium.cli.commands.parse import show_plan_text  # noqa: PLC0415
 
     with reporting() as screen:
         show_plan_text(screen, file, workers, max_steps=max_steps, as_json=as_json)
@@ -100,7 +100,7 @@ def run(  # noqa: PLR0913 - one parameter per thing that can be typed
 ) -> None:
     """Answer a question, or carry out a saved plan."""
     with reporting() as screen:
-        from podium.cli.run import Asked, run_question  # noqa: PLC0415
+        from podium.cli.commands.run import Asked, run_question  # noqa: PLC0415
 
         asked = Asked(
             question=question,
@@ -132,7 +132,7 @@ def plan(
     With --json the plan can be saved, and run by `podium run --plan`.
     """
     with reporting() as screen:
-        from podium.cli.plan import show_plan  # noqa: PLC0415
+        from podium.cli.commands.plan import show_plan  # noqa: PLC0415
         from podium.cli.question import read_question  # noqa: PLC0415
 
         conductor = load(config).conductor(journaled=False)
@@ -144,7 +144,7 @@ def plan(
 def check(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Call each worker and the planner once, and show which of them work."""
     with reporting() as screen:
-        from podium.cli.check import show_check  # noqa: PLC0415
+        from podium.cli.commands.check import show_check  # noqa: PLC0415
 
         show_check(screen, load(config), as_json=as_json)
 
@@ -164,7 +164,7 @@ def init(
 ) -> None:
     """Write a commented podium.toml to start from."""
     with reporting() as screen:
-        from podium.cli.init import write_preset  # noqa: PLC0415
+        from podium.cli.commands.init import write_preset  # noqa: PLC0415
 
         write_preset(screen, preset, path, force=force)
 
@@ -177,7 +177,7 @@ def demo(
 ) -> None:
     """Answer a compound question with no model, key or network."""
     with reporting() as screen:
-        from podium.cli.demo import show_demo  # noqa: PLC0415
+        from podium.cli.commands.demo import show_demo  # noqa: PLC0415
 
         show_demo(screen, question, folder)
 

@@ -8,17 +8,17 @@ from typing import Any, Literal, TypeVar
 
 import anyio
 
-from podium.boundary import Boundary
 from podium.config import Config
 from podium.errors import ConfigError, PlannerError, PodiumError, WorkerFailed, WorkerTimeout
 from podium.hosted import HostedConductor
-from podium.messages import Message, read_query
-from podium.parse import parse_plan
+from podium.plan_text.parser import parse_plan
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import Planner, PlanRequest, PlanText
+from podium.secrets.boundary import Boundary
+from podium.types.messages import Message, read_query
 from podium.usage import Usage
-from podium.workers.chat import ChatWorker
-from podium.workers.worker import Brief, Card, Request, Shown, Worker, complete
+from podium.workers.openai.chat import ChatWorker
+from podium.workers.worker import Card, Request, StepInput, VisibleStep, Worker, complete
 
 T = TypeVar("T")
 
@@ -118,9 +118,9 @@ def _made(probe: Probe, make: Callable[[], T]) -> T | None:
 
 async def _ask(worker: Worker) -> Usage:
     # A worker that goes by earlier steps is shown one; a model is sent the question alone.
-    brief = Brief(QUESTION, (Shown(0, QUESTION, "4"),))
+    step_input = StepInput(QUESTION, (VisibleStep(0, QUESTION, "4"),))
     deadline = anyio.current_time() + SECONDS
-    request = Request(messages=(Message("user", QUESTION),), brief=brief, deadline=deadline)
+    request = Request(messages=(Message("user", QUESTION),), step_input=step_input, deadline=deadline)
     return (await complete(worker, request)).usage
 
 

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from podium.config.files import read_text
 from podium.errors import QueryError
-from podium.files import read_text
-from podium.messages import MAX_QUERY_CHARS
+from podium.types.messages import MAX_QUERY_CHARS
 
 _MOST_BYTES = 4 * (MAX_QUERY_CHARS + 1)
 """No character of UTF-8 is longer; a query beyond this is refused as too long."""

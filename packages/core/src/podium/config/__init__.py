@@ -1,6 +1,5 @@
-"""`podium.toml`: finding it, checking it, and making a conductor of it."""
+"""Finds, checks and reads `podium.toml`, and builds a conductor from it."""
 
-from podium.config.config import Config
-from podium.config.load import find_config, find_journal, find_shared_cache, load_config
+import lazy_loader
 
-__all__ = ["Config", "find_config", "find_journal", "find_shared_cache", "load_config"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from podium.config.lines import KeyPath
 from podium.config.sections import ChatPlannerSection, ChatSection, JournalSection, Sections
+from podium.config.toml_lines import KeyPath
 
 Complaint = tuple[KeyPath, str]
 """Where, as keys from the root, and what."""

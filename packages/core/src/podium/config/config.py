@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from podium.cache import Cache, MemoryCache
 from podium.conductor import Conductor
-from podium.config.lines import KeyPath
+from podium.config.files import read_text
 from podium.config.sections import (
     CalculatorSection,
     ChatPlannerSection,
@@ -24,22 +23,23 @@ from podium.config.sections import (
     Sections,
 )
 from podium.config.source import Source
+from podium.config.toml_lines import KeyPath
 from podium.errors import ConfigError
-from podium.files import read_text
 from podium.hosted import HostedConductor
 from podium.journal import Journal, SqlCache, SqlJournal
-from podium.parse import MAX_CHARS
+from podium.journal.answer_cache import Cache, MemoryCache
+from podium.plan_text.parser import MAX_CHARS
 from podium.planners.cached import CachedPlanner
 from podium.planners.chat import ChatPlanner
 from podium.planners.fixed import FixedPlanner
 from podium.planners.planner import Planner
 from podium.planners.rule import RulePlanner
 from podium.policy import Pin, Policy, Rule
-from podium.workers.calculator import Calculator
-from podium.workers.chat import ChatWorker
-from podium.workers.documents import Documents
-from podium.workers.endpoint import Endpoint
-from podium.workers.gather import Gather
+from podium.workers.offline.calculator import Calculator
+from podium.workers.offline.document_search import Documents
+from podium.workers.offline.gather import Gather
+from podium.workers.openai.chat import ChatWorker
+from podium.workers.openai.endpoint import Endpoint
 from podium.workers.pool import Pool
 from podium.workers.worker import Card, Worker
 

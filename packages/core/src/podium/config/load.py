@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from podium.config.complaints import Complaint, complaints_of, dangling, wrong_journal
 from podium.config.config import Config
-from podium.config.lines import KeyPath, lines_of
+from podium.config.files import read_text
 from podium.config.sections import Sections
 from podium.config.source import Source
+from podium.config.toml_lines import KeyPath, lines_of
 from podium.errors import ConfigError
-from podium.files import read_text
 from podium.journal import Journal, SqlCache, SqlJournal
 
 _MOST_BYTES = 2**20

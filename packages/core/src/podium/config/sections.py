@@ -9,15 +9,15 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from podium.budget.limits import Limits
 from podium.config.tables import AsTable, Section
+from podium.execution.retry_policy import Retry
+from podium.execution.run_context import OnFailure
 from podium.hosted import Api, Effort
-from podium.limits import Limits
-from podium.messages import Sampling
-from podium.planners.task import Show
-from podium.retry import Retry
-from podium.setting import OnFailure
-from podium.spelling import Spelling
-from podium.workers.timeouts import Timeouts
+from podium.plan_text.writer import Spelling
+from podium.planners.planner_prompt import Show
+from podium.types.messages import Sampling
+from podium.workers.openai.timeouts import Timeouts
 from podium.workers.worker import Price
 
 SamplingTable = Annotated[Sampling, AsTable(omit=("stop", "constraint"))]

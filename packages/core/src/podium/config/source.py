@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from podium.config.lines import KeyPath
+from podium.config.toml_lines import KeyPath
 from podium.errors import ConfigError
 
 

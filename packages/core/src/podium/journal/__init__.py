@@ -1,9 +1,5 @@
-"""The journal: the durable, ordered record of what runs did."""
+"""The durable, ordered record of runs, and the cache of answers."""
 
-from podium.journal.answers import SqlCache
-from podium.journal.entry import Entry, Record, RunRow
-from podium.journal.journal import Journal, Log
-from podium.journal.memory import MemoryJournal
-from podium.journal.sql import SqlJournal
+import lazy_loader
 
-__all__ = ["Entry", "Journal", "Log", "MemoryJournal", "Record", "RunRow", "SqlCache", "SqlJournal"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,15 +9,15 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import Any
 
 from podium.errors import JournalBroken, RunUnknown
-from podium.journal.chain import Break, verify
 from podium.journal.entry import Record, RunRow
+from podium.journal.hash_chain import Break, verify
 from podium.journal.journal import Journal
 
 _EVENT = ',"event":'
 _FACTS: dict[str, type | tuple[type, ...]] = {"run_id": str, "number": int, "at": (int, float), "hash": str}
 
 
-async def audit(journal: Journal, run_ids: Sequence[str] | None = None) -> tuple[Break, ...]:
+async def verify_runs(journal: Journal, run_ids: Sequence[str] | None = None) -> tuple[Break, ...]:
     """Return where the chains of runs are broken; empty when all hold.
 
     Args:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from podium.errors import ConfigError, JournalError
-from podium.events import Event, RunStarted
-from podium.messages import storable
 from podium.secrets import scrub
+from podium.types.events import Event, RunStarted
+from podium.types.messages import storable
 
 QUESTION_CHARS = 200
 """How much of a question a list of runs shows."""
@@ -44,7 +44,7 @@ class Record:
         Raises:
             JournalBroken: it is no event, or one of another version.
         """
-        from podium.journal.record import decode  # noqa: PLC0415  (brings in pydantic)
+        from podium.journal.codec import decode  # noqa: PLC0415  (brings in pydantic)
 
         event = decode(self.text)
         return Entry(run_id=self.run_id, number=self.number, at=self.at, event=event, hash=self.hash)

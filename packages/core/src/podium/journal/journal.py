@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from time import time
 
+from podium.aio.resources import ResourceGroup
 from podium.errors import RunHeld, RunUnknown
-from podium.events import Event, RunStarted
 from podium.journal.entry import Entry, Record, RunRow
-from podium.opened import Opened
+from podium.types.events import Event, RunStarted
 
 
 class Log(ABC):
@@ -49,7 +49,7 @@ class Log(ABC):
         """
 
 
-class Journal(Opened, ABC):
+class Journal(ResourceGroup, ABC):
     """Where runs are recorded. Used as a worker is: enter it to keep open what it holds open."""
 
     @abstractmethod

@@ -8,12 +8,12 @@ from typing import Self
 import anyio.lowlevel
 
 from podium.errors import JournalBroken, JournalError, RunExists, RunHeld, RunUnknown
-from podium.events import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
 from podium.journal.audit import read_lines
-from podium.journal.chain import ROOT, link, verify
 from podium.journal.entry import Record, RunRow, check_id, question_of
+from podium.journal.hash_chain import ROOT, link, verify
 from podium.journal.journal import Journal, Log
 from podium.secrets import scrub
+from podium.types.events import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
 
 _LEFT_OUT = (PlanDelta, StepDelta, AnswerDelta, RunStarted)
 
@@ -34,7 +34,7 @@ class _Run:
 
     def add(self, event: Event) -> None:
         """Record an event."""
-        from podium.journal.record import encode  # noqa: PLC0415  (brings in pydantic)
+        from podium.journal.codec import encode  # noqa: PLC0415  (brings in pydantic)
 
         text, at, number = scrub(encode(event)), time(), len(self.records)
         head = link(self.records[-1].hash if self.records else ROOT, number, at, text)

@@ -1,8 +1,5 @@
-"""Planners: the seam, what passes over it, and the planners beyond the usual two."""
+"""The planner seam, and the planners that come with Podium."""
 
-from podium.planners.cached import CachedPlanner
-from podium.planners.direct import DirectPlanner
-from podium.planners.fixed import FixedPlanner
-from podium.planners.planner import Planner, PlanRequest, PlanText, Turn
+import lazy_loader
 
-__all__ = ["CachedPlanner", "DirectPlanner", "FixedPlanner", "PlanRequest", "PlanText", "Planner", "Turn"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

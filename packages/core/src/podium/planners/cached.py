@@ -8,9 +8,9 @@ from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
 
+from podium.budget.ledger import Spend
 from podium.errors import ConfigError, PlanError
-from podium.ledger import Spend
-from podium.parse import parse_plan
+from podium.plan_text.parser import parse_plan
 from podium.planners.planner import Planner, PlanRequest, PlanText
 
 

@@ -6,12 +6,14 @@ from dataclasses import replace
 from random import Random
 from typing import Any, get_args
 
+from podium.budget.ledger import Spend
 from podium.errors import ConfigError
-from podium.ledger import Spend
-from podium.messages import Completion, Constraint, Sampling
+from podium.plan_text.grammar import plan_grammar
+from podium.plan_text.schema import plan_schema
+from podium.plan_text.writer import Spelling
 from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.planners.task import Show, planner_messages
-from podium.spelling import Spelling, plan_grammar, plan_schema
+from podium.planners.planner_prompt import Show, planner_messages
+from podium.types.messages import Completion, Constraint, Sampling
 from podium.workers.worker import Request, Worker
 
 
@@ -71,8 +73,8 @@ class ChatPlanner(Planner):
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Ask the model."""
-        asked, through = self._call(request), request.through
-        call = self.worker.call(asked) if through is None else through(self.worker, asked)
+        asked, middleware = self._call(request), request.middleware
+        call = self.worker.call(asked) if middleware is None else middleware(self.worker, asked)
         async with aclosing(call) as pieces:
             async for piece in pieces:
                 yield self._whole(piece) if isinstance(piece, Completion) else piece

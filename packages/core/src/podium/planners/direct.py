@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
-from podium.ledger import Spend
-from podium.plan import Plan, Step
-from podium.planners.fit import best_fit
-from podium.planners.parts import split
+from podium.budget.ledger import Spend
+from podium.plan_text.writer import write_plan
+from podium.planners.card_matcher import best_fit
 from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.spelling import write_plan
+from podium.planners.question_splitter import split
+from podium.types.plan import Plan, Step
 
 MAX_CHARS = 200
 """Longest question that is sent on directly, in characters."""

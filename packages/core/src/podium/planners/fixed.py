@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncGenerator
 
-from podium.plan import Plan
+from podium.plan_text.writer import Spelling, write_plan
 from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.spelling import Spelling, write_plan
+from podium.types.plan import Plan
 
 
 class FixedPlanner(Planner):

@@ -8,12 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from podium.ledger import Left, Spend
-from podium.messages import FinishReason, Message
-from podium.opened import Opened
-from podium.spelling import Spelling
+from podium.aio.resources import ResourceGroup
+from podium.budget.ledger import Remaining, Spend
+from podium.plan_text.writer import Spelling
+from podium.types.messages import FinishReason, Message
 from podium.usage import Usage
-from podium.workers.worker import Card, Through, Worker
+from podium.workers.worker import CallMiddleware, Card, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PlanRequest:
     """Whether a plan of no steps, which keeps the previous answer, has a place."""
     shows_question: bool = True
     """Whether workers will be shown the question besides their subtask."""
-    left: Left | None = None
+    left: Remaining | None = None
     """What the run may still spend, in round figures, so that requests which differ by little
     are the same; `None` where nothing is limited that could run out."""
     max_tokens: int | None = None
@@ -48,7 +48,7 @@ class PlanRequest:
     """When the text must be whole, on the event loop's clock, in seconds; `None` means any time."""
     stream: bool = True
     """Whether the text is read while it is written."""
-    through: Through | None = None
+    middleware: CallMiddleware | None = None
     """How a worker is called that plans; `None` calls it."""
 
 
@@ -65,7 +65,7 @@ class PlanText:
     """In USD; `None` when it is unknown."""
 
 
-class Planner(Opened, ABC):
+class Planner(ResourceGroup, ABC):
     """Something that plans. Used as a worker is: enter it to keep open what it holds open."""
 
     name: str

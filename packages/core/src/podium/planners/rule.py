@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncGenerator
 
-from podium.plan import Plan, Step
-from podium.planners.fit import best_fit, gatherer
-from podium.planners.parts import Part, split
+from podium.plan_text.writer import write_plan
+from podium.planners.card_matcher import best_fit, gatherer
 from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.spelling import write_plan
+from podium.planners.question_splitter import Part, split
+from podium.types.plan import Plan, Step
 
 MAX_SUBTASK_CHARS = 8 * 1024
 """Longest subtask it writes, in characters; what is longer is cut, with a note."""

@@ -1,19 +1,5 @@
-"""What plans may do: who may work, on what data, how many steps, and who must approve."""
+"""What plans may do: who may work, on what data, in how many steps, and who must approve."""
 
-from podium.policy.asking import ApprovalRequest, Approve, Asked
-from podium.policy.labels import Flow, Party, after, labels_of
-from podium.policy.policy import Policy
-from podium.policy.rules import Pin, Rule
+import lazy_loader
 
-__all__ = [
-    "ApprovalRequest",
-    "Approve",
-    "Asked",
-    "Flow",
-    "Party",
-    "Pin",
-    "Policy",
-    "Rule",
-    "after",
-    "labels_of",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

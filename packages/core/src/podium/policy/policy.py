@@ -4,12 +4,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from podium.errors import ConfigError, PlanForbidden
-from podium.plan import Plan
-from podium.policy.asking import Approve
-from podium.policy.labels import Flow, Party, labels_of, named
-from podium.policy.proof import Breach, broken_pins, broken_rules, lacking, together
+from podium.policy.approval_request import Approve
+from podium.policy.check import Breach, broken_pins, broken_rules, lacking, together
+from podium.policy.label_flow import Flow, Party, labels_of, named
 from podium.policy.repair import pinned, replaced, with_twins
 from podium.policy.rules import Pin, Rule, listed, names
+from podium.types.plan import Plan
 
 _MOST_TOLD = 5
 """Most breaches that are told of one plan."""

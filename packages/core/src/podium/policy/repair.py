@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
-from podium.boundary import Boundary
 from podium.errors import ConfigError
-from podium.plan import Plan
-from podium.policy.labels import Party, after
+from podium.policy.label_flow import Party, after
 from podium.policy.rules import Pin
+from podium.secrets.boundary import Boundary
+from podium.types.plan import Plan
 
 
 def replaced(plan: Plan, cards: Sequence[Party], functions: Iterable[Callable[[Plan], Plan]]) -> Plan:

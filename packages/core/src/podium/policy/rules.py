@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass, field
 
-from podium.boundary import Boundary
 from podium.errors import ConfigError
-from podium.plan import Step
-from podium.policy.labels import Party, named
-from podium.words import words
+from podium.plan_text.stemming import words
+from podium.policy.label_flow import Party, named
+from podium.secrets.boundary import Boundary
+from podium.types.plan import Step
 
 
 def names(value: object, what: str) -> frozenset[str]:

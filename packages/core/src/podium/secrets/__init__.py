@@ -1,5 +1,5 @@
-"""What may be shown nowhere, and taking it out of text."""
+"""Removes secrets from every text that is shown, stored or raised."""
 
-from podium.secrets.redact import register, scrub, scrub_data, scrub_error, scrubbing
+import lazy_loader
 
-__all__ = ["register", "scrub", "scrub_data", "scrub_error", "scrubbing"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

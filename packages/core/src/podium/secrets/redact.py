@@ -11,8 +11,8 @@ from traceback import format_exception
 from typing import Any
 
 from podium.errors import PodiumError
-from podium.secrets.forms import SHORTEST, forms_of
-from podium.secrets.looks import LOOKS, MARK
+from podium.secrets.encodings import SHORTEST, forms_of
+from podium.secrets.patterns import LOOKS, MARK
 
 MOST = 1000
 """How many values are known at a time; the one told longest ago is then forgotten."""

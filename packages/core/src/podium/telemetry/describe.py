@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 from opentelemetry.trace import Span, Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
-from podium.messages import Message
-from podium.outcome import Problem
 from podium.secrets import scrub
+from podium.types.messages import Message
+from podium.types.outcome import Problem
 from podium.usage import Usage
-from podium.workers.chat import ChatWorker
+from podium.workers.openai.chat import ChatWorker
 from podium.workers.worker import Worker
 
 CONTENT_SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

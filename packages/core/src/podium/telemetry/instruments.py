@@ -7,7 +7,7 @@ from functools import lru_cache
 from opentelemetry import metrics, trace
 from opentelemetry.util.types import AttributeValue
 
-from podium.outcome import Call
+from podium.types.outcome import Call
 
 SCOPE = "podium"
 """The instrumentation scope."""

@@ -11,7 +11,11 @@ from typing import Any
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
-from podium.events import (
+from podium.planners.planner import Planner
+from podium.telemetry.describe import Attributes, as_parts, asked, bill, blame, describe, shows_content
+from podium.telemetry.instruments import Instruments
+from podium.telemetry.tree import Place, Tree
+from podium.types.events import (
     ApprovalAsked,
     ApprovalGiven,
     AttemptFailed,
@@ -27,12 +31,8 @@ from podium.events import (
     StepEnded,
     StepStarted,
 )
-from podium.outcome import Call, Outcome
-from podium.planners.planner import Planner
-from podium.result import Result
-from podium.telemetry.describe import Attributes, as_parts, asked, bill, blame, describe, shows_content
-from podium.telemetry.instruments import Instruments
-from podium.telemetry.tree import Place, Tree
+from podium.types.outcome import Call, Outcome
+from podium.types.result import Result
 from podium.usage import Usage
 from podium.workers.worker import Worker
 

@@ -6,17 +6,17 @@ from inspect import isawaitable, iscoroutinefunction
 
 import anyio.to_thread
 
-from podium.boundary import Boundary
 from podium.errors import ConfigError, WorkerBroken, WorkerFailed
-from podium.messages import Completion, storable
-from podium.workers.worker import FREE, Brief, Card, Price, Request, Worker, brief_of
+from podium.secrets.boundary import Boundary
+from podium.types.messages import Completion, storable
+from podium.workers.worker import FREE, Card, Price, Request, StepInput, Worker, step_input_of
 
 
 class FunctionWorker(Worker):
     """Calls a function with what the step's worker is shown.
 
     Args:
-        function: takes a `Brief` (subtask, visible steps, question) and returns an
+        function: takes a `StepInput` (subtask, visible steps, question) and returns an
             answer: text, or a `Completion` that also states what it cost. A plain
             function runs in a thread and cannot be stopped there: after a cancel or a
             timeout it is left behind. A coroutine function is awaited.
@@ -30,7 +30,7 @@ class FunctionWorker(Worker):
 
     def __init__(
         self,
-        function: Callable[[Brief], str | Completion | Awaitable[str | Completion]],
+        function: Callable[[StepInput], str | Completion | Awaitable[str | Completion]],
         *,
         card: Card | None = None,
         price: Price | None = None,
@@ -45,12 +45,12 @@ class FunctionWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the function with the request's brief."""
-        brief = brief_of(request)
+        step_input = step_input_of(request)
         with Boundary(f"worker {self.card.name!r}", partial(WorkerFailed, maybe_paid=True)):
             if self._is_async:
-                returned = self._function(brief)
+                returned = self._function(step_input)
             else:
-                returned = await anyio.to_thread.run_sync(self._function, brief, abandon_on_cancel=True)
+                returned = await anyio.to_thread.run_sync(self._function, step_input, abandon_on_cancel=True)
             if isawaitable(returned):
                 returned = await returned
         if isinstance(returned, str):

@@ -8,14 +8,14 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
+from podium.aio.resources import ResourceGroup
 from podium.errors import ConfigError
-from podium.opened import Opened
-from podium.workers.cooling import Cooling
-from podium.workers.history import History
+from podium.workers.call_history import CallHistory
+from podium.workers.circuit_breaker import CircuitBreaker
 from podium.workers.worker import Card, Worker
 
 
-class Pool(Opened):
+class Pool(ResourceGroup):
     """Workers, numbered from 0 in the order given.
 
     Entering the pool enters its workers; it may be entered any number of times.
@@ -36,8 +36,8 @@ class Pool(Opened):
         if twice:
             told = ", ".join(repr(name) for name in sorted(twice))
             raise ConfigError(f"two workers are named {told}: give each a name of its own")
-        self._histories = tuple(History() for _ in workers)
-        self._cooling: WeakKeyDictionary[AbstractEventLoop, tuple[Cooling, ...]] = WeakKeyDictionary()
+        self._histories = tuple(CallHistory() for _ in workers)
+        self._breakers: WeakKeyDictionary[AbstractEventLoop, tuple[CircuitBreaker, ...]] = WeakKeyDictionary()
         self._slots: WeakKeyDictionary[AbstractEventLoop, list[anyio.Semaphore | None]] = WeakKeyDictionary()
 
     def __len__(self) -> int:
@@ -49,17 +49,17 @@ class Pool(Opened):
     def __getitem__(self, number: int) -> Worker:
         return self.workers[number]
 
-    def history(self, number: int) -> History:
+    def history(self, number: int) -> CallHistory:
         """Return what calls of a worker took lately, over all runs of this pool."""
         return self._histories[number]
 
-    def cooling(self, number: int) -> Cooling:
+    def breaker(self, number: int) -> CircuitBreaker:
         """Return whether a worker may be called, as its latest calls ended in all runs of this event loop."""
         loop = get_running_loop()
-        cooling = self._cooling.get(loop)
-        if cooling is None:
-            cooling = self._cooling[loop] = tuple(Cooling() for _ in self.workers)
-        return cooling[number]
+        breaker = self._breakers.get(loop)
+        if breaker is None:
+            breaker = self._breakers[loop] = tuple(CircuitBreaker() for _ in self.workers)
+        return breaker[number]
 
     def slot(self, number: int) -> anyio.Semaphore | None:
         """Return what bounds the calls of a worker, over all runs of this event loop.

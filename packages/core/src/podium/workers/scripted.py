@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 import anyio
 
 from podium.errors import WorkerFailed
-from podium.messages import Completion, estimate_usage
+from podium.types.messages import Completion, estimate_usage
 from podium.workers.worker import FREE, Card, Request, Worker
 
 Reply = str | Completion | Exception

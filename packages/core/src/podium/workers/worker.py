@@ -11,16 +11,15 @@ from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Literal
 
+from podium.aio.resources import ResourceGroup
+from podium.budget.ledger import Ledger, Spend
 from podium.errors import ConfigError, WorkerBroken
-from podium.events import Event
 from podium.journal.journal import Journal
-from podium.ledger import Ledger, Spend
-from podium.messages import Completion, Message, Sampling, Tools
-from podium.opened import Opened
 from podium.policy import Policy
-from podium.quick import quick
+from podium.types.events import Event
+from podium.types.messages import Completion, Message, Sampling, Tools
 from podium.usage import Usage
-from podium.workers.tokens import most_tokens
+from podium.workers.token_estimate import most_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +83,8 @@ class Card:
             raise ConfigError(f"worker {self.name!r}: concurrency {self.concurrency} must be 1 or more")
 
 
-@quick
 @dataclass(frozen=True, slots=True)
-class Shown:
+class VisibleStep:
     """An earlier step, as a worker is shown it."""
 
     step: int
@@ -96,19 +94,17 @@ class Shown:
     """Why there is no output, in words of the run's own; empty where there is one."""
 
 
-@quick
 @dataclass(frozen=True, slots=True)
-class Brief:
+class StepInput:
     """All that a worker is shown of a run."""
 
     subtask: str
-    visible: tuple[Shown, ...] = ()
+    visible: tuple[VisibleStep, ...] = ()
     """The steps on its access list that ended well, in the plan's order."""
     query: tuple[Message, ...] = ()
     """The conversation, its question last; empty where workers are not shown the question."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """The attempt a request belongs to: what a conductor that is itself a worker goes on from."""
@@ -128,20 +124,19 @@ class Caller:
     """Where runs nested in this one are recorded too."""
     policy: Policy = Policy()
     """The run's; what of it holds `everywhere` holds for runs nested in it."""
-    through: "Through | None" = None
+    middleware: "CallMiddleware | None" = None
     """How the workers of runs nested in this one are called too; `None` calls them."""
     nested: list[Ledger] = field(default_factory=list, compare=False)
     """Takes the ledgers of runs that answer the call, which tell what it cost if it does not end."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One call of a worker."""
 
     messages: tuple[Message, ...]
     """What a chat model is sent."""
-    brief: Brief | None = None
+    step_input: StepInput | None = None
     """The same in its parts, for workers that are no chat model; `None` outside of a run."""
     sampling: Sampling = Sampling()
     deadline: float | None = None
@@ -156,7 +151,7 @@ class Request:
     """`None` outside of a run, as in a check of the worker."""
 
 
-class Worker(Opened, ABC):
+class Worker(ResourceGroup, ABC):
     """Something that can do a subtask.
 
     Use as an async context manager to keep open what the worker holds open; workers may
@@ -217,13 +212,13 @@ class Worker(Opened, ABC):
         return Spend(1, read, written, None if price is None else price.most(read, written))
 
 
-Through = Callable[[Worker, Request], AsyncGenerator[str | Completion, None]]
+CallMiddleware = Callable[[Worker, Request], AsyncGenerator[str | Completion, None]]
 """Calls a worker in place of a run: yields what `worker.call(request)` does, and may do things around it."""
 
 
-def brief_of(request: Request) -> Brief:
+def step_input_of(request: Request) -> StepInput:
     """Return the request's brief; outside of a run the last message is the subtask."""
-    return request.brief or Brief(request.messages[-1].text)
+    return request.step_input or StepInput(request.messages[-1].text)
 
 
 async def complete(worker: Worker, request: Request) -> Completion:

@@ -21,8 +21,8 @@ from crewai_podium.faults import calling
 from crewai_podium.spending import Meter, Spent
 from crewai_podium.texts import prompt_of, text_of
 from podium.errors import WorkerBroken
-from podium.messages import Completion, Constraint, estimate_usage
-from podium.workers.worker import Card, Request, Worker, brief_of
+from podium.types import Completion, Constraint, estimate_usage
+from podium.workers import Card, Request, Worker, step_input_of
 
 _EXPECTED: Final = "All that your part asks for, complete."
 _LLMS: Final = ("llm", "function_calling_llm")
@@ -111,7 +111,7 @@ async def _do(agent: BaseAgent, task: Task, tools: list[BaseTool]) -> Any:
 
 def _task(request: Request, agent: BaseAgent) -> Task:
     """Return the step as a task, whose name says in events which step it is."""
-    subtask, caller = " ".join(brief_of(request).subtask.split()), request.caller
+    subtask, caller = " ".join(step_input_of(request).subtask.split()), request.caller
     name = subtask if len(subtask) <= _MOST_NAMED else f"{subtask[:_MOST_NAMED]}…"
     return Task(
         name=name if caller is None else f"step {caller.step}: {name}",

@@ -12,9 +12,9 @@ from crewai_podium.faults import calling
 from crewai_podium.spending import Meter, usage_of
 from crewai_podium.texts import prompt_of, text_of
 from podium.errors import ConfigError, WorkerBroken
-from podium.messages import Completion, estimate_usage
+from podium.types import Completion, estimate_usage
 from podium.usage import Usage
-from podium.workers.worker import Brief, Card, Request, Worker, brief_of
+from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 
 class CrewWorker(Worker):
@@ -31,7 +31,7 @@ class CrewWorker(Worker):
     """
 
     def __init__(
-        self, crew: Crew, *, card: Card, inputs: Callable[[Brief], Mapping[str, Any]] | None = None
+        self, crew: Crew, *, card: Card, inputs: Callable[[StepInput], Mapping[str, Any]] | None = None
     ) -> None:
         found = sorted(crew.fetch_inputs())
         if inputs is None and len(found) != 1:
@@ -56,7 +56,7 @@ class CrewWorker(Worker):
         with calling(self.card.name, spent):
             crew = _copy(self.crew)
             if self._inputs is not None:
-                given = dict(self._inputs(brief_of(request)))
+                given = dict(self._inputs(step_input_of(request)))
             else:
                 given = {self._input: prompt_of(request.messages)}
             # In a context of its own: what a cancel leaves open of CrewAI's events stays in there.

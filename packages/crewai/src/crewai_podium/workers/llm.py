@@ -24,8 +24,8 @@ from crewai_podium.faults import calling
 from crewai_podium.spending import Meter, Spent
 from crewai_podium.texts import text_of
 from podium.errors import WorkerBroken
-from podium.messages import Completion, Part, Sampling, estimate_usage
-from podium.workers.worker import Card, Request, Worker
+from podium.types import Completion, Part, Sampling, estimate_usage
+from podium.workers import Card, Request, Worker
 
 
 class LLMWorker(Worker):

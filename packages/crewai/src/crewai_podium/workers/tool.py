@@ -15,8 +15,8 @@ from crewai.tools.base_tool import BaseTool
 from crewai_podium.faults import calling
 from crewai_podium.texts import text_of
 from podium.errors import WorkerRefused
-from podium.messages import Completion
-from podium.workers.worker import Card, Request, Worker, brief_of
+from podium.types import Completion
+from podium.workers import Card, Request, Worker, step_input_of
 
 
 class ToolWorker(Worker):
@@ -45,7 +45,7 @@ class ToolWorker(Worker):
         Raises:
             WorkerRefused: the subtask holds no JSON object, where the tool needs one.
         """
-        subtask = brief_of(request).subtask
+        subtask = step_input_of(request).subtask
         given = dict.fromkeys(self._kinds, subtask) if self._takes_text else self._read(subtask)
         with calling(self.card.name):
             text = text_of(await to_thread.run_sync(lambda: self.tool.run(**given), abandon_on_cancel=True))

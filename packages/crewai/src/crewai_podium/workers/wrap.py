@@ -15,7 +15,7 @@ from crewai_podium.workers.crew import CrewWorker
 from crewai_podium.workers.llm import LLMWorker
 from crewai_podium.workers.tool import ToolWorker
 from podium.errors import ConfigError
-from podium.workers.worker import Brief, Card, Price, Worker
+from podium.workers import Card, Price, StepInput, Worker
 
 
 def as_worker(  # noqa: PLR0913 - each is one fact of a card, most are left out
@@ -26,7 +26,7 @@ def as_worker(  # noqa: PLR0913 - each is one fact of a card, most are left out
     description: str | None = None,
     price: Price | None = None,
     labels: Iterable[str] = (),
-    inputs: Callable[[Brief], Mapping[str, Any]] | None = None,
+    inputs: Callable[[StepInput], Mapping[str, Any]] | None = None,
 ) -> Worker:
     """Return something of CrewAI's as a worker.
 

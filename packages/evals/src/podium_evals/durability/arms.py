@@ -37,7 +37,7 @@ async def recorded(arm: Arm, place: str) -> int:
         return 0
     if arm.startswith("dbos"):
         return await anyio.to_thread.run_sync(_recorded_by_dbos, place)
-    from podium.journal import SqlJournal  # noqa: PLC0415  (an arm imports what it uses)
+    from podium.journal import SqlJournal  # noqa: PLC0415
 
     async with SqlJournal(place) as journal:
         return sum(row.state == "ok" for row in await journal.runs(limit=None))
@@ -46,13 +46,17 @@ async def recorded(arm: Arm, place: str) -> int:
 @asynccontextmanager
 async def _podium(place: str, latency: float) -> AsyncGenerator[Run, None]:
     from podium.conductor import Conductor  # noqa: PLC0415
-    from podium.planners.fixed import FixedPlanner  # noqa: PLC0415
-    from podium.workers.function import FunctionWorker  # noqa: PLC0415
-    from podium.workers.worker import FREE, Brief, Card  # noqa: PLC0415
+    from podium.planners import FixedPlanner  # noqa: PLC0415
+    from podium.workers import (  # noqa: PLC0415
+        FREE,
+        Card,
+        FunctionWorker,
+        StepInput,
+    )
 
     waiting = anyio.CapacityLimiter(math.inf)
 
-    async def answer(brief: Brief) -> str:  # noqa: ARG001  (the face of a worker's function)
+    async def answer(step_input: StepInput) -> str:  # noqa: ARG001  (the face of a worker's function)
         if latency:  # outside of the loop, as workers are: its own timers are up to 1 ms late if it is woken
             await anyio.to_thread.run_sync(time.sleep, latency, limiter=waiting)
         return ANSWER
@@ -112,8 +116,7 @@ def _recorded_by_dbos(place: str) -> int:
         url, schema = url.set(drivername="postgresql+psycopg"), "dbos."
     steps = len(DIAMOND.steps)
     recorded_steps = (
-        f"SELECT count(*) FROM {schema}operation_outputs AS step "  # noqa: S608
-        "WHERE step.workflow_uuid = run.workflow_uuid"
+        f"SELECT count(*) FROM {schema}operation_outputs AS step WHERE step.workflow_uuid = run.workflow_uuid"  # noqa: S608
     )
     whole = sqlalchemy.text(
         f"SELECT count(*) FROM {schema}workflow_status AS run "  # noqa: S608

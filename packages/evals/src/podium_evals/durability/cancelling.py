@@ -8,11 +8,9 @@ from statistics import quantiles
 import anyio
 
 from podium.conductor import Conductor
-from podium.events import StepDelta
-from podium.plan import Plan, Step
-from podium.planners.fixed import FixedPlanner
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
+from podium.planners import FixedPlanner
+from podium.types import Plan, Step, StepDelta
+from podium.workers import ChatWorker, Endpoint
 from podium_evals.children import start_child
 
 AT_ONCE = 16

@@ -16,7 +16,7 @@ from itertools import product
 from podium.errors import PodiumError
 
 NEEDED = """
-import podium, podium.shadow
+import podium, podium_shadow
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.output_parsers.openai_tools import PydanticToolsParser

@@ -6,8 +6,7 @@ It knows no arm. The shapes are Podium's plans; arms wired by hand follow them s
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from podium.messages import Message
-from podium.plan import Plan, Step
+from podium.types import Message, Plan, Step
 
 ShapeName = Literal["diamond", "chain"]
 

@@ -10,12 +10,11 @@ from random import Random
 
 import anyio
 
+from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.limits import Limits
-from podium.plan import Plan, Step
-from podium.planners.fixed import FixedPlanner
-from podium.workers.function import FunctionWorker
-from podium.workers.worker import Brief
+from podium.planners import FixedPlanner
+from podium.types import Plan, Step
+from podium.workers import FunctionWorker, StepInput
 from podium_evals.clock import VirtualClock
 
 STEPS = 10
@@ -46,8 +45,8 @@ async def _excess(random: Random) -> float:
     plan = random_plan(random)
     seconds = {step.subtask: random.lognormvariate(0.0, 1.0) for step in plan.steps}
 
-    async def work(brief: Brief) -> str:
-        await anyio.sleep(seconds[brief.subtask])
+    async def work(step_input: StepInput) -> str:
+        await anyio.sleep(seconds[step_input.subtask])
         return "done"
 
     forever = 1e6

@@ -12,11 +12,8 @@ from langchain_core.messages.tool import tool_call_chunk
 
 from langchain_podium.messages import read_calls, write_usage
 from podium.errors import RunFailed
-from podium.events import AnswerDelta
-from podium.outcome import Outcome
-from podium.plan import Plan
-from podium.result import Result
 from podium.secrets import scrub_data
+from podium.types import AnswerDelta, Outcome, Plan, Result
 from podium.usage import Usage
 
 _COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")

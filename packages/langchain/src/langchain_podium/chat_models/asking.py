@@ -17,12 +17,9 @@ from langchain_podium.messages import from_langchain
 from langchain_podium.steps import child_runs, hears, tell
 from podium.conductor import Conductor
 from podium.errors import ConfigError, LimitExceeded
-from podium.events import Event, RunEnded
 from podium.hosted import HostedConductor
-from podium.messages import Message, read_turns
-from podium.recall import Recall
-from podium.result import Result
-from podium.tool_turn import KEPT, recall_turn, turn_of
+from podium.resume import KEPT, PaidResults, recall_turn, turn_of
+from podium.types import Event, Message, Result, RunEnded, read_turns
 from podium.usage import Usage
 
 
@@ -117,20 +114,20 @@ class Asking:
                 raise ConfigError("a hosted conductor takes neither labels nor a policy: it shows no plan")
             asked = (*query, *turns)
             return conductor.stream(asked, tools=said.tools, sampling=said.sampling, model=said.model)
-        recall = recall_turn(latest_turn(self.messages), query, conductor.pool.names) if turns else None
-        if recall is None and said.tools.offered and conductor.journal is None:
-            recall = (
-                Recall()
+        paid_results = recall_turn(latest_turn(self.messages), query, conductor.pool.names) if turns else None
+        if paid_results is None and said.tools.offered and conductor.journal is None:
+            paid_results = (
+                PaidResults()
             )  # has the run say of each step what stands for it, which the next turn finds it by
         return conductor.stream(
             (*query, *turns),
             run_id=None if conductor.journal is None else str(run.run_id),
             labels=said.labels,
             policy=said.policy,
-            recall=recall,
+            paid_results=paid_results,
             tools=said.tools,
             sampling=said.sampling,
-            through=child_runs(stream=stream),
+            middleware=child_runs(stream=stream),
         )
 
     def _query(self) -> tuple[tuple[Message, ...], tuple[Message, ...]]:

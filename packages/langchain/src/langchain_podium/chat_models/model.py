@@ -23,9 +23,9 @@ from langchain_podium.planner import as_planner
 from langchain_podium.workers import as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
+from podium.execution import Retry
 from podium.hosted import HostedConductor
-from podium.planners.planner import Planner
-from podium.retry import Retry
+from podium.planners import Planner
 
 NAME = "podium"
 """What a chat model over a conductor of one's own is called."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from podium.errors import ConfigError
-from podium.messages import Constraint, Part, Sampling, Tools
 from podium.policy import Policy
+from podium.types import Constraint, Part, Sampling, Tools
 
 TAKES: Final = frozenset(
     {

@@ -1,7 +1,7 @@
 """Where a message keeps what the turn after its calls of tools goes on from.
 
 In the message that holds the calls, so that it is where the conversation is, in memory or
-in a checkpoint. What it is, is `podium.tool_turn`'s business.
+in a checkpoint. What it is, is `podium.resume.tool_continuation`'s business.
 """
 
 from collections.abc import Sequence

@@ -20,8 +20,8 @@ from langchain_podium.planner import as_planner
 from langchain_podium.workers import as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.planners.planner import Planner
-from podium.workers.worker import Worker
+from podium.planners import Planner
+from podium.workers import Worker
 
 
 def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph, most are left out

@@ -9,12 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from langchain_podium.graph.nodes import Data
-from podium.edits import edit_plan, read_edits
 from podium.errors import PlanInvalid, PlanSyntaxError
-from podium.forecast import Forecast
-from podium.parse import parse_plan
-from podium.plan import Plan
+from podium.plan_text import edit_plan, parse_plan, read_edits
 from podium.secrets import scrub
+from podium.types import Forecast, Plan
 
 _TAKES: Final = (
     "answer True or False; a text that says why it is refused; a plan, as text or as JSON; "

@@ -7,11 +7,10 @@ from langgraph.types import interrupt
 from langchain_podium.graph.approval import read_decision, shown
 from langchain_podium.graph.nodes import Data
 from podium.conductor import Conductor
-from podium.durable import renumbered, waiting_for
 from podium.errors import PlanError
 from podium.journal import Journal
-from podium.messages import Message
-from podium.plan import Plan
+from podium.resume import renumbered, waiting_for
+from podium.types import Message, Plan
 
 
 async def decided(conductor: Conductor, journal: Journal, view: Data, query: tuple[Message, ...]) -> None:

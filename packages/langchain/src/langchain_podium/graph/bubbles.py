@@ -12,8 +12,8 @@ from typing import TypeVar
 from langgraph.errors import GraphBubbleUp
 
 from podium.errors import PodiumError
-from podium.messages import Completion
-from podium.workers.worker import Request, Through, Worker
+from podium.types import Completion
+from podium.workers import CallMiddleware, Request, Worker
 
 T = TypeVar("T")
 
@@ -32,10 +32,10 @@ class Bubble(BaseException):
         self.worker = worker
 
 
-def letting_through(inner: Through | None) -> Through:
+def letting_through(inner: CallMiddleware | None) -> CallMiddleware:
     """Return what calls workers as `inner` does, and lets through what LangGraph raises in them."""
 
-    async def through(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+    async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         call = worker.call(request) if inner is None else inner(worker, request)
         try:
             async with aclosing(call) as pieces:
@@ -47,7 +47,7 @@ def letting_through(inner: Through | None) -> Through:
                 raise
             raise Bubble(raised, worker.card.name) from None
 
-    return through
+    return middleware
 
 
 def bubble_in(error: BaseException | None) -> GraphBubbleUp | None:

@@ -4,8 +4,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphInterrupt
 
 from langchain_podium.graph.dynamic import carry_out
-from podium.carrying import Steps
-from podium.execute import Pause
+from podium.execution import ExternalScheduler, Pause
 
 
 class ByGraph:
@@ -24,7 +23,7 @@ class ByGraph:
         self.interrupt: GraphInterrupt | None = None
         """What the node is to be left by once the run rests: a step waits for somebody."""
 
-    async def __call__(self, steps: Steps) -> None:
+    async def __call__(self, steps: ExternalScheduler) -> None:
         """Carry a round out, as far as it goes.
 
         Raises:
@@ -43,7 +42,7 @@ class ByGraph:
             raise Pause from None
 
 
-async def put_off(_: Steps) -> None:
+async def put_off(_: ExternalScheduler) -> None:
     """Put off every round.
 
     Raises:

@@ -26,17 +26,14 @@ from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_
 from langchain_podium.graph.telling import telling
 from langchain_podium.messages import to_query
 from langchain_podium.steps import child_runs
-from podium.approval import PAUSED, REFUSED
-from podium.carrying import Carry
 from podium.conductor import Conductor
-from podium.durable import renumbered
 from podium.errors import ConfigError, RunFailed
-from podium.events import Event, RunEnded
+from podium.execution import StepStarter
 from podium.journal import Journal
-from podium.messages import Message
-from podium.plan import Plan
 from podium.policy import Policy
-from podium.result import Result
+from podium.resume import renumbered
+from podium.run import PAUSED, REFUSED
+from podium.types import Event, Message, Plan, Result, RunEnded
 
 Executor = Literal["podium", "langgraph"]
 """Who starts the steps: Podium, each as soon as its inputs exist; or LangGraph, in supersteps."""
@@ -95,16 +92,16 @@ class Conducting:
         """Go on with the run, to its end or to the next plan; where nothing is kept, do all of it."""
         begins = self._begins(config)
         number = None if begins else state[VIEW]["round"]
-        carry = ByGraph(config, number, is_sync=is_sync) if self.executor == "langgraph" else None
+        step_starter = ByGraph(config, number, is_sync=is_sync) if self.executor == "langgraph" else None
         if begins:
             run_id, journal = self._new_id(config), self.conductor.journal
-            result = await self._begin(state, config, run_id, journal, carry)
+            result = await self._begin(state, config, run_id, journal, step_starter)
         else:
             view, journal = state[VIEW], self._journal(state)
             go_on = bound(self.conductor.resume, view["run_id"], plan=self._edited(view))
-            result = await self._called(go_on, config, journal, carry)
-        if carry is not None and carry.interrupt is not None:
-            raise carry.interrupt
+            result = await self._called(go_on, config, journal, step_starter)
+        if step_starter is not None and step_starter.interrupt is not None:
+            raise step_starter.interrupt
         return self._kept(result, journal)
 
     async def ask(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
@@ -130,17 +127,17 @@ class Conducting:
         config: RunnableConfig,
         run_id: str,
         journal: Journal | None,
-        carry: Carry | None,
+        step_starter: StepStarter | None,
     ) -> Result:
         """Begin a run; one that was begun before and is in a journal goes on."""
         query = self._query(state)
         named = run_id if journal is not None else None
         heard: list[Event] | None = None if self.conductor.journal is None else []
         begun = bound(self.conductor.run, query, run_id=named)
-        result = await self._called(begun, config, journal, carry, heard)
+        result = await self._called(begun, config, journal, step_starter, heard)
         if heard is not None and result.status in ("failed", "partial") and isinstance(heard[0], RunEnded):
             # It failed in an earlier call of the node, and is there to be gone on with.
-            result = await self._called(bound(self.conductor.resume, run_id), config, journal, carry)
+            result = await self._called(bound(self.conductor.resume, run_id), config, journal, step_starter)
         return result
 
     async def _called(
@@ -148,20 +145,26 @@ class Conducting:
         run: Callable[..., Awaitable[Result]],
         config: RunnableConfig,
         journal: Journal | None,
-        carry: Carry | None,
+        step_starter: StepStarter | None,
         heard: list[Event] | None = None,
     ) -> Result:
         """Call the conductor, and raise what LangGraph leaves a node by as it came."""
-        through = letting_through(child_runs())
+        middleware = letting_through(child_runs())
         beside = _LATER if self.approve and not self.conductor.policy.waits else None
         listen = telling(get_stream_writer(), self.conductor.pool.names, heard)
         kept = None if journal is self.conductor.journal else journal
         try:
             return await unwrapped(
-                run(policy=beside, journal=kept, through=through, carry=carry, on_event=listen)
+                run(
+                    policy=beside,
+                    journal=kept,
+                    middleware=middleware,
+                    step_starter=step_starter,
+                    on_event=listen,
+                )
             )
         except Bubble as bubble:
-            if isinstance(bubble.raised, GraphInterrupt) and carry is None:
+            if isinstance(bubble.raised, GraphInterrupt) and step_starter is None:
                 told = "steps can wait for somebody only as nodes of a graph: give it executor='langgraph'"
                 raise ConfigError(f"worker {bubble.worker!r} called interrupt(): {told}") from None
             above = _namespace(config)

@@ -21,10 +21,9 @@ from langgraph.types import Command
 from langchain_podium.graph.bubbles import Bubble, enclosing, unwrapped
 from langchain_podium.graph.nodes import Data, Node, State
 from langchain_podium.graph.state import plan_hash, read_outcome, schema, write_outcome
-from podium.carrying import Steps
 from podium.errors import ConfigError, WorkerFailed
-from podium.outcome import Outcome
-from podium.plan import Plan
+from podium.execution import ExternalScheduler
+from podium.types import Outcome, Plan
 
 HASH: Final = "plan"
 """Key of the state that says whose plan's outcomes these are."""
@@ -43,7 +42,7 @@ class Stepping:
             empty where none does: where `Command.PARENT` of a step leads.
     """
 
-    def __init__(self, steps: Steps, above: str) -> None:
+    def __init__(self, steps: ExternalScheduler, above: str) -> None:
         self.steps = steps
         self.above = above
         self.hash = plan_hash(steps.plan, steps.workers)
@@ -74,7 +73,7 @@ class Stepping:
 _STEPPING: Final[ContextVar[Stepping]] = ContextVar("podium_stepping")
 
 
-async def carry_out(steps: Steps, config: RunnableConfig, *, is_sync: bool) -> None:
+async def carry_out(steps: ExternalScheduler, config: RunnableConfig, *, is_sync: bool) -> None:
     """Carry out a round's steps as a graph inside the node whose config this is.
 
     Args:

@@ -6,12 +6,9 @@ from typing import Final
 import anyio.lowlevel
 
 from podium.errors import JournalError, RunExists, RunHeld, RunUnknown
-from podium.events import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
-from podium.journal import Entry, Journal, Log, Record, RunRow
-from podium.journal.chain import ROOT, link
-from podium.journal.entry import question_of
-from podium.journal.record import decode, encode
+from podium.journal import ROOT, Entry, Journal, Log, Record, RunRow, decode, encode, link, question_of
 from podium.secrets import scrub
+from podium.types import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
 
 _LEFT_OUT: Final = (PlanDelta, StepDelta, AnswerDelta, RunStarted)
 

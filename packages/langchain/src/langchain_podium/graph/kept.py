@@ -13,14 +13,12 @@ from langchain_podium.graph.nodes import Data, Node, State, Work
 from langchain_podium.graph.state import schema
 from langchain_podium.messages import to_query
 from langchain_podium.steps import child_runs
-from podium.carrying import Steps
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed
-from podium.outcome import Outcome
-from podium.plan import Plan
-from podium.planners.fixed import FixedPlanner
-from podium.workers.pool import Pool
-from podium.workers.worker import Worker
+from podium.execution import ExternalScheduler
+from podium.planners import FixedPlanner
+from podium.types import Outcome, Plan
+from podium.workers import Pool, Worker
 
 QUESTION: Final = "question"
 ANSWER: Final = "answer"
@@ -62,7 +60,7 @@ def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
     async def run(state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         del is_sync
 
-        async def carry(steps: Steps) -> None:
+        async def step_starter(steps: ExternalScheduler) -> None:
             for seen in part.steps[index].access:
                 steps.take(seen, _written(steps, seen, state[channel(seen)]))
             await steps.run(index)
@@ -71,7 +69,9 @@ def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
         query = to_query(asked) if asked else plan.query
         given = replace(part, query=query.query if isinstance(query, Plan) else query)
         try:
-            result = await unwrapped(conductor.run(given, through=letting_through(child_runs()), carry=carry))
+            result = await unwrapped(
+                conductor.run(given, middleware=letting_through(child_runs()), step_starter=step_starter)
+            )
         except Bubble as bubble:
             raise lifted(bubble, config["configurable"]["checkpoint_ns"]) from None
         outcome = result.rounds[0].outcomes[index]
@@ -85,7 +85,7 @@ def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
     return run
 
 
-def _written(steps: Steps, index: int, text: object) -> Outcome:
+def _written(steps: ExternalScheduler, index: int, text: object) -> Outcome:
     """Return what stands in the state for a step, which costs nothing now."""
     worker = steps.workers[steps.plan.steps[index].worker]
     if not isinstance(text, str):

@@ -12,10 +12,8 @@ from typing import Any, Final, TypedDict
 from pydantic import TypeAdapter
 
 from langchain_podium.graph.nodes import Data
-from podium.outcome import Outcome
-from podium.plan import Plan
-from podium.result import Result
 from podium.secrets import scrub
+from podium.types import Outcome, Plan, Result
 
 VIEW: Final = "podium"
 """Key of the state that shows the run: its id, status, plan and outcomes."""

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 from langgraph.types import StreamWriter
 
-from podium.events import Event, PlanReady
-from podium.plan import Plan
+from podium.types import Event, Plan, PlanReady
 
 
 def telling(

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from podium.boundary import Boundary
 from podium.errors import PodiumError, WorkerFailed
+from podium.secrets import Boundary
 
 
 @contextmanager

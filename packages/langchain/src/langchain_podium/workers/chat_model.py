@@ -19,10 +19,10 @@ from langchain_podium.cards import facts_of, innermost, settings
 from langchain_podium.messages import count_usage, to_langchain, write_calls
 from langchain_podium.workers.faults import asking
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
-from podium.messages import Completion, Part, Sampling, Tools
 from podium.secrets import register, scrubbing
-from podium.workers.answers import AnswerReader
-from podium.workers.worker import Card, Request, Worker
+from podium.types import Completion, Part, Sampling, Tools
+from podium.workers import Card, Request, Worker
+from podium.workers.openai.chat_response import AnswerReader
 
 _FINISHES: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _STATING: Final = frozenset(

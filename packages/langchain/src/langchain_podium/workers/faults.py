@@ -18,7 +18,7 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.workers.faults import Origin, status_fault
+from podium.workers.openai.error_mapping import Origin, status_fault
 
 _STATUSES: Final = range(100, 600)
 _WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool]]] = (

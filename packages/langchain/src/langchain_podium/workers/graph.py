@@ -20,8 +20,8 @@ from langchain_podium.messages import to_langchain
 from langchain_podium.workers.calling import interrupted
 from langchain_podium.workers.runnable import RunnableWorker
 from langchain_podium.workers.spent import Spent
-from podium.messages import Completion
-from podium.workers.worker import Brief, Card, Request
+from podium.types import Completion
+from podium.workers import Card, Request, StepInput
 
 _HOST: Final = "__pregel_checkpointer"
 """Stands in the configuration where a graph with a checkpointer runs this one, in a thread of its own."""
@@ -38,7 +38,7 @@ class GraphWorker(RunnableWorker):
     """
 
     def __init__(
-        self, runnable: Runnable[Any, Any], *, card: Card, give: Callable[[Brief], Any] | None = None
+        self, runnable: Runnable[Any, Any], *, card: Card, give: Callable[[StepInput], Any] | None = None
     ) -> None:
         graph: Any = runnable
         if getattr(graph, "checkpointer", None) is True:  # it would go on where an earlier run's step ended

@@ -7,8 +7,8 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_podium.apart import apart
 from langchain_podium.texts import cited
 from langchain_podium.workers.calling import calling
-from podium.messages import Completion
-from podium.workers.worker import Card, Request, Worker, brief_of
+from podium.types import Completion
+from podium.workers import Card, Request, Worker, step_input_of
 
 
 class RetrieverWorker(Worker):
@@ -30,7 +30,7 @@ class RetrieverWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Look the subtask up."""
-        subtask = brief_of(request).subtask
+        subtask = step_input_of(request).subtask
         with calling(self.card.name):
             found = await apart(self.retriever.ainvoke(subtask))
             text = cited(found)

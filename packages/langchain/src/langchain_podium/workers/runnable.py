@@ -17,9 +17,9 @@ from langchain_podium.texts import prompt_of, text_of
 from langchain_podium.workers.calling import calling
 from langchain_podium.workers.spent import Spent
 from podium.errors import WorkerBroken, WorkerError
-from podium.messages import Completion
+from podium.types import Completion
 from podium.usage import Usage
-from podium.workers.worker import Brief, Card, Request, Worker, brief_of
+from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 
 class RunnableWorker(Worker):
@@ -33,7 +33,7 @@ class RunnableWorker(Worker):
     """
 
     def __init__(
-        self, runnable: Runnable[Any, Any], *, card: Card, give: Callable[[Brief], Any] | None = None
+        self, runnable: Runnable[Any, Any], *, card: Card, give: Callable[[StepInput], Any] | None = None
     ) -> None:
         self.runnable = runnable
         self.card = card
@@ -81,7 +81,7 @@ class RunnableWorker(Worker):
 
     def _input(self, request: Request) -> Any:
         if self._give is not None:
-            return self._give(brief_of(request))
+            return self._give(step_input_of(request))
         return prompt_of(request.messages)
 
     def _text(self, returned: object) -> str:

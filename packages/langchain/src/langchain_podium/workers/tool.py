@@ -15,8 +15,8 @@ from langchain_podium.apart import apart
 from langchain_podium.texts import text_of
 from langchain_podium.workers.calling import calling
 from podium.errors import WorkerRefused
-from podium.messages import Completion
-from podium.workers.worker import Card, Request, Worker, brief_of
+from podium.types import Completion
+from podium.workers import Card, Request, Worker, step_input_of
 
 
 class ToolWorker(Worker):
@@ -49,7 +49,7 @@ class ToolWorker(Worker):
         Raises:
             WorkerRefused: the subtask holds no JSON object, where the tool needs one.
         """
-        subtask = brief_of(request).subtask
+        subtask = step_input_of(request).subtask
         given = dict.fromkeys(self._arguments, subtask) if self._takes_text else self._read(subtask)
         with calling(self.card.name):
             text = text_of(await apart(self.tool.ainvoke(given)))

@@ -17,7 +17,7 @@ from langchain_podium.workers.runnable import RunnableWorker
 from langchain_podium.workers.tool import ToolWorker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.workers.worker import Brief, Card, Price, Worker
+from podium.workers import Card, Price, StepInput, Worker
 
 
 def as_worker(  # noqa: PLR0913 - each is one fact of a card, most are left out
@@ -28,7 +28,7 @@ def as_worker(  # noqa: PLR0913 - each is one fact of a card, most are left out
     description: str | None = None,
     price: Price | None = None,
     labels: Iterable[str] = (),
-    input: Callable[[Brief], Any] | None = None,  # noqa: A002 - what LangChain calls it
+    input: Callable[[StepInput], Any] | None = None,  # noqa: A002 - what LangChain calls it
 ) -> Worker:
     """Return something of LangChain's or LangGraph's as a worker.
 
@@ -70,7 +70,7 @@ def as_worker(  # noqa: PLR0913 - each is one fact of a card, most are left out
     return _worker(thing, derived, input)
 
 
-def _worker(thing: Runnable[Any, Any], card: Card, give: Callable[[Brief], Any] | None) -> Worker:
+def _worker(thing: Runnable[Any, Any], card: Card, give: Callable[[StepInput], Any] | None) -> Worker:
     inner = innermost(thing)
     if is_graph(inner):
         if give is None and not has_messages(inner):

@@ -19,7 +19,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.secrets import scrub_error
-from podium.workers.faults import Origin, status_fault
+from podium.workers.openai.error_mapping import Origin, status_fault
 
 _STATUSES: Final = range(100, 600)
 _WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], bool]]] = (

@@ -20,13 +20,13 @@ from llama_index_podium.spent import usage_of
 from llama_index_podium.workers.blocking import in_thread, inherits, pieces_in_thread
 from llama_index_podium.workers.faults import calling
 from llama_index_podium.workers.offered import Offered
+from podium.budget import Spend
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
-from podium.ledger import Spend
-from podium.messages import Completion, Part, Sampling
 from podium.secrets import scrubbing
+from podium.types import Completion, Part, Sampling
 from podium.usage import Usage
-from podium.workers.answers import AnswerReader
-from podium.workers.worker import Card, Request, Worker
+from podium.workers import Card, Request, Worker
+from podium.workers.openai.chat_response import AnswerReader
 
 PROMPT: Final = "task_prompt"
 _PLAIN: Final = "{task}"
@@ -113,7 +113,7 @@ class LLMWorker(Worker, PromptMixin):
             end = len(messages) - len(request.turns)
             users = [at for at in range(end) if messages[at].role == MessageRole.USER]
             at = users[
-                0 if request.brief is None else -1
+                0 if request.step_input is None else -1
             ]  # a planner's task comes first, what it mends later
             task = messages[at]
             others = [block for block in task.blocks if not isinstance(block, TextBlock)]

@@ -4,7 +4,7 @@ from typing import Any
 
 from llama_index.core.tools import AsyncBaseTool, ToolMetadata, ToolOutput
 
-from podium.messages import Part
+from podium.types import Part
 
 
 class Offered(AsyncBaseTool):

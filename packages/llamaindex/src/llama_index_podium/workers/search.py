@@ -17,9 +17,9 @@ from llama_index_podium.spent import spending
 from llama_index_podium.workers.blocking import in_thread, is_blocking
 from llama_index_podium.workers.faults import calling
 from podium.errors import WorkerBroken
-from podium.messages import Completion, storable
-from podium.prompt import worker_messages
-from podium.workers.worker import Card, Request, Worker, brief_of
+from podium.prompts import worker_messages
+from podium.types import Completion, storable
+from podium.workers import Card, Request, Worker, step_input_of
 
 
 class RetrieverWorker(Worker):
@@ -41,7 +41,7 @@ class RetrieverWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Look the subtask up."""
-        subtask = brief_of(request).subtask
+        subtask = step_input_of(request).subtask
         with spending() as spent, calling(self.card.name, spent):
             found = await self._retrieve(QueryBundle(subtask))
             note(found)
@@ -100,8 +100,8 @@ class QueryEngineWorker(Worker):
 
 
 def _bundle(request: Request, card: Card) -> QueryBundle:
-    brief = brief_of(request)
-    if not brief.visible:
-        return QueryBundle(brief.subtask)
-    told = worker_messages(replace(brief, query=()), card)[-1].text
-    return QueryBundle(told, custom_embedding_strs=[brief.subtask])
+    step_input = step_input_of(request)
+    if not step_input.visible:
+        return QueryBundle(step_input.subtask)
+    told = worker_messages(replace(step_input, query=()), card)[-1].text
+    return QueryBundle(told, custom_embedding_strs=[step_input.subtask])

@@ -17,8 +17,8 @@ from llama_index_podium.spent import spending
 from llama_index_podium.workers.blocking import in_thread, is_blocking
 from llama_index_podium.workers.faults import calling, fault_of
 from podium.errors import WorkerFailed, WorkerRefused
-from podium.messages import Completion, storable
-from podium.workers.worker import Card, Request, Worker, brief_of
+from podium.types import Completion, storable
+from podium.workers import Card, Request, Worker, step_input_of
 
 
 class ToolWorker(Worker):
@@ -47,7 +47,7 @@ class ToolWorker(Worker):
         Raises:
             WorkerRefused: the subtask holds no JSON object, where the tool needs one.
         """
-        subtask = brief_of(request).subtask
+        subtask = step_input_of(request).subtask
         given = dict.fromkeys(self._arguments, subtask) if self._takes_text else self._read(subtask)
         with spending() as spent, calling(self.card.name, spent):
             output = await self._called(given)

@@ -14,7 +14,7 @@ from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
 from llama_index_podium.workers.tool import ToolWorker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.workers.worker import Card, Price, Worker
+from podium.workers import Card, Price, Worker
 
 
 def as_worker(

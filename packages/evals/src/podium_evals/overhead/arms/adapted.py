@@ -47,8 +47,8 @@ async def adapted(arm: Arm, shape: ShapeName, base_url: str | None) -> AsyncGene
             return str(await runnable.ainvoke(plan))
 
         async def carried() -> str:
-            carry = ByGraph({"configurable": {"checkpoint_ns": ""}}, None, is_sync=False)
-            return (await conductor.run(plan, carry=carry)).answer
+            step_starter = ByGraph({"configurable": {"checkpoint_ns": ""}}, None, is_sync=False)
+            return (await conductor.run(plan, step_starter=step_starter)).answer
 
         async def in_a_graph() -> str:
             return str((await compiled.ainvoke({"question": QUESTION}))["answer"])

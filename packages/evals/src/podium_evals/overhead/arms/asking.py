@@ -23,7 +23,7 @@ async def ask_nobody(model: str, prompt: str) -> str:  # noqa: ARG001  (the face
 @asynccontextmanager
 async def tuned_httpx(base_url: str) -> AsyncGenerator[Ask, None]:
     """Ask through httpx over aiohttp's connections, with all left out that the job does not need."""
-    import aiohttp  # noqa: PLC0415  (memory is measured: an arm imports what it uses)
+    import aiohttp  # noqa: PLC0415
     import httpx  # noqa: PLC0415
     from httpx_aiohttp import AiohttpTransport  # noqa: PLC0415
 

@@ -4,11 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from podium.conductor import Conductor
-from podium.planners.fixed import FixedPlanner
-from podium.workers.chat import ChatWorker
-from podium.workers.endpoint import Endpoint
-from podium.workers.function import FunctionWorker
-from podium.workers.worker import FREE, Brief, Card, Worker
+from podium.planners import FixedPlanner
+from podium.workers import FREE, Card, ChatWorker, Endpoint, FunctionWorker, StepInput, Worker
 from podium_evals.overhead.arms.asking import Run
 from podium_evals.overhead.job import ANSWER, MODELS, SHAPES, ShapeName
 
@@ -42,5 +39,5 @@ def _workers(base_url: str | None) -> list[Worker]:
     return [ChatWorker(name, endpoint=endpoint) for name in MODELS]
 
 
-async def _answer(brief: Brief) -> str:  # noqa: ARG001  (the face of a worker's function)
+async def _answer(step_input: StepInput) -> str:  # noqa: ARG001  (the face of a worker's function)
     return ANSWER

@@ -1,0 +1,5 @@
+"""Event loops, shared resources, shielding and the bridge from sync code. Knows nothing of Podium."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

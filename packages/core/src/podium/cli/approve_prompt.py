@@ -1,0 +1,67 @@
+"""Shows a plan at the terminal and asks whether it may run."""
+
+from contextlib import nullcontext
+from functools import partial
+from typing import Literal
+
+import anyio.to_thread
+
+from podium.cli.live.watch import View
+from podium.cli.plan_files import edited
+from podium.cli.plan_table import plan_table
+from podium.cli.screen import Screen
+from podium.conductor import Conductor
+from podium.errors import ConfigError, PodiumError
+from podium.policy import ApprovalRequest, Approve
+from podium.types.forecast import explain_forecast
+from podium.types.plan import Plan
+
+_QUESTION = "Run this plan? [y]es, [N]o, [e]dit: "
+
+
+def at_the_terminal(screen: Screen, view: View | None, conductor: Conductor) -> Approve:
+    """Return who asks the person at the terminal.
+
+    Args:
+        screen: where the plan is shown.
+        view: what is drawn meanwhile, which makes room; `None` where nothing is.
+        conductor: whose plans they are; it says what they will cost.
+
+    Raises:
+        ConfigError: there is nobody to ask.
+    """
+    if not screen.interactive or not screen.can_ask:
+        raise ConfigError(
+            '--approve asks at a terminal, and there is none: write approve = "later" in [policy], '
+            "and approve with `podium approve`"
+        )
+
+    async def ask(request: ApprovalRequest) -> bool | str | Plan:
+        with nullcontext() if view is None else view.aside():
+            return await verdict_on(screen, request.plan, conductor)
+
+    return ask
+
+
+async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[True] | str | Plan:
+    """Show a plan with what it may cost, and ask the person at the terminal.
+
+    Returns:
+        That it may run; or why it is refused; or the plan to carry out in its place.
+    """
+    plan, workers = shown, conductor.pool.names
+    while True:
+        screen.console(stderr=True).print(plan_table(plan, workers, screen.shown))
+        screen.note(explain_forecast(conductor.forecast(plan)))
+        said = (await screen.ask(_QUESTION)).strip().lower()
+        if said in ("y", "yes"):
+            return True if plan is shown else plan
+        if said in ("n", "no", ""):
+            return "refused at the terminal"
+        if said in ("e", "edit"):
+            try:
+                most = conductor.limits.plan_steps
+                changed = await anyio.to_thread.run_sync(partial(edited, plan, workers, most))
+                plan = plan if changed is None else changed
+            except PodiumError as error:
+                screen.note(f"podium: {error}")

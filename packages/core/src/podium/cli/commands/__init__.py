@@ -1,0 +1,1 @@
+"""The implementation of each command, imported when the command runs."""

@@ -1,0 +1,79 @@
+"""`podium demo`: the whole way from question to answer, with no model, key or network."""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import anyio
+import typer
+
+from podium.cli.answer import show_answer
+from podium.cli.live.live_state import LiveState
+from podium.cli.live.live_tree import TreeRenderer
+from podium.cli.live.watch import View, follow
+from podium.cli.result_json import status_line
+from podium.cli.screen import NO_ANSWER, PARTIAL, Screen
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.planners.rule import RulePlanner
+from podium.types.events import Event
+from podium.types.result import Result
+from podium.workers.offline.calculator import Calculator
+from podium.workers.offline.document_search import Documents
+from podium.workers.offline.gather import Gather
+
+
+def show_demo(screen: Screen, question: str, folder: Path) -> None:
+    """Answer `question` by rules, arithmetic and a search of `folder`, and show how.
+
+    Raises:
+        ConfigError: there is no such folder, or the extra `offline` is not installed.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {str(folder)!r} to search: name one with --folder")
+    conductor = Conductor(RulePlanner(), [Calculator(), Documents(folder, top=2), Gather()])
+    screen.result(f"Question: {question}\n")
+
+    async def job(listen: Callable[[Event], None]) -> Result:
+        return await conductor.run(question, on_event=listen)
+
+    board = LiveState()
+    if screen.interactive:
+        result = anyio.run(View(screen, board).watch, job)
+    else:
+        result = anyio.run(follow, job, board)
+        screen.draw(TreeRenderer(screen.shown, monotonic(), screen.console().width).draw(board))
+    for layer in result.plans[0].layers if result.plans else ():
+        if len(layer) > 1:
+            steps = " and ".join(map(str, layer))
+            screen.result(f"Steps {steps} ran side by side, for none of them sees another.")
+    screen.result("")
+    show_answer(screen, result)
+    screen.result(f"\n{status_line(result)}\n\nThe same with real models:")
+    command = _own_command()
+    screen.result(f"  {command} init --preset providers")
+    screen.result(f"export your keys, then\n  {command} run {shlex.quote(question)}")
+    if result.status != "ok":
+        raise typer.Exit(PARTIAL if result.status == "partial" else NO_ANSWER)
+
+
+def _own_command() -> str:
+    """Return what a person types in this folder to start this very program."""
+    if shutil.which("podium") is not None:
+        return "podium"
+    script = Path(sys.argv[0])
+    if script.name == "__main__.py":
+        return f"{_from_here(Path(sys.executable))} -m podium"
+    return _from_here(script)
+
+
+def _from_here(path: Path) -> str:
+    """Return `path` for a shell, relative if it lies in the current folder."""
+    path, here = path.absolute(), Path.cwd()
+    if not path.is_relative_to(here):
+        return shlex.quote(str(path))
+    inside = path.relative_to(here)
+    return shlex.quote(str(inside) if len(inside.parts) > 1 else f"./{inside}")

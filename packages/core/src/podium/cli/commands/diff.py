@@ -1,0 +1,65 @@
+"""`podium diff`: in what two recorded runs differ."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rich.table import Table
+from rich.text import Text
+
+from podium.cli.result_json import status_line
+from podium.cli.run_lookup import SHORT, find_run, look
+from podium.cli.screen import Screen
+from podium.journal import Journal
+from podium.replay import Difference, diff
+from podium.resume.rebuild import result_of
+from podium.types.result import Result
+
+_EXCERPT = 200
+"""Characters shown of a text that differs."""
+
+
+def show_diff(
+    screen: Screen, journal: Journal, first_typed: str, second_typed: str, *, as_json: bool
+) -> None:
+    """Show in what two runs differ.
+
+    Raises:
+        JournalError: there is no such run, or it cannot be read.
+    """
+
+    async def read(typed: str) -> Result:
+        row = await find_run(journal, typed)
+        return result_of([entry.event for entry in await journal.read(row.run_id)])
+
+    async def read_both() -> tuple[Result, Result]:
+        return await read(first_typed), await read(second_typed)
+
+    first, second = results = look(journal, read_both)
+    differences = diff(first, second)
+    if as_json:
+        found = [asdict(difference) for difference in differences]
+        screen.result_json({"runs": [first.run_id, second.run_id], "differences": found})
+        return
+    for result in results:
+        screen.result(f"{result.run_id[:SHORT]}  {status_line(result)}")
+    if differences:
+        screen.draw(_differences(screen, differences, results))
+    else:
+        screen.result("They do not differ, times aside.")
+
+
+def _differences(screen: Screen, differences: Sequence[Difference], results: Sequence[Result]) -> Table:
+    table = Table("where", "what", *(result.run_id[:SHORT] for result in results), show_lines=True)
+    for difference in differences:
+        where = "run" if difference.step is None else f"round {difference.round}, step {difference.step}"
+        sides = (difference.before, difference.after)
+        table.add_row(where, difference.what, *(Text(_told(screen, side)) for side in sides))
+    return table
+
+
+def _told(screen: Screen, value: object) -> str:
+    if value is None:
+        return "-"
+    text = " ".join(screen.shown(value if isinstance(value, str) else json.dumps(value)).split())
+    return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "…"

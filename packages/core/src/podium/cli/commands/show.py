@@ -1,0 +1,78 @@
+"""`podium show`: what a recorded run did, and why."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import RenderableType
+
+from podium.cli.live.live_state import LiveState
+from podium.cli.live.live_tree import TreeRenderer
+from podium.cli.result_json import result_json, status_line
+from podium.cli.run_lookup import SHORT, find_run, look, read_family, when
+from podium.cli.screen import Screen
+from podium.journal import Entry, Journal, RunRow
+from podium.resume.rebuild import result_of
+from podium.types.events import RunStarted
+from podium.types.forecast import compare
+
+
+def show_run(screen: Screen, journal: Journal, typed: str, *, as_json: bool, events: bool) -> None:
+    """Show a run: its question, plans, steps, calls, cost and answer.
+
+    Raises:
+        JournalError: there is no such run, or it cannot be read.
+    """
+
+    async def read() -> tuple[RunRow, Sequence[Entry]]:
+        row = await find_run(journal, typed)
+        return row, await read_family(journal, row.run_id)
+
+    row, entries = look(journal, read)
+    if events:
+        for entry in entries:
+            screen.result(json.dumps(_plain(entry)))
+        return
+    own = [entry.event for entry in entries if entry.run_id == row.run_id]
+    result, started = result_of(own), own[0]
+    assert isinstance(started, RunStarted)
+    if as_json:
+        facts = {"state": row.state, "began": row.began, "ended": row.ended, "parent": row.parent}
+        facts |= {"recoveries": row.recoveries, "labels": sorted(started.labels), "recalls": started.recalls}
+        facts["hash"] = next(entry.hash for entry in reversed(entries) if entry.run_id == row.run_id)
+        query = [message.to_wire() for message in started.query]
+        screen.result_json({**result_json(result), **facts, "query": query})
+        return
+    screen.result(_heading(row, started))
+    screen.draw(_tree(screen, entries))
+    if result.answer:
+        screen.result(f"\n{result.answer}")
+    screen.result(f"\n{status_line(result)}")
+    if result.forecast is not None and result.rounds:
+        screen.result(compare(result.forecast, result.rounds[0].outcomes))
+
+
+def _heading(row: RunRow, started: RunStarted) -> str:
+    facts = [f"run {row.run_id}", row.state, when(row.began)]
+    if started.labels:
+        facts.append(f"labels {', '.join(sorted(started.labels))}")
+    if row.recoveries:
+        facts.append(f"taken up {row.recoveries} time{'' if row.recoveries == 1 else 's'} after a crash")
+    if row.parent is not None:
+        facts.append(f"nested in {row.parent[:SHORT]}")
+    if started.recalls is not None:
+        facts.append(f"on what {started.recalls[:SHORT]} came to")
+    question = started.query[-1].text if started.query else ""
+    return ", ".join(facts) + (f"\n{question}" if question else "") + "\n"
+
+
+def _tree(screen: Screen, entries: Sequence[Entry]) -> RenderableType:
+    board = LiveState()
+    for entry in entries:
+        board.take(entry.event, entry.at)
+    return TreeRenderer(screen.shown, None, screen.console().width).draw(board)
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    head = {"number": entry.number, "recorded": entry.at, "hash": entry.hash}
+    return {**head, **entry.event.to_json()}

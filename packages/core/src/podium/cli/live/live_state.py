@@ -1,0 +1,180 @@
+"""What is known of a run, gathered from its events while it goes on or from its journal. Draws nothing."""
+
+from dataclasses import replace
+
+from podium.cli.live.live_rows import RoundRow, RunRow, StepRow
+from podium.types.events import (
+    AnswerDelta,
+    ApprovalAsked,
+    ApprovalGiven,
+    AttemptFailed,
+    Event,
+    PlanDelta,
+    PlannerEnded,
+    PlannerStarted,
+    PlanReady,
+    RoundStarted,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    StepDelta,
+    StepEnded,
+    StepStarted,
+)
+from podium.types.plan import Plan
+
+TAIL_CHARS = 4000
+"""Most that is kept of an answer while it is written."""
+
+_OfStep = StepStarted | StepDelta | AttemptFailed | StepEnded
+_OfRound = RoundStarted | PlanDelta | PlannerEnded | PlanReady | ApprovalAsked | ApprovalGiven
+
+
+class LiveState:
+    """The run a user started, with all that is nested in it."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, RunRow] = {}
+
+    @property
+    def root(self) -> RunRow | None:
+        """The run the user started; `None` before it began."""
+        return next(iter(self.runs.values()), None)
+
+    def take(self, event: Event, now: float) -> None:
+        """Take in what happened at `now`, on the caller's clock, in seconds."""
+        match event:
+            case RunStarted():
+                self._start(event)
+            case RunResumed():
+                self._resume(event)
+            case AnswerDelta():
+                run = self.runs[event.run_id]
+                run.answer = (run.answer + event.text)[-TAIL_CHARS:]
+            case RunEnded():  # alone, for a run of an id that has ended before
+                self.runs.setdefault(event.run_id, RunRow(event.result.workers)).result = event.result
+            case RunStopped():
+                self.runs[event.run_id].stopped = event.problem
+            case StepStarted() | StepDelta() | AttemptFailed() | StepEnded():
+                self._take_step(event, now)
+            case PlannerStarted():
+                pass
+            case _:
+                self._take_round(event)
+
+    def _start(self, event: RunStarted) -> None:
+        row = self.runs[event.run_id] = RunRow(event.workers)
+        if event.parent is not None:
+            run, number, step, attempt = event.parent
+            above = self.runs[run].round(number).steps.get(step) if run in self.runs else None
+            if above is not None and attempt >= above.first:
+                above.runs.append(row)
+
+    def _resume(self, event: RunResumed) -> None:
+        """What had not ended when the run broke off is called again."""
+        row = self.runs.setdefault(event.run_id, RunRow(event.workers))
+        row.workers, row.result, row.stopped = event.workers, None, None
+        for current in row.rounds.values():
+            for step in current.steps.values():
+                if step.outcome is None or step.outcome.status != "ok":
+                    step.outcome = step.since = step.again = None
+
+    def _take_round(self, event: _OfRound) -> None:
+        current = self.runs[event.run_id].round(event.round)
+        match event:
+            case RoundStarted():
+                current.why = event.why
+            case PlanDelta():
+                current.planner = event.planner
+                current.plan_chars += len(event.text)
+            case PlannerEnded():
+                if event.proposal.problem is not None:
+                    current.rejected.append(f"{event.proposal.planner}: {event.proposal.problem.message}")
+                    current.plan_chars = 0
+            case PlanReady():
+                current.planner, current.plan_why = event.planner, event.why
+                self._show_plan(event.run_id, current, event.plan)
+            case ApprovalAsked():
+                current.approval = "waits for approval"
+            case ApprovalGiven():
+                current.approval = _decision(event)
+                if event.plan is not None:
+                    self._show_plan(event.run_id, current, event.plan)
+
+    def _show_plan(self, run_id: str, current: RoundRow, plan: Plan) -> None:
+        names = self.runs[run_id].workers
+        current.is_planned = True
+        known, go_on = current.steps, True
+        current.steps = {}
+        for index, step in enumerate(plan.steps):
+            row = StepRow(names[step.worker], step.subtask, step.access)
+            before = known.get(index)
+            if before is not None:
+                # Steps go on up to the first that differs. One that ended unstarted told no subtask;
+                # after a failed call another worker may stand in.
+                same_worker = before.worker == row.worker or bool(before.failed)
+                go_on = go_on and same_worker and before.subtask in ("", row.subtask)
+                row.first = max(before.first, before.last) + 1
+            if before is not None and go_on:
+                row = replace(before, subtask=step.subtask, sees=step.access)
+            current.steps[index] = row
+
+    def _take_step(self, event: _OfStep, now: float) -> None:
+        current = self.runs[event.run_id].round(event.round)
+        row = current.steps.get(event.step)
+        if row is not None and 0 < event.attempt < row.first:
+            return
+        match event:
+            case StepStarted():
+                _call(current, row, event, now)
+            case StepEnded():
+                _end(current, row, event)
+            case AttemptFailed() if row is not None:
+                row.failed.append(event.call)
+                if row.beside and event.attempt < row.last:
+                    row.worker = row.beside
+                row.beside = ""
+                row.again = None if event.wait is None else now + event.wait
+            case StepDelta() if row is not None:
+                row.chars += len(event.text)
+
+
+def _call(current: RoundRow, row: StepRow | None, event: StepStarted, now: float) -> None:
+    goes_on = row is not None and row.outcome is None and row.subtask == event.subtask
+    if row is None or not (goes_on and (row.last or row.failed)):
+        sees = () if row is None else row.sees
+        row = StepRow(event.worker, event.subtask, sees, first=event.attempt)
+        current.steps[event.step] = row
+    elif row.since is not None and len(row.failed) < event.attempt - row.first:
+        row.beside, row.last = event.worker, event.attempt
+        return
+    if row.since is None:
+        row.since, row.first = now, event.attempt - len(row.failed)
+    row.worker, row.last, row.chars, row.again = event.worker, event.attempt, 0, None
+
+
+def _end(current: RoundRow, row: StepRow | None, event: StepEnded) -> None:
+    outcome = event.outcome
+    if outcome.problem is None or outcome.problem.code != "superseded":
+        if row is None:
+            row = current.steps[event.step] = StepRow(outcome.worker, "")
+        row.worker, row.outcome, row.again, row.beside = outcome.worker, outcome, None, ""
+    elif row is None or not event.attempt or row.outcome is not None:
+        return
+    elif row.last > event.attempt:  # the call beside it was the first of the step in its place
+        row.worker, row.first, row.chars = row.beside or row.worker, row.last, 0
+        row.beside = ""
+    elif current.is_planned:  # what the plan has in its place is yet to start
+        first = event.attempt + 1
+        current.steps[event.step] = StepRow(row.worker, row.subtask, row.sees, first=first)
+    else:
+        row.outcome = outcome
+
+
+def _decision(event: ApprovalGiven) -> str:
+    said = "approved" if event.approved else "refused"
+    if event.plan is not None:
+        said += " with changes"
+    by = f" by {event.by}" if event.by else ""
+    return f"{said}{by}" + (f": {event.why}" if event.why else "")

@@ -1,0 +1,99 @@
+"""Follows a run: live in a terminal, or only to its end."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from time import monotonic
+
+import anyio
+from rich.console import RenderableType
+from rich.live import Live
+
+from podium.cli.live.live_state import LiveState
+from podium.cli.live.live_tree import TreeRenderer
+from podium.cli.screen import Screen
+from podium.errors import PodiumError
+from podium.hosted import HostedConductor
+from podium.types.events import Event, RunEnded
+from podium.types.messages import Query
+from podium.types.result import Result
+
+_TICK = 0.1
+"""Seconds between two drawings."""
+
+Job = Callable[[Callable[[Event], None]], Awaitable[Result]]
+"""A run that tells what happens to the function it is given."""
+
+
+async def follow(job: Job, board: LiveState) -> Result:
+    """Do the job and keep `board` up to date meanwhile.
+
+    Raises:
+        PodiumError: as `Conductor.run`.
+    """
+    return await job(lambda event: board.take(event, monotonic()))
+
+
+def hosted_job(conductor: HostedConductor, query: Query) -> Job:
+    """Return the run of a query by a hosted conductor."""
+
+    async def job(listen: Callable[[Event], None]) -> Result:
+        result = None
+        async with aclosing(conductor.stream(query)) as events:
+            async for event in events:
+                listen(event)
+                result = event.result if isinstance(event, RunEnded) else None
+        assert result is not None  # the last event has it
+        return result
+
+    return job
+
+
+class View:
+    """The live picture of one run, on stderr."""
+
+    def __init__(self, screen: Screen, board: LiveState) -> None:
+        self._screen = screen
+        self._board = board
+        self._live = Live(console=screen.console(stderr=True), auto_refresh=False)
+
+    async def watch(self, job: Job) -> Result:
+        """Do the job and show how it goes.
+
+        Raises:
+            PodiumError: as `Conductor.run`.
+        """
+        came_to: Result | PodiumError
+        with self._live:
+            try:
+                async with anyio.create_task_group() as drawing:
+                    drawing.start_soon(self._keep_drawing)
+                    try:
+                        came_to = await follow(job, self._board)
+                    except PodiumError as error:  # the task group would wrap it
+                        came_to = error
+                    drawing.cancel_scope.cancel()
+            finally:
+                self._live.update(self._picture(with_answer=False), refresh=True)
+        if isinstance(came_to, PodiumError):
+            raise came_to
+        return came_to
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the terminal to others for the time of the block."""
+        self._live.update(self._picture(with_answer=False))
+        self._live.stop()
+        try:
+            yield
+        finally:
+            self._live.start()
+
+    async def _keep_drawing(self) -> None:
+        while True:
+            if self._live.is_started:
+                self._live.update(self._picture(with_answer=True), refresh=True)
+            await anyio.sleep(_TICK)
+
+    def _picture(self, *, with_answer: bool) -> RenderableType:
+        artist = TreeRenderer(self._screen.shown, monotonic(), self._live.console.width)
+        return artist.draw(self._board, with_answer=with_answer)

@@ -1,0 +1,137 @@
+"""Plans in files: reading a saved one, and having one changed, by options or in an editor. Shows nothing."""
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from podium.config.files import read_text
+from podium.errors import ConfigError, PlanInvalid, QueryError
+from podium.plan_text.edits import Change, Edit, edit_plan, read_edits
+from podium.plan_text.parser import parse_plan
+from podium.types.messages import MAX_QUERY_CHARS
+from podium.types.plan import Plan
+
+_MOST_BYTES = 8 * MAX_QUERY_CHARS
+"""A saved plan holds its question, whose characters JSON may escape."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChange:
+    """How a plan is to be changed, as it was typed."""
+
+    file: Path | None = None
+    """The plan that takes its place."""
+    edits: Path | None = None
+    """Changes of it, as `read_edits` takes them."""
+    edit: bool = False
+    """Whether it is opened in an editor."""
+    step: int | None = None
+    """Which step gets another subtask or worker."""
+    subtask: str | None = None
+    worker: str | None = None
+
+    def apply(self, plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
+        """Return the plan as changed; `None` when it is to stay as it is.
+
+        Raises:
+            ConfigError: the options do not go together, or no editor can be had.
+            PlanError: what was written is no plan.
+            QueryError: a file cannot be read.
+        """
+        has_step = self.step is not None
+        if has_step != (self.subtask is not None or self.worker is not None):
+            raise ConfigError("--step goes with --subtask or --worker, or both: say what that step is to be")
+        if (self.file is not None) + (self.edits is not None) + self.edit + has_step > 1:
+            raise ConfigError("a plan is changed by --plan, --edits, --edit or --step: leave out all but one")
+        if self.file is not None:
+            return replace(read_plan(self.file, workers, max_steps), query=plan.query)
+        if self.edits is not None:
+            return edit_plan(plan, *_read_edits(self.edits, workers))
+        if self.step is not None:
+            worker = None if self.worker is None else _number(self.worker, workers, self.step)
+            return edit_plan(plan, Change(step=self.step, worker=worker, subtask=self.subtask))
+        return edited(plan, workers, max_steps) if self.edit else None
+
+
+def read_plan(path: Path, workers: Sequence[str], max_steps: int) -> Plan:
+    """Read what `podium plan --json` wrote, or a plan in any of the three spellings.
+
+    Raises:
+        QueryError: the file cannot be read.
+        PlanError: it holds no plan.
+    """
+    return _read(_text(path, "the plan"), workers, max_steps)
+
+
+def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
+    """Have a plan changed in the user's editor; `None` when it was left as it was.
+
+    Raises:
+        ConfigError: the editor cannot be started, or failed.
+        PlanError: what was written is no plan.
+    """
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    written = replace(plan, query=()).to_json()
+    for row in written["steps"]:
+        row["worker"] = workers[row["worker"]]
+    text = json.dumps(written, indent=2, ensure_ascii=False) + "\n"
+    with TemporaryDirectory(prefix="podium-") as folder:
+        path = Path(folder) / "plan.json"
+        path.write_text(text, encoding="utf-8")
+        try:
+            subprocess.run([*shlex.split(command), str(path)], check=True)  # noqa: S603 - the user's editor
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
+            raise ConfigError(f"the editor {command!r} failed: {error}; name one in $EDITOR") from error
+        changed = path.read_text(encoding="utf-8", errors="replace")
+    return None if changed == text else replace(_read(changed, workers, max_steps), query=plan.query)
+
+
+def _read_edits(path: Path, workers: Sequence[str]) -> tuple[Edit, ...]:
+    text = _text(path, "the changes")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise QueryError(f"the changes {path} are no JSON: {error}") from error
+    return read_edits(data, workers)
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        return read_text(path, _MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise QueryError(f"{what} {path} cannot be read: {error}") from error
+
+
+def _read(text: str, workers: Sequence[str], max_steps: int) -> Plan:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if isinstance(data, dict) and "schema" in data:
+        return Plan.from_json(_numbered(data, workers))
+    return parse_plan(text, workers=workers, max_steps=max_steps)
+
+
+def _numbered(data: Mapping[str, Any], workers: Sequence[str]) -> dict[str, Any]:
+    """Return a saved plan with numbers in place of workers' names, which a person may have put in."""
+    rows = data.get("steps")
+    if not isinstance(rows, list):
+        return dict(data)
+    steps = []
+    for index, row in enumerate(rows):
+        name = row.get("worker") if isinstance(row, dict) else None
+        steps.append({**row, "worker": _number(name, workers, index)} if isinstance(name, str) else row)
+    return {**data, "steps": steps}
+
+
+def _number(name: str, workers: Sequence[str], step: int) -> int:
+    if name not in workers:
+        told = f"step {step} names worker {name!r:.80}: the workers are {', '.join(workers)}"
+        raise PlanInvalid("bad_worker", told, step=step)
+    return workers.index(name)

@@ -1,0 +1,27 @@
+"""Draws a plan as a table. Knows no run."""
+
+from collections.abc import Callable, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from podium.types.plan import Plan
+
+
+def plan_table(plan: Plan, workers: Sequence[str] | None, shown: Callable[[str], str]) -> Table:
+    """Draw `plan`, one row per step.
+
+    Args:
+        plan: what to draw.
+        workers: the workers' names in the pool's order; `None` shows their numbers.
+        shown: makes text that others wrote fit to be shown.
+    """
+    table = Table("step", "worker", "subtask", "sees", show_lines=False)
+    for index, step in enumerate(plan.steps):
+        who = str(step.worker) if workers is None else workers[step.worker]
+        sees = ", ".join(map(str, step.access)) or "-"
+        sees += "" if step.enough is None else f" ({step.enough} of them)"
+        table.add_row(str(index), Text(shown(who)), Text(shown(step.subtask)), sees)
+    if not plan.steps:
+        table.add_row("-", "-", Text("keep the previous answer"), "-")
+    return table

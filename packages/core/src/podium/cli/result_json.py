@@ -1,0 +1,71 @@
+"""Says what a run came to, for people and for programs. Knows no terminal."""
+
+from dataclasses import asdict
+from typing import Any
+
+from podium.types.forecast import within
+from podium.types.result import Result
+
+_ENDS = {
+    "ok": "answered",
+    "partial": "partial answer",
+    "failed": "no answer",
+    "waiting": "waiting for approval",
+}
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    """Write a result as plain JSON data."""
+    return {
+        "run_id": result.run_id,
+        "status": result.status,
+        "answer": result.answer,
+        "problem": None if result.problem is None else asdict(result.problem),
+        "workers": list(result.workers),
+        "plans": [plan.to_json() for plan in result.plans],
+        "proposals": [asdict(proposal) for proposal in result.proposals],
+        "outcomes": [asdict(outcome) for outcome in result.outcomes],
+        "usage": asdict(result.usage),
+        "usage_by_worker": {name: asdict(usage) for name, usage in result.usage_by_worker.items()},
+        "cost": result.cost,
+        "cost_by_worker": result.cost_by_worker,
+        "seconds": result.seconds,
+        "forecast": _forecast_json(result),
+        "tool_calls": [dict(call) for call in result.tool_calls],
+        "explain": result.explain(),
+    }
+
+
+def _forecast_json(result: Result) -> dict[str, Any] | None:
+    """Write what the first plan was expected to take, and whether it took something within that."""
+    if result.forecast is None:
+        return None
+    outcomes = result.rounds[0].outcomes if result.rounds else ()
+    return {**asdict(result.forecast), "within": within(result.forecast, outcomes) if outcomes else None}
+
+
+def planner_notes(result: Result) -> list[str]:
+    """Say of each round for which another planner stood in why that was so."""
+    notes = []
+    for current in result.rounds:
+        if not current.proposals:
+            continue
+        first, last = current.proposals[0], current.proposals[-1]
+        if first.problem is None or last.problem is not None or first.planner == last.planner:
+            continue
+        did = "gave no plan that could be used" if first.text else "was not asked"
+        why = f"{first.problem.code}: {first.problem.message}"
+        notes.append(f"planner {first.planner!r} {did}, so {last.planner!r} planned ({why})")
+    return notes
+
+
+def status_line(result: Result) -> str:
+    """Say in one line how the run ended and what it took."""
+    told = _ENDS[result.status]
+    if result.problem is not None and result.status != "waiting":
+        told += f" ({result.problem.code}: {result.problem.message})"
+    called = sum(1 for outcome in result.outcomes if outcome.attempts)
+    steps = f", {called} step{'' if called == 1 else 's'}" if result.rounds else ""
+    about = "about " if result.usage.estimated else ""
+    cost = "cost unknown" if result.cost is None else f"${result.cost:.4f}"
+    return f"{told}{steps}, {about}{result.usage.total_tokens:,} tokens, {cost}, {result.seconds:.1f} s"

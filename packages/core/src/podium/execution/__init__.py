@@ -1,0 +1,5 @@
+"""The steps of one round: schedule, run, retry, fall back, hedge."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,245 @@
+"""One call of one worker: what is set aside for it, and how it is billed however it ends."""
+
+from asyncio import timeout_at
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from math import inf
+from operator import attrgetter
+from typing import get_args
+
+from podium.budget.ledger import Reservation, Spend
+from podium.errors import (
+    LimitExceeded,
+    PodiumError,
+    WorkerBroken,
+    WorkerError,
+    WorkerFailed,
+    WorkerTimeout,
+)
+from podium.execution.run_context import RunContext
+from podium.secrets.boundary import Boundary
+from podium.types.messages import Completion, FinishReason, estimate_usage, storable
+from podium.types.outcome import Call, Problem, total_cost
+from podium.usage import Usage
+from podium.workers.call_history import CallRecord
+from podium.workers.circuit_breaker import CircuitBreaker
+from podium.workers.worker import FREE, Card, Request
+
+_FAILED = partial(WorkerFailed, maybe_paid=True)
+_NOTHING = Usage()
+_WHOLE = {int}
+_counts = attrgetter(*[each.name for each in fields(Usage) if each.name != "estimated"])
+_REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """A worker at work; what it wrote so far can be read at any time."""
+
+    context: RunContext
+    worker: int
+    """Its number in the pool."""
+    card: Card
+    number: int
+    """Number of the call among those for its step, from 1."""
+    request: Request
+    reservation: Reservation
+    breaker: CircuitBreaker
+    """The worker's, which is told how the call ended."""
+    tries: bool
+    """Whether the call finds out if a worker that was left out is back."""
+    began: float
+    """When it was called, on the event loop's clock, in seconds."""
+    until: float | None
+    """When the call times out, on that clock; `None` where the step times out first."""
+    pieces: list[str] = field(default_factory=list)
+    completion: Completion | None = None
+    """The whole answer; `None` until its end was seen."""
+    error: PodiumError | None = None
+    problem: Problem | None = None
+    """Why the step went on, or ended, without it; `None` while it may still be the answer."""
+    usage: Usage = _NOTHING
+    cost: float | None = 0.0
+    maybe_paid: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody knows how it ends, or ended."""
+        return self.completion is None and self.error is None
+
+    def call(self) -> Call:
+        """Return the call as it is billed."""
+        return Call(
+            attempt=self.number,
+            worker=self.card.name,
+            problem=self.problem,
+            usage=self.usage,
+            cost=self.cost,
+            maybe_paid=self.maybe_paid,
+        )
+
+    async def run(self, on_text: Callable[["Attempt", str], None]) -> None:
+        """Call the worker until it has ended. A failure is stored in `error`; a cancel is raised.
+
+        Args:
+            on_text: takes this attempt and each piece it writes.
+        """
+        try:
+            async with timeout_at(self.until):
+                with self._current(), Boundary(f"worker {self.card.name!r}", _FAILED):
+                    await self._read(on_text)
+        except PodiumError as error:
+            self._fail(error)
+        except TimeoutError:
+            seconds = self.context.limits.attempt_seconds
+            told = f"worker {self.card.name!r} did not answer within {seconds:g} s (Limits.attempt_seconds)"
+            self._fail(WorkerTimeout(told, maybe_paid=True))
+        finally:
+            self._settle()
+
+    def _fail(self, error: PodiumError) -> None:
+        self.error = error
+        if self.completion is None:
+            self.problem = Problem.of(error)
+
+    def _current(self) -> AbstractContextManager[object]:
+        caller = self.request.caller
+        assert caller is not None
+        return self.context.during(caller.round, caller.step, caller.attempt)
+
+    async def _read(self, on_text: Callable[["Attempt", str], None]) -> None:
+        room = self.context.limits.output_chars
+        worker, middleware = self.context.pool[self.worker], self.context.middleware
+        call = worker.call(self.request) if middleware is None else middleware(worker, self.request)
+        try:
+            async for piece in call:
+                if isinstance(piece, Completion):
+                    self.completion = self._checked(piece)
+                    return
+                if not isinstance(piece, str):
+                    raise self._broken(f"yielded a {type(piece).__name__}, not text")
+                room -= len(piece)
+                if room < 0:
+                    raise self._too_long()
+                self.pieces.append(storable(piece))
+                on_text(self, self.pieces[-1])
+        finally:
+            await call.aclose()
+        raise self._broken("ended without a completion")
+
+    def _checked(self, completion: Completion) -> Completion:
+        if wrong := _misfit(completion):
+            told = f"worker {self.card.name!r} returned a completion whose {wrong}"
+            raise WorkerFailed(told, maybe_paid=True)
+        if not completion.text.strip() and not (completion.tool_calls and self.request.tools):
+            raise self._broken("returned an empty answer", completion)
+        if len(completion.text) > self.context.limits.output_chars:
+            raise self._too_long(completion)
+        text = storable(completion.text)
+        return completion if text is completion.text else replace(completion, text=text)
+
+    def _too_long(self, completion: Completion | None = None) -> WorkerBroken:
+        most = self.context.limits.output_chars
+        return self._broken(f"wrote more than {most:,} characters: raise Limits.output_chars", completion)
+
+    def _broken(self, what: str, completion: Completion | None = None) -> WorkerBroken:
+        told = f"worker {self.card.name!r} {what}"
+        if completion is None or completion.usage == _NOTHING:
+            return WorkerBroken(told, maybe_paid=True)
+        return WorkerBroken(told, maybe_paid=True, usage=completion.usage, cost=completion.cost)
+
+    def _settle(self) -> None:
+        """Bill the call, and remember how it went."""
+        spent = self._bill()
+        context, now = self.context, self.context.clock()
+        context.ledger.settle(self.reservation, spent)
+        well = None
+        if self.completion is not None:
+            well = True
+        elif self.error is not None and self.error.code in context.retry.again:
+            well = False
+        self.breaker.ended(now, well=well, tried=self.tries)
+        if not self.is_open:
+            ok = self.completion is not None
+            took = CallRecord(now - self.began, ok, spent.input_tokens, spent.output_tokens, spent.cost)
+            context.pool.history(self.worker).add(took)
+
+    def _was_refused(self) -> bool:
+        """Say whether nothing was done for it: no call was sent, and no run begun that did one."""
+        caller, error = self.request.caller, self.error
+        nested = caller is not None and any(ledger.spent.calls for ledger in caller.nested)
+        unpaid = isinstance(error, WorkerError) and not error.maybe_paid
+        return not nested and (unpaid or isinstance(error, LimitExceeded))
+
+    def _bill_nested(self) -> None:
+        """Bill what runs that were to answer the call have spent, if any were begun."""
+        caller = self.request.caller
+        if caller is None or not caller.nested:
+            return
+        spends = [ledger.spent for ledger in caller.nested]
+        read, written = sum(s.input_tokens for s in spends), sum(s.output_tokens for s in spends)
+        self.usage = Usage(read, written, estimated=True)
+        self.cost = total_cost(s.cost for s in spends)
+
+    def _bill(self) -> Spend:
+        """Note tokens and USD, and return what the ledger books.
+
+        What may have been paid for is estimated here, and in the ledger all of what was set aside
+        for it stays spent.
+        """
+        whole, error, price = self.completion, self.error, self.card.price
+        known = error if isinstance(error, WorkerError) and whole is None else None
+        if whole is not None:
+            self.usage, self.cost = whole.usage, whole.cost
+            if whole.cost is None and price not in (None, FREE) and whole.usage == _NOTHING:
+                self.usage = estimate_usage(self.request.messages, whole.text)
+        elif known is not None and known.usage is not None:
+            self.usage, self.cost = known.usage, known.cost
+        elif self._was_refused():
+            return Spend(1)
+        else:
+            self.maybe_paid = True
+            self.usage = estimate_usage(self.request.messages, "".join(self.pieces))
+            self.cost = None
+            self._bill_nested()
+        if self.cost is None and price is not None:
+            self.cost = price.cost(self.usage)
+        amount = self.reservation.amount
+        if self.maybe_paid:
+            return replace(amount, cost=None) if amount.cost else amount
+        return Spend.of(self.usage, self.cost)
+
+
+def _misfit(completion: Completion) -> str:
+    """Say what of a completion is not of its type, as code of others may return it; empty where all is."""
+    text: object = completion.text
+    calls: object = completion.tool_calls
+    usage, cost = completion.usage, completion.cost
+    if not isinstance(text, str):
+        return f"text is {type(text).__name__}"
+    if completion.finish_reason not in _REASONS:
+        return f"finish_reason is {completion.finish_reason!r:.80}: it is one of {', '.join(_REASONS)}"
+    if usage is not _NOTHING and not _is_usage(usage):
+        return f"usage is {usage!r:.200}: its tokens are whole numbers, 0 or more"
+    if not isinstance(calls, tuple) or not all(map(_is_call, calls)):
+        return f"tool_calls are {calls!r:.80}: they are objects, as OpenAI writes them"
+    if cost is not None and not _is_cost(cost):
+        return f"cost is {cost!r:.80}: it is a number of USD, 0 or more, or None"
+    return ""
+
+
+def _is_call(call: object) -> bool:
+    return isinstance(call, Mapping)
+
+
+def _is_cost(cost: object) -> bool:
+    return isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < inf
+
+
+def _is_usage(usage: object) -> bool:
+    if not isinstance(usage, Usage):
+        return False
+    counts: tuple[int, ...] = _counts(usage)
+    return set(map(type, counts)) == _WHOLE and min(counts) >= 0

@@ -1,0 +1,152 @@
+"""The places of a round's steps: which can start, what they are shown, and which nobody needs.
+
+It decides and does nothing: `execute` starts, stops and ends steps.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from podium.errors import LimitExceeded
+from podium.execution.run_context import OnFailure
+from podium.execution.step_state import StepState
+from podium.types.outcome import Outcome, Problem
+from podium.types.plan import Plan, Step
+
+Verdict = Literal["wait", "start", "skip", "abort"]
+
+
+class DependencyGraph:
+    """The steps of a round, in the plan's order, while the plan may still be arriving.
+
+    Args:
+        on_failure: what becomes of a step that lacks what it was to be shown.
+    """
+
+    def __init__(self, on_failure: OnFailure) -> None:
+        self._on_failure = on_failure
+        self._states: list[StepState] = []
+        self._superseded: list[StepState] = []
+        self.plan: Plan | None = None
+        """The whole plan; `None` until it is known."""
+
+    def __iter__(self) -> Iterator[StepState]:
+        return iter(self._states)
+
+    def __getitem__(self, index: int) -> StepState:
+        return self._states[index]
+
+    @property
+    def last(self) -> StepState | None:
+        """The place of the plan's last step, once that is known."""
+        return self._states[-1] if self.plan is not None and self._states else None
+
+    @property
+    def all(self) -> tuple[StepState, ...]:
+        """Those of the plan, in its order, then those that a new plan superseded."""
+        return (*self._states, *self._superseded)
+
+    def append(self, step: Step) -> StepState:
+        """Give the next step its place."""
+        index = len(self._states)
+        number = 1
+        for other in self._superseded:
+            if other.index == index:
+                number = max(number, other.following)
+        state = StepState(index, step, number)
+        for seen in step.access:
+            before = self._states[seen]
+            before.dependents.append(state)
+            state.blocked += before.outcome is None
+            state.good += before.is_good
+        self._states.append(state)
+        return state
+
+    def take(self, plan: Plan) -> list[StepState]:
+        """Give each step of the plan its place; return those of steps that it does not have."""
+        same = 0
+        while same < min(len(self._states), len(plan.steps)) and self._states[same].step == plan.steps[same]:
+            same += 1
+        others = self._states[same:]
+        for state in others:
+            if state.runner is not None:
+                state.following = state.runner.following
+        self._superseded += others
+        del self._states[same:]
+        for step in plan.steps[same:]:
+            self.append(step)
+        self.plan = plan
+        return others
+
+    def verdict(self, state: StepState) -> Verdict:
+        """Say what is to become of a step by what has ended so far.
+
+        A step that lacks something is left alone until the plan is known, but under `note`.
+        """
+        if state.visible is not None or state.outcome is not None:
+            return "wait"
+        if state.good >= state.least or self._bridges(state):
+            return "start"
+        if not state.is_lacking or self.plan is None:
+            return "wait"
+        if self._on_failure == "fail" and not self._is_refused():
+            return "abort"
+        return "wait" if state.blocked else "skip"
+
+    def _bridges(self, state: StepState) -> bool:
+        """Say whether a step is run although it lacks some of what it was to be shown, and is told so.
+
+        What was refused for the run's limits is no reason to leave the answer out, which
+        something was kept for.
+        """
+        if state.blocked:
+            return False
+        return self._on_failure == "note" or (state is self.last and state.good > 0 and self._is_refused())
+
+    def _is_refused(self) -> bool:
+        """Say whether a step was refused for the run's limits."""
+        ended = (state.outcome.problem for state in self._states if state.outcome is not None)
+        return any(problem is not None and problem.code == LimitExceeded.code for problem in ended)
+
+    def lack(self, state: StepState) -> Problem:
+        """Say why a step is skipped."""
+        bad = next(self._states[seen] for seen in state.step.access if not self._states[seen].is_good)
+        status = "" if bad.outcome is None else bad.outcome.status
+        return Problem("dependency", f"step {bad.index}, which it is shown, ended {status}")
+
+    def show(self, state: StepState, labels: frozenset[str]) -> None:
+        """Settle what a step that can start is shown: of more than are enough, those that ended first.
+
+        Args:
+            state: the step's.
+            labels: those every step is shown.
+        """
+        step, states = state.step, self._states
+        good: Sequence[int] = step.access
+        if state.good < len(good):
+            good = [seen for seen in good if states[seen].is_good]
+        if step.enough is not None and len(good) > step.enough:
+            good = sorted(sorted(good, key=lambda seen: states[seen].rank)[: step.enough])
+        seen = good if len(good) >= state.least else step.access
+        state.visible = tuple([states[index].as_shown() for index in seen])
+        state.labels = labels.union(*[states[index].written for index in good])
+        if len(good) < len(step.access):
+            state.shown = tuple(good)
+
+    @property
+    def unwanted(self) -> Iterator[StepState]:
+        """The steps that have not ended and that nobody waits for, since enough others had; the latest first.
+
+        Giving one up may leave an earlier one without anybody who waits for it.
+        """
+        if self.plan is not None:
+            for state in reversed(self._states[:-1]):
+                if state.outcome is None and not state.is_wanted:
+                    yield state
+
+    @property
+    def paid(self) -> tuple[tuple[str, Outcome], ...]:
+        """What ended well, as it ended, with what stands for it by content."""
+        good = sorted(
+            (state for state in self.all if state.exact and state.is_good), key=lambda state: state.rank
+        )
+        return tuple((state.exact, state.outcome) for state in good if state.outcome is not None)

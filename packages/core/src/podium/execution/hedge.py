@@ -1,0 +1,64 @@
+"""Two calls of one step at the same time, of which the first good answer counts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+
+from podium.execution.attempt import Attempt
+from podium.types.outcome import Problem
+
+
+@dataclass(slots=True)
+class Race:
+    """A call that is under way, and perhaps another beside it."""
+
+    first: Attempt
+    on_text: Callable[[Attempt, str], None]
+    """Takes each piece one of them writes."""
+    on_left: Callable[[Attempt, Attempt], None]
+    """Takes the one of two that came to nothing, and the one that is left."""
+    _second: Attempt | None = None
+    _latest: Attempt | None = None
+
+    async def run(self, patience: float, begin: Callable[[], Attempt | None]) -> Attempt:
+        """Run the first; return the one that counts: the first good answer, else the last to fail.
+
+        Args:
+            patience: seconds after which the first, if it has written nothing yet, is slow.
+            begin: begins the call beside a slow one; returns `None` where there can be none.
+        """
+        ended = anyio.Event()
+
+        async def run_first() -> None:
+            await self.first.run(self.on_text)
+            ended.set()
+            self._end(self.first, self._second, tasks.cancel_scope)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_first)
+            with anyio.move_on_after(patience):
+                await ended.wait()
+            if not ended.is_set() and not self.first.pieces:
+                self._second = begin()
+            if self._second is not None:
+                await self._second.run(self.on_text)
+                self._end(self._second, self.first, tasks.cancel_scope)
+        return self._settled()
+
+    def _end(self, call: Attempt, other: Attempt | None, scope: anyio.CancelScope) -> None:
+        if self._latest is not None and self._latest.completion is not None:
+            return  # both were good; the first of them counts
+        self._latest = call
+        if call.completion is not None:
+            scope.cancel()
+        elif other is not None and other.is_open:
+            self.on_left(call, other)
+
+    def _settled(self) -> Attempt:
+        counts = self._latest or self.first
+        other = self.first if counts is self._second else self._second
+        if counts.completion is not None and other is not None and other.problem is None:
+            other.problem = Problem("hedged", f"worker {counts.card.name!r} answered first")
+            self.on_left(other, counts)
+        return counts

@@ -1,0 +1,95 @@
+"""What is kept of a run's limits for its plan's last step, so that there is an answer in the end."""
+
+from collections.abc import Sequence
+
+from podium.budget.ledger import NOTHING, Remaining, Spend
+from podium.execution.run_context import RunContext
+from podium.prompts.render import worker_messages
+from podium.types.outcome import Outcome
+from podium.types.plan import Plan
+from podium.workers.worker import Request, StepInput, VisibleStep
+from podium.workers.worst_case import bounded
+
+FIRST_GUESS = 1_000
+"""Tokens an answer is taken to come to while its worker has given none; four characters each."""
+_SHARE = 0.95
+"""Share of a worker's latest answers that are no longer than what its next is taken for."""
+_CALL = Spend(calls=1)
+
+
+def last_step(context: RunContext, plan: Plan, outcomes: Sequence[Outcome | None]) -> Spend:
+    """Return the most that the last step may spend, by what it will likely be shown.
+
+    Nothing, where that leaves too little for any of what it is to be shown: what other
+    steps come to is better than no output at all.
+
+    Args:
+        context: the run's.
+        plan: one of at least one step.
+        outcomes: what its steps have come to so far; `None` for those that have not ended.
+    """
+    metered, left = is_metered(context), context.ledger.left
+    hopeful = all(outcome is None or outcome.status == "ok" for outcome in outcomes)
+    if hopeful and not metered and _has_calls(left, len(plan.steps)):
+        return _CALL  # most plans: there is room for all of it
+    ways = [way for seen in plan.steps[-1].access if (way := _way(plan, seen, outcomes)) is not None]
+    if not ways:
+        return NOTHING
+    steps = [len(plan.steps) - 1, *min(ways, key=len)]
+    amounts = [_worst(context, plan, index, outcomes) if metered else _CALL for index in steps]
+    return amounts[0] if _fit(amounts, left) else NOTHING
+
+
+def is_metered(context: RunContext) -> bool:
+    """Say whether more than calls is limited."""
+    return context.ledger.limits_any("input_tokens", "output_tokens", "cost")
+
+
+def _way(plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> list[int] | None:
+    """Return the steps that have yet to end for this one to end well; `None` if it is not to be hoped for."""
+    outcome = outcomes[index]
+    if outcome is not None:
+        return [] if outcome.status == "ok" else None
+    ways = sorted(plan.reaching(index))
+    ended = (outcomes[step] for step in ways)
+    if any(outcome is not None and outcome.status != "ok" for outcome in ended):
+        return None
+    return [step for step in ways if outcomes[step] is None]
+
+
+def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> Spend:
+    """Return the most that a step may spend; a call alone, where no more is known."""
+    step = plan.steps[index]
+    worker = context.pool[step.worker]
+    visible = tuple([_expected(context, plan, seen, outcomes[seen]) for seen in step.access])
+    step_input = StepInput(step.subtask, visible, context.query if context.show_question else ())
+    request = Request(messages=worker_messages(step_input, worker.card), step_input=step_input)
+    request = bounded(worker, request, context.ledger)
+    return worker.worst_case(request, context.limits.answer_tokens) or _CALL
+
+
+def _expected(context: RunContext, plan: Plan, index: int, outcome: Outcome | None) -> VisibleStep:
+    step = plan.steps[index]
+    if outcome is not None:
+        return VisibleStep(index, step.subtask, outcome.text if outcome.status == "ok" else "")
+    written = sorted(took.output_tokens for took in context.pool.history(step.worker).calls if took.ok)
+    tokens = written[int(_SHARE * len(written))] if written else FIRST_GUESS
+    most = context.pool[step.worker].max_tokens
+    tokens = tokens if most is None else min(tokens, most)
+    return VisibleStep(index, step.subtask, "x" * min(4 * tokens, context.limits.output_chars))
+
+
+def _has_calls(left: Remaining, count: int) -> bool:
+    """Say whether so many steps of one call each fit what is left."""
+    return (left.steps is None or count <= left.steps) and (left.calls is None or count <= left.calls)
+
+
+def _fit(amounts: Sequence[Spend], left: Remaining) -> bool:
+    """Say whether the amounts fit what is left, all at once."""
+    if left.steps is not None and len(amounts) > left.steps:
+        return False
+    return all(
+        most is None or sum(getattr(amount, name) or 0 for amount in amounts) <= most
+        for name in ("calls", "input_tokens", "output_tokens", "cost")
+        for most in (getattr(left, name),)
+    )

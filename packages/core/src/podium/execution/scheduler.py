@@ -1,0 +1,384 @@
+"""Runs the steps of one round over workers, each as soon as its inputs exist.
+
+An `RoundScheduler` takes steps one by one, while the plan may still be arriving, and the whole
+plan once it is known. It knows no planner, no other round and no journal.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from podium.budget.ledger import NOTHING, Spend
+from podium.errors import ConfigError
+from podium.execution.dependencies import DependencyGraph
+from podium.execution.last_step_reserve import is_metered, last_step
+from podium.execution.run_context import RunContext
+from podium.execution.step_runner import StepRunner
+from podium.execution.step_state import ABORTED, ENOUGH, STOPPED, SUPERSEDED, UNSEEN, StepState
+from podium.policy import after
+from podium.resume.paid_results import PaidResults, step_key
+from podium.types.events import AnswerDelta, StepDelta, StepEnded
+from podium.types.outcome import Call, Outcome, Problem, total_cost
+from podium.types.plan import Plan, Step
+from podium.usage import Usage
+from podium.workers.worker import Card, StepInput
+
+
+class Pause(Exception):
+    """Raised by who starts a round's steps: none is started now, and the run rests until it is resumed."""
+
+
+class RoundScheduler:
+    """The execution of one round; an async context manager that ends when all steps have.
+
+    Args:
+        context: the run it belongs to.
+        number: the round's number, from 1.
+        last: whether no round can follow, so that the last step's output is the answer
+            and may be sent on as such while it is written.
+        paid: what earlier rounds came to and is not to be paid for again; `None` where
+            steps may be repeated on purpose.
+    """
+
+    def __init__(
+        self, context: RunContext, number: int, *, last: bool, paid: PaidResults | None = None
+    ) -> None:
+        self._context = context
+        self._number = number
+        self._last = last
+        self._paid = paid
+        self._is_replanned = context.on_failure == "replan"
+        self._is_metered = is_metered(context)
+        self._has_keys = context.paid_results is not None or self._is_replanned
+        self._graph = DependencyGraph(context.on_failure)
+        self._answering: StepState | None = None
+        self._ended = 0
+        self._has_unwanted = False
+        self.answer_sent = False
+        """Whether some of the answer was sent on while it was written."""
+        self.broke: Exception | None = None
+        """What somebody else who started the steps raised."""
+        self._tasks = anyio.create_task_group()
+        self._room = anyio.Semaphore(context.limits.concurrency)
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        try:
+            return await self._tasks.__aexit__(kind, error, traceback)
+        finally:
+            for state in self._graph:
+                if state.outcome is None and not isinstance(
+                    self.broke, Pause
+                ):  # stopped before it could start
+                    self._end(state, self._never_ran(state, STOPPED))
+            self._context.ledger.keep(NOTHING)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What the steps came to, in the plan's order, then those that a new plan superseded.
+
+        One for each step once the execution has been left.
+        """
+        return tuple(state.outcome for state in self._graph.all if state.outcome is not None)
+
+    @property
+    def labels(self) -> tuple[frozenset[str], ...]:
+        """The labels of what the plan's steps wrote, in its order; none for those that wrote nothing."""
+        return tuple(state.written for state in self._graph)
+
+    @property
+    def paid(self) -> tuple[tuple[str, Outcome], ...]:
+        """What ended well, as it ended, with what stands for it by content."""
+        return self._graph.paid
+
+    def add(self, step: Step) -> None:
+        """Take the next step of the plan; it starts once the steps it may see have ended."""
+        self._start(self._settle(self._decide([self._graph.append(step)])))
+
+    def complete(self, plan: Plan) -> None:
+        """Take the whole plan, and start the steps that can start.
+
+        Steps that were added and stand in the plan as they are go on; others are
+        cancelled. Steps that nobody will see are not run.
+        """
+        self._start(self._prepare(plan))
+
+    def _prepare(self, plan: Plan) -> list[StepState]:
+        """Take the whole plan, and return the steps that can start."""
+        self._take(plan)
+        needed = plan.needed
+        for state in self._graph:
+            if state.index not in needed:
+                self._give_up(state, UNSEEN)
+        self._keep_for_last()
+        ready = self._settle(self._decide(self._graph))
+        self._send_answer()
+        return ready
+
+    async def complete_by(self, plan: Plan, step_starter: Callable[[], Awaitable[None]]) -> None:
+        """Do as `complete`, but have somebody else start the steps, by `carry_out` and `take`.
+
+        What that raises is kept in `broke`: raised here, a task group would wrap it.
+        """
+        self._prepare(plan)
+        try:
+            await step_starter()
+        except Exception as error:  # noqa: BLE001 - raised by who leaves the execution
+            self.broke = error
+
+    async def carry_out(self, index: int) -> Outcome:
+        """Run a step whose inputs have ended, and return what it came to.
+
+        Raises:
+            ConfigError: it is under way, or steps that it is shown have not ended.
+        """
+        state = self._graph[index]
+        if state.outcome is None:
+            if state.visible is None:
+                raise ConfigError(f"step {index} was started before the steps that it is shown had ended")
+            if state.runner is not None:
+                raise ConfigError(f"step {index} was started twice")
+            await self._run(state)
+            self._settle(self._release(state))
+        assert state.outcome is not None
+        return state.outcome
+
+    def take(self, index: int, outcome: Outcome) -> None:
+        """Take what a step came to that was carried out before, and count what it spent."""
+        state = self._graph[index]
+        if state.outcome is not None or state.runner is not None:
+            return
+        spent = Spend.of(outcome.usage, outcome.cost, calls=max(len(outcome.calls), outcome.attempts > 0))
+        self._context.ledger.charge(spent, steps=int(outcome.attempts > 0))
+        if state.visible is None:
+            state.visible, state.labels = (
+                (),
+                self._context.labels.union(*map(self._written, state.step.access)),
+            )
+        self._end(state, replace(outcome, round=self._number, step=index, reused=True))
+        self._settle(self._release(state))
+
+    def _written(self, index: int) -> frozenset[str]:
+        """Return the labels of what a step wrote, or by its plan wrote, where the host keeps its outcome."""
+        state = self._graph[index]
+        if state.outcome is not None:
+            return state.written
+        labels = self._context.labels.union(*map(self._written, state.step.access))
+        return after(self._context.pool.cards[state.step.worker], labels)
+
+    def refuse(self, plan: Plan, problem: Problem) -> None:
+        """Take the whole plan, none of whose steps may run."""
+        self._take(plan)
+        for state in self._graph:
+            self._give_up(state, problem)
+
+    def _take(self, plan: Plan) -> None:
+        for state in self._graph.take(plan):
+            self._give_up(state, SUPERSEDED)
+
+    def _start(self, ready: Iterable[StepState]) -> None:
+        for state in ready:
+            self._tasks.start_soon(self._work, state)
+
+    async def _work(self, state: StepState) -> None:
+        """Run a step, then start the steps that waited for it."""
+        if state.outcome is None:
+            await self._run(state)
+        self._start(self._settle(self._release(state)))
+
+    def _release(self, state: StepState) -> list[StepState]:
+        """Return the steps that can start now that `place` has ended; end those that never will."""
+        return self._decide(state.released())
+
+    def _decide(self, states: Iterable[StepState]) -> list[StepState]:
+        """Return the steps that can start; end those that never will, and go on with whom that sets free."""
+        ready: list[StepState] = []
+        todo = list(states)
+        for state in todo:  # which grows meanwhile
+            match self._graph.verdict(state):
+                case "start":
+                    self._graph.show(state, self._context.labels)
+                    self._has_unwanted = self._has_unwanted or state.shown is not None
+                    ready.append(state)
+                case "skip":
+                    self._end(state, self._never_ran(state, self._graph.lack(state)))
+                    todo.extend(state.released())
+                case "abort":
+                    for other in self._graph:
+                        self._give_up(other, ABORTED)
+        return ready
+
+    def _settle(self, ready: list[StepState]) -> list[StepState]:
+        """Return the steps that are to be worked on, once those are out that are paid for or unwanted."""
+        if self._has_keys:
+            ready = self._recalled(ready)
+        if self._has_unwanted and self._graph.plan is not None:
+            self._has_unwanted = False
+            for state in self._graph.unwanted:
+                self._give_up(state, ENOUGH)
+            ready = [state for state in ready if state.outcome is None]
+        return ready
+
+    def _recalled(self, ready: list[StepState]) -> list[StepState]:
+        """End the steps that are paid for, in the order in which they ended then; return the others."""
+        while True:
+            ready = [state for state in ready if state.outcome is None]
+            found: list[tuple[tuple[bool, int], int, StepState, PaidResults, str]] = []
+            for state in ready:
+                for later, (paid_results, key) in enumerate(self._known(state)):
+                    position = paid_results.position(key, self._number, state.index)
+                    if position is not None:
+                        found.append((position, later, state, paid_results, key))
+                        break
+            if not found:
+                return ready
+            *_, state, paid_results, key = min(found, key=lambda one: (one[1], one[0], one[2].index))
+            outcome = paid_results.take(key, self._number, state.index)
+            assert outcome is not None
+            self._end(state, outcome)
+            ready += self._release(state)
+
+    def _known(self, state: StepState) -> list[tuple[PaidResults, str]]:
+        """Return what is paid for, with what stands for the step there: a record holds no secrets."""
+        context = self._context
+        if not state.key:
+            query = context.query if context.show_question else ()
+            step_input = StepInput(state.step.subtask, state.visible or (), query)
+            worker = context.pool.names[state.step.worker]
+            turns = context.turns if state is self._graph.last else ()
+            state.key = step_key(worker, step_input, turns)
+            state.exact = step_key(worker, step_input, turns, exact=True) if self._is_replanned else ""
+        known = ((context.paid_results, state.key), (self._paid, state.exact))
+        return [(paid_results, key) for paid_results, key in known if paid_results is not None]
+
+    async def _run(self, state: StepState) -> None:
+        """Run a step in a scope of its own, by which it is stopped."""
+        context = self._context
+        runner = state.runner = StepRunner(
+            context=context,
+            round=self._number,
+            index=state.index,
+            step=state.step,
+            visible=state.visible or (),
+            on_text=self._on_text,
+            number=state.number,
+            last=state is self._graph.last,
+            labels=state.labels,
+            before=self._lost(state),
+        )
+        deadline = min(context.ledger.deadline, context.clock() + context.limits.step_seconds)
+        outcome = None
+        with anyio.CancelScope(deadline=deadline) as scope:
+            state.scope = scope
+            try:
+                async with self._room:
+                    await checkpoint_if_cancelled()  # a slot can come free in the moment of a cancel
+                    outcome = await runner.run(deadline)
+            finally:
+                if outcome is None:
+                    # The run may be at its own deadline, which can be noticed first.
+                    timed_out = state.reason is None and context.clock() >= deadline
+                    outcome = runner.timed_out() if timed_out else runner.stopped(state.reason or STOPPED)
+                state.following = runner.following
+                state.runner = state.scope = None
+                self._end(state, outcome)
+
+    def _lost(self, state: StepState) -> tuple[Call, ...]:
+        """Return the calls that were made for the step before the run was resumed, to no end."""
+        paid_results = self._context.paid_results
+        return () if paid_results is None else tuple(paid_results.lost.pop((self._number, state.index), ()))
+
+    def _send_answer(self) -> None:
+        """From here on, what the last step writes is known to be the answer."""
+        state = self._graph.last
+        if not (self._last and state is not None and self._context.stream):
+            return
+        self._answering = state
+        if state.runner is not None and state.runner.written:
+            self._emit_answer(state.runner.written, state.runner.current)
+        elif state.outcome is not None and state.outcome.text:
+            self._emit_answer(state.outcome.text, state.outcome.attempts)
+
+    def _on_text(self, runner: StepRunner, text: str, number: int) -> None:
+        self._context.tell(StepDelta, round=self._number, step=runner.index, attempt=number, text=text)
+        # By place, not by index: a superseded step may write until its cancel reaches it.
+        if self._answering is not None and self._answering.runner is runner:
+            self._emit_answer(text, number)
+
+    def _emit_answer(self, text: str, number: int) -> None:
+        self.answer_sent = True
+        assert self._answering is not None
+        step = self._answering.index
+        self._context.tell(AnswerDelta, round=self._number, step=step, attempt=number, text=text)
+
+    def _give_up(self, state: StepState, reason: Problem) -> None:
+        if state.outcome is not None or state.reason is not None:
+            return
+        state.reason = reason
+        if state.scope is not None:
+            state.scope.cancel()
+        else:
+            self._end(state, self._never_ran(state, reason))
+
+    def _never_ran(self, state: StepState, problem: Problem) -> Outcome:
+        calls = self._lost(state)
+        return Outcome(
+            round=self._number,
+            step=state.index,
+            worker=self._context.pool.names[state.step.worker],
+            status="cancelled" if problem is STOPPED else "skipped",
+            problem=problem,
+            usage=Usage.total(call.usage for call in calls),
+            cost=total_cost(call.cost for call in calls),
+            calls=calls,
+            maybe_paid=any(call.maybe_paid for call in calls),
+        )
+
+    def _end(self, state: StepState, outcome: Outcome) -> None:
+        if outcome.shown != state.shown:
+            outcome = replace(outcome, shown=state.shown)
+        state.outcome, state.rank = outcome, self._ended
+        self._ended += 1
+        if state.visible is not None:
+            state.written = after(self._card(state, outcome), state.labels)
+        tell_end(self._context, outcome, state.key)
+        if self._is_metered and state.is_good:
+            self._keep_for_last(state)
+
+    def _card(self, state: StepState, outcome: Outcome) -> Card:
+        """Return the card of whom the output came from: another where one stood in."""
+        pool = self._context.pool
+        asked = pool.cards[state.step.worker]
+        if outcome.worker == asked.name or outcome.worker not in pool.names:
+            return asked
+        return pool.cards[pool.names.index(outcome.worker)]
+
+    def _keep_for_last(self, ended: StepState | None = None) -> None:
+        """Keep of the run's limits what the last step needs, told anew as it is known what it is shown.
+
+        Where no more than calls is limited, that changes nothing, and is told once.
+        """
+        plan, last, context = self._graph.plan, self._graph.last, self._context
+        if plan is None or len(plan.steps) < 2 or last is None or last.visible is not None:
+            return
+        if ended is None or ended.index in plan.steps[-1].access:
+            context.ledger.keep(last_step(context, plan, [state.outcome for state in self._graph]))
+
+
+def tell_end(context: RunContext, outcome: Outcome, key: str = "") -> None:
+    """Emit that a step came to `outcome`."""
+    if context.emit is not None:
+        ids = {"round": outcome.round, "step": outcome.step, "attempt": outcome.attempts}
+        context.tell(StepEnded, **ids, outcome=outcome, key=key)

@@ -1,0 +1,372 @@
+"""The calls of one step until one of them answers, and the outcome they come to.
+
+The only place that calls a worker twice. `turns` says who is next; here they are called,
+within the run's ledger, its policy and its slots, and answers are looked up in the cache.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from podium.errors import LimitExceeded, PodiumError, WorkerFailed, WorkerTimeout
+from podium.execution.attempt import Attempt
+from podium.execution.fallback import FallbackOrder, RetriesExhausted
+from podium.execution.hedge import Race
+from podium.execution.retry_policy import Hedge
+from podium.execution.run_context import RunContext
+from podium.journal.answer_cache import Cache, answer_key, asking, look_up, remember
+from podium.prompts.render import worker_messages
+from podium.secrets.boundary import Boundary
+from podium.types.events import AttemptFailed, StepStarted
+from podium.types.messages import Completion
+from podium.types.outcome import Call, Outcome, Problem, StepStatus, total_cost
+from podium.types.plan import Step
+from podium.usage import Usage
+from podium.workers.circuit_breaker import CircuitBreaker
+from podium.workers.pool import take
+from podium.workers.worker import Caller, Request, StepInput, VisibleStep
+from podium.workers.worst_case import bounded
+
+
+@dataclass(slots=True, eq=False)
+class StepRunner:
+    """A step being tried; what it wrote so far can be read at any time."""
+
+    context: RunContext
+    round: int
+    index: int
+    """Index of the step in its plan, from 0."""
+    step: Step
+    visible: tuple[VisibleStep, ...]
+    on_text: Callable[["StepRunner", str, int], None]
+    """Takes this, each piece that is written, and the number of the call that wrote it."""
+    number: int = 1
+    """Number of the first call."""
+    last: bool = False
+    """Whether it is the plan's last step, which may use what the ledger keeps for it."""
+    labels: frozenset[str] = frozenset()
+    """Those of all that is shown."""
+    before: Sequence[Call] = ()
+    """Calls made before the run was resumed: they are billed, and do not count against `Retry.attempts`."""
+    _made: list[Attempt] = field(default_factory=list)
+    _heard: Attempt | None = None
+    """Whose pieces are sent on; `None` while two calls run, whose pieces are held back."""
+    _reused: Completion | None = None
+    _next: FallbackOrder | None = None
+    _waits: str = "had no free slot"
+    _deadline: float = inf
+
+    async def run(self, deadline: float) -> Outcome:
+        """Call workers until one answers and return the step's outcome; it fails by outcome.
+
+        Args:
+            deadline: when the step must have ended, on the event loop's clock, in seconds.
+        """
+        self._deadline = deadline
+        try:
+            self.context.policy.guard(self.context.pool.cards[self.step.worker], self.labels)
+            self.context.ledger.start_step(last=self.last)
+            await self._try()
+        except RetriesExhausted as end:
+            problem = Problem.of(end.error)
+            told = f"{problem.message}; {end.because}" if end.because else problem.message
+            return self._ended("failed", replace(problem, message=told))
+        except LimitExceeded as error:
+            told = str(error)
+            if self._made and self._made[-1].problem is not None:
+                told = f"{told}; the call before it failed: {self._made[-1].problem.message}"
+            return self._ended("failed", Problem(error.code, told))
+        except PodiumError as error:
+            return self._ended("failed", Problem.of(error))
+        return self._ended("ok", None)
+
+    def timed_out(self) -> Outcome:
+        """Return the outcome of a step that was stopped at its deadline."""
+        context, ledger, worker = self.context, self.context.ledger, self.step.worker
+        limit = f"{context.limits.step_seconds:g} s (Limits.step_seconds)"
+        out_of_time = context.clock() >= ledger.deadline
+        if out_of_time:
+            limit = f"the run's {ledger.limits.seconds:g} s (Limits.seconds)"
+        did = self._waits
+        running = next((attempt for attempt in self._made if attempt.is_open), None)
+        if running is not None:
+            worker, did = running.worker, "did not answer"
+            if not out_of_time:  # else it may have had no time at all
+                context.pool.breaker(worker).ended(context.clock(), well=False, tried=False)
+        message = f"worker {context.pool.names[worker]!r} {did} within {limit}"
+        return self._ended("failed", Problem(WorkerTimeout.code, message))
+
+    def stopped(self, problem: Problem) -> Outcome:
+        """Return the outcome of a step that was cancelled."""
+        return self._ended("cancelled", problem)
+
+    @property
+    def written(self) -> str:
+        """What was sent on so far of the call that is heard."""
+        return "" if self._heard is None else "".join(self._heard.pieces)
+
+    @property
+    def current(self) -> int:
+        """Number of the call that is heard."""
+        return self.number if self._heard is None else self._heard.number
+
+    @property
+    def following(self) -> int:
+        """Number of the call after all that were made."""
+        return self.number + len(self.before) + len(self._made)
+
+    async def _try(self) -> None:
+        number, deadline = self.step.worker, self._deadline
+        while True:
+            attempt = await self._ask(number)
+            if self._reused is not None or (attempt is not None and attempt.completion is not None):
+                return
+            turns = self._turns()
+            if attempt is not None:
+                wait = turns.after(attempt, self._made, deadline)
+                self._tell_failed(attempt, wait)
+                if wait:
+                    await anyio.sleep(wait)
+            self._waits = "was left out after failures, and not asked"
+            number = await turns.choose(deadline)
+            self._waits = "had no free slot"
+
+    def _turns(self) -> FallbackOrder:
+        """Return who is next; most steps end with their first call, and never ask."""
+        if self._next is None:
+            self._next = FallbackOrder(self.context, self.round, self.index, self.step.worker, self.labels)
+        return self._next
+
+    def _ask(self, number: int) -> Awaitable[Attempt | None]:
+        """Look for an answer to use again; without one, call. `None` means that nobody was called."""
+        cache = self.context.cache
+        if cache is None or (key := self._key(number)) is None:
+            return self._in_slot(number)
+        return self._look_or_call(number, cache, key)
+
+    async def _look_or_call(self, number: int, cache: Cache, key: str) -> Attempt | None:
+        async with asking(cache, key):
+            self._reused = await look_up(cache, key)
+            if self._reused is not None:
+                return None
+            attempt = await self._in_slot(number)
+            if attempt is not None and attempt.completion is not None:
+                await remember(cache, self._key(attempt.worker), attempt.completion)
+            return attempt
+
+    async def _in_slot(self, number: int) -> Attempt | None:
+        """Call a worker in one of its slots, unless it is left out."""
+        context, retry = self.context, self.context.retry
+        held: list[anyio.Semaphore] = []
+        breaker, slot = context.pool.breaker(number), context.pool.slot(number)
+        try:
+            if slot is not None:
+                held = await take(slot)
+                await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
+            if breaker.failures and breaker.rest(context.clock(), retry.cool_after, retry.cool_seconds):
+                return None
+            attempt = await self._begin_once_it_fits(number, breaker)
+            # Of a recorded run that books its own calls, the second would wait for the first.
+            if retry.hedge is not None and (attempt.reservation.amount.calls or context.journal is None):
+                return await self._hedged(retry.hedge, attempt, held)
+            await attempt.run(self._on_text)
+            return attempt
+        finally:
+            for taken in held:
+                taken.release()
+
+    async def _begin_once_it_fits(self, number: int, breaker: CircuitBreaker) -> Attempt:
+        """Begin a call, once those under way have left room for it.
+
+        Raises:
+            LimitExceeded: it does not fit even with none under way.
+        """
+        while True:
+            try:
+                return self._begin(number, breaker)
+            except LimitExceeded as error:
+                self._waits = "found no room in what the run may spend"
+                if error.limit == "calls" or not await self.context.ledger.freed():
+                    raise
+
+    def _begin(self, number: int, breaker: CircuitBreaker) -> Attempt:
+        """Set aside what a call may spend, and tell that it begins.
+
+        Raises:
+            LimitExceeded: it does not fit, and is not made.
+        """
+        context, worker, deadline = self.context, self.context.pool[number], self._deadline
+        began = context.clock()
+        until = began + context.limits.attempt_seconds
+        with Boundary(f"worker {worker.card.name!r}", WorkerFailed):
+            request = bounded(worker, self._request(number, min(until, deadline)), context.ledger)
+            worst = worker.worst_case(request, context.limits.answer_tokens)
+        reservation = context.ledger.reserve(worst, last=self.last)
+        attempt = Attempt(
+            context=context,
+            worker=number,
+            card=worker.card,
+            number=self.following,
+            request=request,
+            reservation=reservation,
+            breaker=breaker,
+            tries=breaker.called(context.retry.cool_after),
+            began=began,
+            until=until if until < deadline else None,
+        )
+        self._made.append(attempt)
+        self._heard = attempt
+        if context.emit is not None:
+            context.tell(
+                StepStarted,
+                round=self.round,
+                step=self.index,
+                attempt=attempt.number,
+                worker=worker.card.name,
+                subtask=self.step.subtask,
+                reserved=reservation.amount,
+            )
+        return attempt
+
+    def _request(self, number: int, deadline: float) -> Request:
+        context = self.context
+        step_input = StepInput(
+            self.step.subtask, self.visible, context.query if context.show_question else ()
+        )
+        caller = Caller(
+            run_id=context.run_id,
+            round=self.round,
+            step=self.index,
+            attempt=self.following,
+            depth=context.depth,
+            ledger=context.ledger,
+            emit=context.emit,
+            labels=self.labels,
+            journal=context.journal,
+            policy=context.policy,
+            middleware=context.middleware,
+        )
+        messages = worker_messages(step_input, context.pool.cards[number])
+        request = Request(
+            messages=messages, step_input=step_input, deadline=deadline, stream=context.stream, caller=caller
+        )
+        if not self.last or not context.writes_apart:
+            return request
+        return replace(
+            request,
+            messages=messages + context.turns,
+            turns=context.turns,
+            tools=context.tools if context.pool[number].takes_tools else None,
+            sampling=context.sampling,
+        )
+
+    def _key(self, number: int) -> str | None:
+        """Return what stands for a worker's answer in the cache; `None` where it may not be used again.
+
+        What only bounds the answer does not count: one that was cut by it is not kept.
+        """
+        if self.context.cache is None or (self.last and self.context.tools is not None):
+            return None
+        with Boundary(f"worker {self.context.pool.names[number]!r}", WorkerFailed):
+            identity = self.context.pool[number].identity
+        if identity is None:
+            return None
+        request = self._request(number, inf)
+        return answer_key(identity, request.messages, request.sampling)
+
+    async def _hedged(self, hedge: Hedge, attempt: Attempt, held: list[anyio.Semaphore]) -> Attempt:
+        """Run a call, and another beside it if it is slow; return the one that counts."""
+        context = self.context
+
+        def begin() -> Attempt | None:
+            """Begin the second if the budget of calls, a slot and the ledger have room for it now."""
+            if len(self._made) >= context.retry.attempts:
+                return None
+            number = self._turns().beside(attempt.worker)
+            try:
+                if (slot := context.pool.slot(number)) is not None:
+                    slot.acquire_nowait()
+                    held.append(slot)
+                second = self._begin(number, context.pool.breaker(number))
+            except (anyio.WouldBlock, PodiumError):
+                return None
+            self._heard = None
+            return second
+
+        def left(failed: Attempt, other: Attempt) -> None:
+            self._tell_failed(failed, None)
+            self._heard = other
+            if other.pieces:
+                self.on_text(self, self.written, other.number)
+
+        patience = hedge.patience(context.pool.history(attempt.worker))
+        return await Race(attempt, self._on_text, left).run(patience, begin)
+
+    def _on_text(self, attempt: Attempt, text: str) -> None:
+        if attempt is self._heard:
+            self.on_text(self, text, attempt.number)
+
+    def _tell_failed(self, attempt: Attempt, wait: float | None) -> None:
+        ids = {"round": self.round, "step": self.index, "attempt": attempt.number}
+        self.context.tell(AttemptFailed, **ids, call=attempt.call(), wait=wait)
+
+    def _calls(self) -> list[Call]:
+        return [*self.before, *(attempt.call() for attempt in self._made)]
+
+    def _ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
+        good = None
+        for attempt in self._made:
+            if attempt.problem is None:
+                if attempt.completion is None:  # it was stopped
+                    attempt.problem = problem
+                else:
+                    good = good or attempt
+        whole = self._reused if good is None else good.completion
+        if whole is not None:
+            # It was paid for and stands, even if its worker failed or hung in clearing up.
+            status, problem = "ok", _shortfall(whole)
+        latest = good or (self._made[-1] if self._made else None)
+        bill: Sequence[Attempt | Call] = [*self.before, *self._made] if self.before else self._made
+        usage, cost, maybe_paid = _total(bill)
+        now = self.context.now()
+        started = now if self._reused is not None else None
+        if self._made:
+            started = self._made[0].began - self.context.began
+        return Outcome(
+            round=self.round,
+            step=self.index,
+            worker=self.context.pool.names[self.step.worker] if latest is None else latest.card.name,
+            status=status,
+            text=whole.text if whole is not None else "" if latest is None else "".join(latest.pieces),
+            problem=problem,
+            finish_reason=None if whole is None else whole.finish_reason,
+            tool_calls=() if whole is None else whole.tool_calls,
+            usage=usage,
+            cost=cost,
+            attempts=0 if latest is None else latest.number,
+            calls=tuple(self._calls()) if self.before or len(self._made) > 1 else (),
+            maybe_paid=maybe_paid,
+            reused=self._reused is not None,
+            started=started,
+            ended=None if started is None else now,
+        )
+
+
+def _total(bill: Sequence[Attempt | Call]) -> tuple[Usage, float | None, bool]:
+    """Return tokens and USD of calls, and whether some may not be on the bill."""
+    if len(bill) == 1:  # of most steps, and dear to add up
+        return bill[0].usage, bill[0].cost, bill[0].maybe_paid
+    usage, cost = Usage.total(call.usage for call in bill), total_cost(call.cost for call in bill)
+    return usage, cost, any(call.maybe_paid for call in bill)
+
+
+def _shortfall(completion: Completion) -> Problem | None:
+    """Return what a whole answer lacks all the same."""
+    if completion.missing is not None:
+        return Problem("partial", completion.missing)
+    if completion.finish_reason == "length":
+        return Problem("cut", "the text was cut at its worker's token limit")
+    return None

@@ -1,0 +1,1 @@
+"""The journal in a database: SQLite for one machine, PostgreSQL for many."""

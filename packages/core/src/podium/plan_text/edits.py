@@ -1,0 +1,181 @@
+"""Changes of a plan, as data: made by whoever approves one, by a command line, over HTTP.
+
+Each is a pure function of a plan. What comes out is a whole plan: indices of steps that
+move are followed in all access lists, and a change that would leave one dangling is
+refused.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from podium.errors import PlanInvalid
+from podium.types.plan import Plan, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Changes what a step says; what is `None` stays."""
+
+    step: int
+    """Index of the step, from 0."""
+    worker: int | None = None
+    subtask: str | None = None
+    access: tuple[int, ...] | None = None
+    enough: int | None = None
+    """As many as are listed means all of them."""
+
+    def apply(self, plan: Plan) -> Plan:
+        """Return the plan so changed."""
+        at = _index(self.step, len(plan.steps))
+        step = plan.steps[at]
+        step = Step(
+            worker=step.worker if self.worker is None else self.worker,
+            subtask=step.subtask if self.subtask is None else self.subtask,
+            access=step.access if self.access is None else self.access,
+            enough=step.enough if self.enough is None else self.enough,
+        )
+        return replace(plan, steps=(*plan.steps[:at], step, *plan.steps[at + 1 :]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """Puts a step before another, or, at the number of steps there are, after the last."""
+
+    at: int
+    """Index the new step will have, from 0."""
+    step: Step
+    """Its access list numbers the steps before it."""
+
+    def apply(self, plan: Plan) -> Plan:
+        """Return the plan so changed."""
+        at = _index(self.at, len(plan.steps) + 1)
+        kept = _numbered(plan.steps, lambda old: old + (old >= at))
+        return replace(plan, steps=(*kept[:at], self.step, *kept[at:]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove:
+    """Takes a step away, which no other step may list."""
+
+    step: int
+    """Index of the step, from 0."""
+
+    def apply(self, plan: Plan) -> Plan:
+        """Return the plan so changed."""
+        at = _index(self.step, len(plan.steps))
+        listing = [index for index, step in enumerate(plan.steps) if at in step.access]
+        if listing:
+            who = ", ".join(map(str, listing))
+            told = f"step {at} cannot be removed while step {who} lists it: change that access list first"
+            raise PlanInvalid("bad_access", told, step=at)
+        rest = (*plan.steps[:at], *plan.steps[at + 1 :])
+        return replace(plan, steps=_numbered(rest, lambda old: old - (old > at)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Puts a step elsewhere, still after all it lists and before all that list it."""
+
+    step: int
+    """Index of the step, from 0."""
+    to: int
+    """Index it will have."""
+
+    def apply(self, plan: Plan) -> Plan:
+        """Return the plan so changed."""
+        count = len(plan.steps)
+        at, to = _index(self.step, count), _index(self.to, count)
+        order = [index for index in range(count) if index != at]
+        order.insert(to, at)
+        return replace(plan, steps=_numbered([plan.steps[old] for old in order], order.index))
+
+
+Edit = Change | Insert | Remove | Move
+"""Any change of a plan."""
+
+
+def edit_plan(plan: Plan, *edits: Edit) -> Plan:
+    """Return the plan with these changes made, one after the other.
+
+    Raises:
+        PlanInvalid: one cannot be made, or would break a rule; `step` is the one it befalls.
+    """
+    for edit in edits:
+        plan = edit.apply(plan)
+    return plan
+
+
+def read_edits(data: object, workers: Sequence[str]) -> tuple[Edit, ...]:
+    """Read changes written as plain JSON: a list of objects, each with its `op`.
+
+    `{"op": "change", "step": 0, "worker": 1, "subtask": "…", "access": [], "enough": 1}`,
+    where only `step` must be there; `{"op": "insert", "at": 0, "worker": 1, "subtask": "…"}`,
+    with `access` and `enough` if need be; `{"op": "remove", "step": 0}`;
+    `{"op": "move", "step": 0, "to": 1}`.
+
+    Args:
+        data: what was read; keys it should not have are refused.
+        workers: names of the pool's workers, by which they may be named, too.
+
+    Raises:
+        PlanInvalid: it is written in another way.
+    """
+    if not isinstance(data, list):
+        raise PlanInvalid("bad_shape", f"edits are {data!r:.60}: write a list of objects")
+    return tuple(_read(item, f"edit {number}", workers) for number, item in enumerate(data))
+
+
+_KEYS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
+    "change": (frozenset({"step"}), frozenset({"worker", "subtask", "access", "enough"})),
+    "insert": (frozenset({"at", "worker", "subtask"}), frozenset({"access", "enough"})),
+    "remove": (frozenset({"step"}), frozenset()),
+    "move": (frozenset({"step", "to"}), frozenset()),
+}
+"""The keys each must have besides `op`, and those it may have."""
+
+
+def _read(item: object, where: str, workers: Sequence[str]) -> Edit:
+    op = item.get("op") if isinstance(item, Mapping) else None
+    if not isinstance(item, Mapping) or not isinstance(op, str) or op not in _KEYS:
+        raise PlanInvalid("bad_shape", f"{where} is {item!r:.60}: give it an op of {', '.join(_KEYS)}")
+    must, may = _KEYS[op]
+    keys = [key for key in item if key != "op"]
+    if not must <= set(keys) <= must | may:
+        told = ", ".join([*sorted(must), *(f"maybe {key}" for key in sorted(may))])
+        raise PlanInvalid("bad_shape", f"{where} has {', '.join(map(str, keys))}; {op!r} takes {told}")
+    facts = {key: _value(key, item[key], where, workers) for key in keys}
+    if op == "insert":
+        return Insert(at=facts.pop("at"), step=Step(**facts))
+    if op == "change":
+        return Change(**facts)
+    return Remove(**facts) if op == "remove" else Move(**facts)
+
+
+def _value(key: str, value: object, where: str, workers: Sequence[str]) -> Any:
+    if key == "worker" and isinstance(value, str):
+        if value not in workers:
+            told = f"{where} names worker {value!r}; the pool has {', '.join(workers)}"
+            raise PlanInvalid("unknown_worker", told)
+        return workers.index(value)
+    if key == "access" and isinstance(value, list) and all(type(seen) is int for seen in value):
+        return tuple(value)
+    if key == "subtask" and isinstance(value, str):
+        return value
+    if key not in ("access", "subtask") and type(value) is int:
+        return value
+    kinds = {"access": "a list of numbers", "subtask": "text", "worker": "a number or a name"}
+    wanted = kinds.get(key, "a number")
+    raise PlanInvalid("bad_shape", f"{where}: {key} is {value!r:.60}: write {wanted}")
+
+
+def _index(value: int, count: int) -> int:
+    if not 0 <= value < count:
+        told = f"there is no place {value}: the plan has {count} to choose from, counted from 0"
+        raise PlanInvalid("bad_shape", told)
+    return value
+
+
+def _numbered(steps: Iterable[Step], new: Callable[[int], int]) -> tuple[Step, ...]:
+    """Return the steps with each index in their access lists replaced by its new one."""
+    return tuple(replace(step, access=tuple(new(seen) for seen in step.access)) for step in steps)

@@ -1,0 +1,262 @@
+"""What the literals of a plan's text mean: fields, workers, access lists.
+
+The one place that says which names and forms of a value are understood.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple, Self
+
+from podium.errors import PlanInvalid
+from podium.plan_text.literal_reader import Node, Word
+from podium.types.messages import storable
+from podium.types.plan import Plan, Step, forward_access, wrong_enough
+
+MAX_SUBTASK_CHARS = 16 * 1024
+"""Longest subtask, in characters."""
+
+Field = Literal["worker", "subtask", "access"]
+FIELD_ORDER: tuple[Field, ...] = ("worker", "subtask", "access")
+"""What every step has; `enough` may stand beside it where steps are objects."""
+FIELDS: Mapping[str, Field] = {
+    "accesslist": "access",
+    "accesslists": "access",
+    "access": "access",
+    "modelid": "worker",
+    "modelids": "worker",
+    "subtask": "subtask",
+    "subtasks": "subtask",
+    "worker": "worker",
+    "workerid": "worker",
+    "workerids": "worker",
+    "workers": "worker",
+}
+"""Names of a step's fields, as `field_key` spells them."""
+_STEPS = frozenset(("steps", "plan"))
+
+_ORDINAL = re.compile(r"(?:(?:worker|model|agent)(?:[ _]?id)?[ _]?#?)?([0-9]{1,6})", re.IGNORECASE)
+_STEP_NUMBER = re.compile(r"(?:step[ _]?#?)?([0-9]{1,6})", re.IGNORECASE)
+
+
+class Roster(NamedTuple):
+    """Whom a plan may name, and how long it may be."""
+
+    size: int
+    names: tuple[str, ...]
+    """In the pool's order; empty when workers are only numbered."""
+    max_steps: int
+
+    @classmethod
+    def of(cls, workers: int | Sequence[str], max_steps: int) -> Self:
+        """Make a roster of so many workers, or of workers of these names."""
+        if isinstance(workers, int):
+            return cls(workers, (), max_steps)
+        return cls(len(workers), tuple(workers), max_steps)
+
+    def named(self, name: str) -> tuple[int, ...]:
+        """Return the workers that `name` may mean: the one of that very name, else any but for case."""
+        if name in self.names:
+            return (self.names.index(name),)
+        folded = name.casefold()
+        return tuple(number for number, known in enumerate(self.names) if known.casefold() == folded)
+
+
+def field_key(name: str) -> str:
+    """Return a field's name as `FIELDS` has it."""
+    if name in FIELDS:
+        return name
+    return name.strip().lower().replace("_", "").replace(" ", "").replace("-", "")
+
+
+def plan_object(node: Node) -> Node | None:
+    """Return the object in `node` that holds a whole plan: itself, or one of its values."""
+    if not isinstance(node.value, dict):
+        return None
+    lists = {field_key(key) for key, value in node.value.items() if isinstance(value.value, list)}
+    if not lists.isdisjoint(_STEPS) or {"worker", "subtask"} <= {FIELDS.get(key) for key in lists}:
+        return node
+    for value in node.value.values():
+        found = plan_object(value)
+        if found is not None:
+            return found
+    return None
+
+
+def is_row(node: Node, *, after_row: bool) -> bool:
+    """Say whether an object is meant as one step: after a row, one field of a step tells."""
+    assert isinstance(node.value, dict)
+    fields = {FIELDS.get(field_key(key)) for key in node.value} - {None}
+    return len(fields) >= (1 if after_row else 2)
+
+
+def read_object(node: Node, roster: Roster) -> Plan:
+    """Read the plan of an object that `plan_object` returned.
+
+    Raises:
+        PlanInvalid: it breaks a rule.
+    """
+    rows = _rows(node)
+    if rows is None:
+        return read_columns(_fields(node, None), roster)
+    assert isinstance(rows.value, list)
+    _check_length(len(rows.value), roster, rows.start)
+    return Plan(tuple(read_row(row, index, roster) for index, row in enumerate(rows.value)))
+
+
+def read_columns(columns: Mapping[Field, Node], roster: Roster) -> Plan:
+    """Read the plan of three lists of equal length; all three fields have a value.
+
+    Raises:
+        PlanInvalid: it breaks a rule.
+    """
+    lists: dict[Field, list[Node]] = {}
+    for field in FIELD_ORDER:
+        value = columns[field].value
+        if not isinstance(value, list):
+            message = f"{field} is no list: write [ ] around one entry per step"
+            raise PlanInvalid("bad_shape", message, position=columns[field].start)
+        lists[field] = value
+    lengths = {field: len(value) for field, value in lists.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{length} for {field}" for field, length in lengths.items())
+        message = f"the lists are of unequal length ({told}): write one entry per step in each"
+        raise PlanInvalid("unequal_lists", message, position=columns["worker"].start)
+    _check_length(lengths["worker"], roster, columns["worker"].start)
+    rows = zip(lists["worker"], lists["subtask"], lists["access"], strict=True)
+    return Plan(tuple(_read_step(index, *row, roster) for index, row in enumerate(rows)))
+
+
+def read_row(node: Node, index: int, roster: Roster) -> Step:
+    """Read the step of one object.
+
+    Raises:
+        PlanInvalid: it breaks a rule.
+    """
+    if not isinstance(node.value, dict):
+        message = f'step {index} is no object: write {{"worker": …, "subtask": …, "access": …}}'
+        raise PlanInvalid("bad_shape", message, step=index, position=node.start)
+    _check_length(index + 1, roster, node.start)
+    found = _fields(node, index)
+    step = _read_step(index, found["worker"], found["subtask"], found["access"], roster)
+    enough = [value for key, value in node.value.items() if field_key(key) == "enough"]
+    if len(enough) > 1:
+        message = f"step {index} has two keys for enough: write one"
+        raise PlanInvalid("duplicate_field", message, step=index, position=enough[1].start)
+    return replace(step, enough=_read_enough(index, enough[0], len(step.access))) if enough else step
+
+
+def _rows(node: Node) -> Node | None:
+    """Return the list of steps of an object; `None` when it has none."""
+    assert isinstance(node.value, dict)
+    lists = ((key, value) for key, value in node.value.items() if isinstance(value.value, list))
+    return next((found for key, found in lists if field_key(key) in _STEPS), None)
+
+
+def _fields(node: Node, step: int | None) -> dict[Field, Node]:
+    """Return the values of an object by the field they are for, all three; other keys mean nothing."""
+    assert isinstance(node.value, dict)
+    found: dict[Field, Node] = {}
+    for key, value in node.value.items():
+        field = FIELDS.get(field_key(key))
+        if field in found:
+            whole = "the plan" if step is None else f"step {step}"
+            message = f"{whole} has two keys for {field}: write one"
+            raise PlanInvalid("duplicate_field", message, step=step, position=value.start)
+        if field is not None:
+            found[field] = value
+    for field in FIELD_ORDER:
+        if field not in found:
+            raise PlanInvalid("missing_field", _lacks(field, step), step=step, position=node.start)
+    return found
+
+
+def _lacks(field: Field, step: int | None) -> str:
+    if step is None:
+        return f"the plan lacks the list for {field}: write all three, one entry per step in each"
+    return f"step {step} lacks {field}: give every step worker, subtask and access"
+
+
+def _check_length(steps: int, roster: Roster, position: int) -> None:
+    if steps > roster.max_steps:
+        message = (
+            f"the plan has {steps} steps, or more, and at most {roster.max_steps} are allowed: join some"
+        )
+        raise PlanInvalid("too_many_steps", message, position=position)
+
+
+def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Roster) -> Step:
+    text = subtask.value
+    if not isinstance(text, str) or isinstance(text, Word):
+        message = f"the subtask of step {index} is no text: say in quotes what its worker is to do"
+        raise PlanInvalid("bad_subtask", message, step=index, position=subtask.start)
+    text = storable(text)
+    if not text.strip():
+        message = f"the subtask of step {index} is empty: say what its worker is to do"
+        raise PlanInvalid("empty_subtask", message, step=index, position=subtask.start)
+    if len(text) > MAX_SUBTASK_CHARS:
+        limit = f"write at most {MAX_SUBTASK_CHARS:,}"
+        message = f"the subtask of step {index} is {len(text):,} characters long: {limit}"
+        raise PlanInvalid("subtask_too_long", message, step=index, position=subtask.start)
+    return Step(_read_worker(index, worker, roster), text, _read_access(index, access))
+
+
+def _read_worker(index: int, node: Node, roster: Roster) -> int:
+    value, fault = node.value, "which does not exist"
+    if isinstance(value, str):
+        name = value.strip()
+        named, ordinal = roster.named(name), _ORDINAL.fullmatch(name)
+        if len(named) > 1:
+            fault = f"which may be any of {len(named)}"
+        elif named:
+            value = named[0]
+        elif ordinal:
+            value = int(ordinal[1])
+    if isinstance(value, int) and 0 <= value < roster.size:
+        return value
+    if isinstance(value, list | dict):
+        message = f"the worker of step {index} is no number: write one worker per step, {_choices(roster)}"
+        raise PlanInvalid("bad_worker", message, step=index, position=node.start)
+    message = f"step {index} names worker {value!r:.60}, {fault}: write {_choices(roster)}"
+    raise PlanInvalid("unknown_worker", message, step=index, position=node.start)
+
+
+def _choices(roster: Roster) -> str:
+    """Say in words which workers there are; of a large pool, only how they are numbered."""
+    numbers = f"a number from 0 to {roster.size - 1}" if roster.size > 1 else "0"
+    names = ", ".join(roster.names)
+    return f"{numbers}, or a name ({names})" if 0 < len(names) <= 200 else numbers
+
+
+def _read_access(index: int, node: Node) -> tuple[int, ...]:
+    entries = node.value if isinstance(node.value, list) else [node]
+    seen: set[int] = set()
+    for entry in entries:
+        value = entry.value
+        if isinstance(value, str):
+            if value.strip().lower() == "all":
+                seen.update(range(index))
+                continue
+            ordinal = _STEP_NUMBER.fullmatch(value.strip())
+            value = int(ordinal[1]) if ordinal else value
+        if not isinstance(value, int):
+            message = f'step {index} lists {value!r:.60}: write [], "all" or numbers of earlier steps'
+            raise PlanInvalid("bad_access", message, step=index, position=entry.start)
+        if not 0 <= value < index:
+            message = forward_access(index, value)
+            raise PlanInvalid("forward_access", message, step=index, position=entry.start)
+        seen.add(value)
+    return tuple(sorted(seen))
+
+
+def _read_enough(index: int, node: Node, inputs: int) -> int | None:
+    value = node.value
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in ("all", "none", "null"):
+            return None
+        value = int(word) if word.isdecimal() and word.isascii() and len(word) <= 6 else value
+    if isinstance(value, int) and 1 <= value <= inputs:
+        return value
+    message = f"step {index}: {wrong_enough(value if isinstance(value, int | str) else '…', inputs)}"
+    raise PlanInvalid("bad_enough", message, step=index, position=node.start)

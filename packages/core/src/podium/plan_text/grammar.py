@@ -1,0 +1,93 @@
+r"""Grammars of plans in each spelling, for constrained decoding.
+
+What a grammar lets through is a plan in form. Models are not asked how many inputs are
+enough, so the grammar has no place for it.
+"""
+
+from podium.plan_text.schema import check_sizes
+from podium.plan_text.writer import KEEP, Spelling
+
+_STRING = r"""
+subtask ::= "\"" blank* visible char* "\""
+char ::= [^"\\\x00-\x1F] | "\\" ["\\/bfnrt] | "\\u" hex hex hex hex
+visible ::= [^"\\\x00-\x20] | "\\" ["\\/] | "\\u" hex hex hex hex
+blank ::= " " | "\\" [bfnrt]
+hex ::= [0-9a-fA-F]
+""".strip()
+
+
+def plan_grammar(spelling: Spelling, workers: int, max_steps: int, *, keep: bool = False) -> str:
+    """Return a grammar of plans in one spelling, in the GBNF that llama.cpp and xgrammar read.
+
+    What `write_plan` writes with numbers for workers, and without `enough`, it lets through.
+    All it lets through has lists of equal length, at most `max_steps` steps, workers that
+    exist, and access lists that name earlier steps only. How long a subtask gets is left to
+    the server's token limit.
+
+    Args:
+        spelling: what plans look like; exactly as `write_plan` writes them, with numbers.
+        workers: how many workers there are.
+        max_steps: most steps the plan may have.
+        keep: whether the plan may have no steps, to keep the previous answer.
+
+    Raises:
+        ConfigError: there are no workers, or no step is allowed.
+    """
+    check_sizes(workers, max_steps)
+    rules = _lists_rules(max_steps) if spelling == "lists" else _object_rules(spelling, max_steps)
+    root = "plan"
+    if keep:
+        nothing = "model_id = []\nsubtasks = []\naccess_list = []" if spelling == "lists" else KEEP
+        root += " | " + _terminal(nothing + ("\n" if spelling == "rows" else ""))
+    ids = " | ".join(_terminal(str(number)) for number in range(workers))
+    access = [line for index in range(max_steps) for line in _access_rules(index, spelling)]
+    return "\n".join([f"root ::= {root}", *rules, f"worker ::= {ids}", *access, _STRING]) + "\n"
+
+
+def _terminal(text: str) -> str:
+    """Quote `text` for a grammar."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _object_rules(spelling: Spelling, max_steps: int) -> list[str]:
+    """Rules for steps as objects: step `i` may be followed by step `i + 1`, up to the last."""
+    before, between, after = ('{"steps": [', ", ", "]}") if spelling == "json" else ("", "", "\n")
+    rules = [f"plan ::= {_terminal(before)} steps-0 {_terminal(after)}" if before else "plan ::= steps-0"]
+    for index in range(max_steps):
+        more = ""
+        if index + 1 < max_steps:
+            more = f" ({_terminal(between)} steps-{index + 1})?" if between else f" steps-{index + 1}?"
+        end = f" {_terminal(after)}" if not before else ""
+        rules.append(f"steps-{index} ::= step-{index}{end}{more}")
+    for index in range(max_steps):
+        head, middle, tail = (_terminal(part) for part in ('{"worker": ', ', "subtask": ', ', "access": '))
+        close = _terminal("}")
+        rules.append(f"step-{index} ::= {head} worker {middle} subtask {tail} access-{index} {close}")
+    return rules
+
+
+def _lists_rules(max_steps: int) -> list[str]:
+    """Rules for labelled lists, one per number of steps: only so are they of equal length."""
+    rules = ["plan ::= " + " | ".join(f"plan-{count}" for count in range(1, max_steps + 1))]
+    for count in range(1, max_steps + 1):
+        comma = f" {_terminal(', ')} "
+        ids, texts = comma.join(["worker"] * count), comma.join(["subtask"] * count)
+        access = comma.join(f"access-{index}" for index in range(count))
+        first, second, third, end = (
+            _terminal(part) for part in ("model_id = [", "]\nsubtasks = [", "]\naccess_list = [", "]")
+        )
+        rules.append(f"plan-{count} ::= {first} {ids} {second} {texts} {third} {access} {end}")
+    return rules
+
+
+def _access_rules(index: int, spelling: Spelling) -> list[str]:
+    """Rules for what step `index` may see: earlier steps, in order and each once."""
+    if index == 0:
+        return ['access-0 ::= "[]"']
+    everything = ' | "[\\"all\\"]"' if spelling == "lists" else ""
+    rules = [f'access-{index} ::= "[" seen-{index}-0? "]"{everything}']
+    for first in range(index - 1):
+        rest = f"seen-{index}-{first + 1}"
+        rules.append(f'seen-{index}-{first} ::= "{first}" (", " {rest})? | {rest}')
+    rules.append(f'seen-{index}-{index - 1} ::= "{index - 1}"')
+    return rules

@@ -1,0 +1,61 @@
+"""Writes plans in the three spellings; `parser` reads what is written here."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from podium.types.plan import Plan, Step
+
+Spelling = Literal["lists", "json", "rows"]
+"""How a plan is written: three labelled lists, one JSON object, or one JSON object per step."""
+
+KEEP = '{"steps": []}'
+"""The plan of no steps in the spellings `json` and `rows`: "keep the previous answer"."""
+
+
+def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None = None) -> str:
+    """Write `plan` so that `parse_plan` reads the same plan again.
+
+    Args:
+        plan: what to write.
+        spelling: how.
+        workers: names to write in place of numbers, in the pool's order.
+
+    Returns:
+        The text: `lists` in three lines, `json` in one, `rows` in one line per step, each
+        with a newline at its end. Lists cannot say that some inputs are enough: a plan
+        that does is written as `json` in place of `lists`.
+    """
+    if spelling == "lists" and all(step.enough is None for step in plan.steps):
+        return _lists(plan, workers)
+    steps = [_object(step, workers) for step in plan.steps]
+    if spelling != "rows" or not steps:
+        end = "\n" if spelling == "rows" else ""
+        return _json({"steps": steps}) + end
+    return "".join(_json(step) + "\n" for step in steps)
+
+
+def _lists(plan: Plan, workers: Sequence[str] | None) -> str:
+    access: list[list[int] | list[str]] = []
+    for index, step in enumerate(plan.steps):
+        access.append(["all"] if step.access and len(step.access) == index else list(step.access))
+    return "\n".join(
+        (
+            f"model_id = {_json([_who(step, workers) for step in plan.steps])}",
+            f"subtasks = {_json([step.subtask for step in plan.steps])}",
+            f"access_list = {_json(access)}",
+        )
+    )
+
+
+def _object(step: Step, workers: Sequence[str] | None) -> dict[str, Any]:
+    enough = {} if step.enough is None else {"enough": step.enough}
+    return {"worker": _who(step, workers), "subtask": step.subtask, "access": list(step.access), **enough}
+
+
+def _who(step: Step, workers: Sequence[str] | None) -> int | str:
+    return step.worker if workers is None else workers[step.worker]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

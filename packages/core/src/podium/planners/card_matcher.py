@@ -1,0 +1,78 @@
+"""Which worker's card fits a part of a question best, by what it asks and by shared words."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from podium.plan_text.stemming import words
+from podium.workers.offline.expression_finder import find_expressions
+from podium.workers.worker import Card
+
+_READ = 8 * 1024
+_CALCULATES = re.compile(r"\b(?:arithmetic|calculat|math)", re.IGNORECASE)
+_TOOL = re.compile(r"\b(?:arithmetic|calculat|gather|combin|join|merg|collect|synthesi)", re.IGNORECASE)
+_SEARCHES = re.compile(r"\b(?:search|document|retriev|look ?up|passages?\b|corpus|wiki)", re.IGNORECASE)
+_GATHERS = re.compile(r"\b(?:gather|combin|join|merg|collect|synthesi)", re.IGNORECASE)
+_WRITES = re.compile(r"\b(?:writ|summari|compos|draft)", re.IGNORECASE)
+_GENERAL = re.compile(r"\b(?:general|chat|assistant|anything|everything|answers?\b)", re.IGNORECASE)
+_LOOKS_UP = re.compile(
+    r"\b(?:who|what|where|when|how|why|which|whose|find|look up|search|describe|explain|define|list)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The worker chosen for a part."""
+
+    worker: int
+    why: str = ""
+    """For what, as in "its arithmetic"; empty when nothing on its card spoke for it."""
+    alone: bool = False
+    """Whether no other worker fits as well."""
+
+
+def best_fit(part: str, cards: Sequence[Card]) -> Match:
+    """Return the worker whose card fits `part` best; of equals the earlier one."""
+    text, told = part[:_READ], [f"{card.name} {card.description[:_READ]}" for card in cards]
+    if find_expressions(text, that="1") and any(map(_CALCULATES.search, told)):
+        return _highest([float(bool(_CALCULATES.search(card))) for card in told], "its arithmetic")
+    wanted = set(words(text))
+    looks_up = 1.5 if _LOOKS_UP.search(text) else 0.0
+    scores = [
+        0.0
+        if _is_tool(card)
+        else len(wanted & set(words(card))) + (looks_up if _SEARCHES.search(card) else 0.0)
+        for card in told
+    ]
+    if any(scores):
+        return _highest(scores, "its question" if looks_up else "what its card speaks of")
+    return _highest([_generality(card) for card in told], "")
+
+
+def gatherer(cards: Sequence[Card]) -> Match:
+    """Return the worker that is to join results; of those that do not say that they do, the most general."""
+    for kind in (_GATHERS, _WRITES):
+        scores = [float(bool(kind.search(f"{card.name} {card.description[:_READ]}"))) for card in cards]
+        if any(scores):
+            return _highest(scores, "gathering")
+    return best_fit("", cards)
+
+
+def _is_tool(card: str) -> bool:
+    """Say whether a worker does one thing only, which is no answering of questions."""
+    return bool(_TOOL.search(card)) and not (_WRITES.search(card) or _GENERAL.search(card))
+
+
+def _generality(card: str) -> int:
+    """Rank a worker by how much it takes on: anything, writing, what it says, searches, one thing only."""
+    if _GENERAL.search(card):
+        return 4
+    if _WRITES.search(card):
+        return 3
+    return 0 if _is_tool(card) else 1 if _SEARCHES.search(card) else 2
+
+
+def _highest(scores: Sequence[float], why: str) -> Match:
+    highest = max(scores)
+    return Match(list(scores).index(highest), why, alone=list(scores).count(highest) == 1)

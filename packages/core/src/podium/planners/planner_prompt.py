@@ -1,0 +1,124 @@
+"""Turns a query and a pool's cards into the messages a chat model is asked for a plan with."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Literal
+
+from podium.budget.ledger import Remaining
+from podium.errors import PodiumError
+from podium.plan_text.writer import KEEP, Spelling, write_plan
+from podium.planners.planner import PlanRequest
+from podium.prompts.render import fill, mark_of, read_prompt, tagged
+from podium.types.messages import Message
+from podium.types.plan import Plan, Step
+from podium.workers.worker import Card
+
+Show = Literal["cards", "ordinals"]
+"""How workers are shown to a planner: with their cards, or as bare numbers."""
+
+_SEES = {
+    True: "Every worker is shown the user's question, the steps on its access list, and its subtask.",
+    False: "A worker is shown only the steps on its access list and its subtask, not the user's question.",
+}
+
+
+def planner_messages(request: PlanRequest, *, spelling: Spelling, show: Show) -> tuple[Message, ...]:
+    """Return the messages that ask a chat model for a plan."""
+    task = fill(
+        "conductor",
+        max_steps=request.max_steps,
+        sees=_SEES[request.shows_question],
+        left="" if request.left is None else _left(request.left),
+        spelling=fill(spelling),
+        examples=_examples(spelling, len(request.cards), request.max_steps),
+        workers="\n".join(_card(number, card, show) for number, card in enumerate(request.cards)),
+        question=_conversation(request.query),
+    )
+    messages = [Message("system", fill("system")), Message("user", task)]
+    for turn in request.turns:
+        messages += [Message("assistant", turn.text), Message("user", turn.feedback)]
+    return tuple(messages)
+
+
+def repair_feedback(error: PodiumError) -> str:
+    """Say what was wrong with a plan text, to the planner that wrote it."""
+    return fill("repair", problem=str(error))
+
+
+def round_feedback(answer: str, *, spelling: Spelling, reason: str = "") -> str:
+    """Show a planner what its plan came to, and ask for another or for this to be kept.
+
+    Args:
+        answer: the final response.
+        spelling: how the planner writes.
+        reason: what an `accept` check found wanting; empty when there was none.
+    """
+    keep = write_plan(Plan(()), "lists") if spelling == "lists" else KEEP
+    mark = mark_of(answer, reason)
+    told = f"\nIt was judged not good enough, because:\n{tagged('reason', mark, reason)}" if reason else ""
+    return fill("again", answer=answer, mark=mark, reason=told, keep=keep)
+
+
+def _conversation(query: Sequence[Message]) -> str:
+    mark = mark_of(*(m.text for m in query))
+    *history, question = query
+    told = ""
+    if history:
+        lines = "\n\n".join(f"{m.role}: {m.text}" for m in history)
+        told = "THE CONVERSATION SO FAR:\n" + tagged("conversation", mark, lines) + "\n"
+    parts = [part for m in query if not isinstance(m.content, str) for part in m.content]
+    attached = sum(1 for part in parts if part.get("type") != "text")
+    note = f"({attached} attachment(s), shown to workers that take them.)\n" if attached else ""
+    return told + "THE USER'S QUESTION:\n" + tagged("question", mark, question.text) + note
+
+
+def _left(left: Remaining) -> str:
+    """Say what the plan must fit into."""
+    facts = [
+        f"{amount:,} {what}"
+        for amount, what in (
+            (left.steps, "step(s)"),
+            (left.calls, "call(s) of workers, those that fail included"),
+            (left.input_tokens, "tokens for all that workers read"),
+            (left.output_tokens, "tokens for all that they write"),
+        )
+        if amount is not None
+    ]
+    facts += [] if left.cost is None else [f"${left.cost:.9f}".rstrip("0").rstrip(".")]
+    return "\n\n" + fill("left", left="; ".join(facts))
+
+
+def _card(number: int, card: Card, show: Show) -> str:
+    if show == "ordinals":
+        return f"Worker {number}"
+    facts = [card.description or "no description"]
+    if card.price is not None:
+        facts.append(f"${card.price.input:g} in, ${card.price.output:g} out per million tokens")
+    if card.context_window is not None:
+        facts.append(f"context of {card.context_window:,} tokens")
+    if card.parts:
+        facts.append("also takes " + ", ".join(sorted(card.parts)))
+    return f"Worker {number}: {card.name}. " + "; ".join(" ".join(fact.split()) for fact in facts)
+
+
+@cache
+def _examples(spelling: Spelling, workers: int, max_steps: int) -> str:
+    """Write the examples that fit, their workers renumbered into a pool of this size."""
+    shown = []
+    for example in json.loads(read_prompt("examples.json")):
+        steps = example["plan"]
+        if len(steps) <= max_steps:
+            plan = Plan(
+                tuple(
+                    Step(
+                        step["worker"] % workers,
+                        step["subtask"],
+                        tuple(range(index)) if step["access"] == "all" else tuple(step["access"]),
+                    )
+                    for index, step in enumerate(steps)
+                )
+            )
+            text = write_plan(plan, spelling).strip()
+            shown.append(f"Question: {example['question']}\n{example['thought']}\n{text}\n")
+    return "\n".join(["Examples, from other teams and other questions:\n", *shown]) if shown else ""

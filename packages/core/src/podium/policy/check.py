@@ -1,0 +1,67 @@
+"""Finds what a policy forbids in a plan, before anything of it runs. Changes nothing."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from podium.policy.label_flow import Flow, Party, named, route
+from podium.policy.rules import Pin, Rule, listed
+from podium.types.plan import Plan
+
+
+class Breach(NamedTuple):
+    """Where a plan does what it may not."""
+
+    step: int | None
+    """`None` where the plan as a whole does."""
+    told: str
+
+
+def broken_rules(
+    plan: Plan, cards: Sequence[Party], flows: Sequence[Flow], rules: Collection[Rule]
+) -> Iterator[Breach]:
+    """Yield the steps that would be shown what a rule keeps from their worker, with the way it takes."""
+    for index, step in enumerate(plan.steps):
+        for rule in rules:
+            if not rule.allows(cards[step.worker], flows[index].shown):
+                yield Breach(index, f"{_way(plan, cards, rule.label, index)}: by the policy, {rule}")
+
+
+def _way(plan: Plan, cards: Sequence[Party], label: str, index: int) -> str:
+    """Say how a label reaches a step."""
+    steps = route(plan, cards, label, index)
+    names = [f"step {number} ({cards[plan.steps[number].worker].name}" for number in steps or (index,)]
+    labels = ", ".join(sorted(cards[plan.steps[index].worker].labels)) or "no label"
+    names[-1] += f": {labels}"
+    if steps:
+        names[0] += f": {label}"
+    told = " → ".join(f"{name})" for name in names)
+    return told if steps else f"the query, or what its planner has seen ({label}) → {told}"
+
+
+def broken_pins(plan: Plan, cards: Sequence[Party], pins: Sequence[Pin]) -> Iterator[Breach]:
+    """Yield the steps that are pinned to another worker than theirs."""
+    for index, step in enumerate(plan.steps):
+        pin = next((pin for pin in pins if pin.means(step)), None)
+        if pin is not None and cards[step.worker].name != pin.worker:
+            yield Breach(index, f"step {index}: the policy gives steps of its kind to {pin.worker}")
+
+
+def lacking(plan: Plan, cards: Sequence[Party], required: Collection[str]) -> Iterator[Breach]:
+    """Yield what is required and does no step that reaches the answer."""
+    needed = plan.needed
+    workers = [cards[step.worker] for index, step in enumerate(plan.steps) if index in needed]
+    for word in sorted(required):
+        if not any(named(worker, (word,)) for worker in workers):
+            able = listed([card.name for card in cards if named(card, (word,))])
+            yield Breach(None, f"the policy requires {word!r}: give {able} a step that reaches the answer")
+
+
+def together(plan: Plan, cards: Sequence[Party], apart: Sequence[tuple[str, str]]) -> Iterator[Breach]:
+    """Yield the pairs that may not work in one plan and do."""
+    for one, other in apart:
+        ones = {step.worker for step in plan.steps if named(cards[step.worker], (one,))}
+        others = {step.worker for step in plan.steps if named(cards[step.worker], (other,))}
+        # One worker that is both is no pair, and neither is one label worn twice by the same worker.
+        if any(first != second for first in ones for second in others):
+            told = f"the policy keeps {one!r} and {other!r} apart: use only one of them in a plan"
+            yield Breach(None, told)

@@ -1,0 +1,160 @@
+"""One run's record while the run is carried out: what is new goes into its log."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from podium.budget.ledger import Spend
+from podium.errors import JournalError
+from podium.journal.journal import Log
+from podium.resume.bills import paid_results_of, spent_by, steps_of
+from podium.resume.paid_results import PaidResults
+from podium.resume.rebuild import rounds_of
+from podium.types.events import (
+    Event,
+    PlannerEnded,
+    PlanReady,
+    RoundStarted,
+    RunEnded,
+    RunStarted,
+    StepEnded,
+)
+from podium.types.plan import Plan
+from podium.types.result import Result
+from podium.usage import Usage
+
+
+class RunRecorder:
+    """The record of a run that is carried out; it is closed on leaving.
+
+    Args:
+        log: what the run is recorded in, held by this process.
+        events: what it held before; empty for a new run.
+        workers: the names of the pool's workers.
+        nested: the events of the runs nested in it, at any depth.
+
+    Raises:
+        ConfigError: the pool lacks a worker that a recorded plan names.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        events: Sequence[Event],
+        workers: Sequence[str],
+        nested: Sequence[Sequence[Event]] = (),
+    ) -> None:
+        self._log = log
+        self._before = tuple(events)
+        self._new: list[Event] = []
+        self.paid_results: PaidResults = (
+            paid_results_of(events, workers, nested=nested) if events else PaidResults()
+        )
+        self.spent: tuple[Spend, ...] = tuple(spend for run in (events, *nested) for spend in spent_by(run))
+        """What the run and those nested in it have spent."""
+        self.steps = sum(steps_of(run) for run in (events, *nested))
+        """How many steps they have started."""
+        self.is_lost = False
+        """Whether the journal gave the run up, or another process took it over."""
+        self._rounds = {e.round for e in events if isinstance(e, RoundStarted)}
+        self._plans = dict(self.paid_results.plans)
+        self._ends = {(e.round, e.step): e for e in events if isinstance(e, StepEnded)}
+        """What was recorded last of each place."""
+        self._billed = {
+            (e.round, e.step, e.key) for e in events if isinstance(e, StepEnded) and e.outcome.attempts
+        }
+
+    def watch(self, lost: Callable[[], None]) -> None:
+        """Call `lost` once if the journal gives the run up, or another process takes it over."""
+
+        def give_up() -> None:
+            self.is_lost = True
+            lost()
+
+        self._log.on_lost = give_up
+
+    @property
+    def recovery(self) -> int:
+        """How many times the run was taken up after its process had died, this one included."""
+        return self._log.recovery
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the run was begun before."""
+        return bool(self._before)
+
+    def edit(self, plan: Plan) -> None:
+        """Have the last round go on with another plan, which is to be approved again."""
+        number = max(self._rounds, default=1)
+        known = self._plans.get(number)
+        at, run_id = (0.0, self._log.run_id) if known is None else (known.at, known.run_id)
+        self.paid_results.plans[number] = PlanReady(
+            run_id=run_id, at=at, round=number, plan=plan, planner="user", why="the plan was changed"
+        )
+        self.paid_results.decisions.pop(number, None)
+
+    def tell(self, event: Event) -> None:
+        """Record an event that is not recorded yet."""
+        if self.is_resumed:
+            if self._holds(event):
+                return
+            if isinstance(event, StepEnded):
+                event = self._noted(event)
+            self._new.append(event)
+        self._log.append(event)
+
+    def _holds(self, event: Event) -> bool:
+        """Say whether the log has this from when the run was carried out before."""
+        match event:
+            case RunStarted():
+                return True
+            case RoundStarted():
+                return event.round in self._rounds
+            case PlannerEnded():
+                return event.proposal in self.paid_results.proposals.get(event.round, ())
+            case PlanReady():
+                ready = self._plans.get(event.round)
+                return ready is not None and ready.plan == event.plan and ready.planner == event.planner
+            case StepEnded():
+                known = self._ends.get((event.round, event.step))
+                return event.outcome.reused and known is not None and _is_same(known, event)
+        return False
+
+    def _noted(self, event: StepEnded) -> StepEnded:
+        """Note an end as the latest of its place; one that was recorded there before is billed there."""
+        place = (event.round, event.step)
+        outcome = event.outcome
+        if outcome.reused and outcome.attempts and (*place, event.key) in self._billed:
+            free = replace(outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False)
+            event = replace(event, outcome=free)
+        self._ends[place] = event
+        if outcome.attempts:
+            self._billed.add((*place, event.key))
+        return event
+
+    async def finish(self, ended: RunEnded) -> Result:
+        """Record the end and return the result, once all is durable.
+
+        Raises:
+            JournalError: it could not be recorded; the error holds the result.
+        """
+        result = ended.result
+        if self.is_resumed:
+            result = replace(result, rounds=rounds_of((*self._before, *self._new)))
+        self._log.append(replace(ended, result=result))
+        try:
+            await self._log.flush()
+        except JournalError as error:
+            error.result = result
+            raise
+        return result
+
+    async def aclose(self) -> None:
+        """Write down what is left, and give the run up."""
+        await self._log.aclose()
+
+
+def _is_same(known: StepEnded, again: StepEnded) -> bool:
+    """Say whether an outcome that was used again is the one recorded last in its place."""
+    one, other = known.outcome, again.outcome
+    facts = (one.status, one.text, one.attempts) == (other.status, other.text, other.attempts)
+    return facts and known.key == again.key

@@ -1,0 +1,128 @@
+"""Has an answer judged: by a worker that is asked for YES or NO, or by a function."""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from inspect import isawaitable
+
+import anyio
+
+from podium.errors import PodiumError, WorkerFailed
+from podium.execution.run_context import RunContext
+from podium.execution.scheduler import tell_end
+from podium.execution.step_runner import StepRunner
+from podium.execution.step_state import STOPPED
+from podium.prompts.render import judge_prompt
+from podium.resume.paid_results import step_key
+from podium.secrets.boundary import Boundary
+from podium.types.messages import storable
+from podium.types.outcome import Outcome, Problem
+from podium.types.plan import Step
+from podium.workers.pool import Pool, take
+from podium.workers.worker import StepInput, Worker
+
+Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
+"""Judges an answer: a worker that is asked for YES or NO, or a function of question and
+answer that returns `True`, or `False`, or in words what is wrong."""
+
+NOT_ACCEPTED = "the answer was not accepted"
+_VERDICT = re.compile(r"[\s*_#>\"'`]*(yes|no)\b[\s*_#>\"'`.,:;!–—-]*", re.IGNORECASE)
+"""How a judge's reply begins."""
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(slots=True)
+class AcceptanceCheck:
+    """The judging of one round's answer; what came of it can be read at any time."""
+
+    context: RunContext
+    """The run's, with the labels that the answer carries."""
+    round: int
+    index: int
+    """The judge's, as of a step after the plan's last."""
+    check: Outcome | None = field(default=None, init=False)
+    """What a worker that was asked came to; `None` where none was."""
+    problem: Problem | None = field(default=None, init=False)
+    """Why nobody judged the answer; it is paid for and stands then."""
+
+    async def verdict(self, accept: Accept, answer: str) -> str:
+        """Return why the answer will not do; empty where it will."""
+        try:
+            verdict = await (
+                self._ask(accept, answer) if isinstance(accept, Worker) else self._call(accept, answer)
+            )
+        except PodiumError as error:
+            self.problem = Problem("not_judged", f"the answer could not be judged: {error}")
+            return ""
+        return verdict if isinstance(verdict, str) else "" if verdict else NOT_ACCEPTED
+
+    async def _call(self, accept: Callable[[str, str], object], answer: str) -> bool | str:
+        """Have a function judge. A round that was begun before tells why, and it is not asked again."""
+        context = self.context
+        known = None if context.paid_results is None else context.paid_results.reasons.get(self.round + 1)
+        if known is not None:
+            return known
+        question = context.query[-1].text if context.query else ""
+        with Boundary("accept", WorkerFailed):
+            returned = accept(question, answer)
+            verdict = await returned if isawaitable(returned) else returned
+        return storable(verdict) if isinstance(verdict, str) else bool(verdict)
+
+    async def _ask(self, judge: Worker, answer: str) -> bool | str:
+        """Have a worker judge."""
+        self.check = await self._checked(judge, judge_prompt(self.context.query, answer))
+        if self.check.problem is not None:
+            raise WorkerFailed(self.check.problem.message)
+        reply = _THOUGHT.sub("", self.check.text)
+        verdict = _VERDICT.match(reply)
+        if verdict is None:
+            raise WorkerFailed(f"{self.check.worker} began with neither YES nor NO: {reply.strip()[:80]!r}")
+        return verdict[1].lower() == "yes" or reply[verdict.end() :].strip() or False
+
+    async def _checked(self, judge: Worker, asked: str) -> Outcome:
+        """Return what the judge came to, before or now; it is called in its own slot of the pool."""
+        ours, paid_results, place = self.context, self.context.paid_results, (self.round, self.index)
+        key = "" if paid_results is None else step_key(judge.card.name, StepInput(asked))
+        known = None if paid_results is None else paid_results.take(key, *place)
+        if known is not None:
+            self.check = known
+            tell_end(ours, known, key)
+            return known
+        alone = replace(ours.retry, stand_ins={}, alike=frozenset())
+        runner = StepRunner(
+            context=replace(
+                ours,
+                pool=Pool([judge]),
+                policy=ours.policy.everywhere,
+                retry=alone,
+                show_question=False,
+                stream=False,
+            ),
+            round=self.round,
+            index=self.index,
+            step=Step(0, asked),
+            visible=(),
+            on_text=_unread,
+            labels=ours.labels,
+            before=() if paid_results is None else tuple(paid_results.lost.pop(place, ())),
+        )
+        slots = [ours.pool.slot(number) for number, worker in enumerate(ours.pool) if worker is judge]
+        deadline = min(ours.ledger.deadline, ours.clock() + ours.limits.step_seconds)
+        check, held = None, list[anyio.Semaphore]()
+        try:
+            with anyio.CancelScope(deadline=deadline):
+                held = await take(*slots)
+                check = await runner.run(deadline)
+        finally:
+            for slot in held:
+                slot.release()
+            if check is None:
+                late = ours.clock() >= deadline
+                check = runner.timed_out() if late else runner.stopped(STOPPED)
+            self.check = check
+            tell_end(ours, check, key)
+        return check
+
+
+def _unread(runner: StepRunner, text: str, number: int) -> None:
+    """Take a piece of a judge's reply, which nobody reads along."""

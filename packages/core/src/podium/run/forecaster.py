@@ -1,0 +1,197 @@
+"""What a plan will cost, before it runs: its runs are played through with what calls took so far.
+
+A call takes what one of the worker's latest calls took; while few are known, also what
+is assumed of a worker nobody knows. Steps start as in a run, as soon as what they are
+shown exists and a slot is free. The dice are the same every time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapreplace
+from random import Random
+
+from podium.budget.limits import Limits
+from podium.prompts.render import worker_messages
+from podium.types.forecast import HIGH, LOW, Forecast, Interval
+from podium.types.messages import Message, estimate_usage
+from podium.types.plan import Plan
+from podium.usage import Usage
+from podium.workers.call_history import CallRecord
+from podium.workers.pool import Pool
+from podium.workers.worker import Card, StepInput, VisibleStep, Worker
+
+DRAWS = 128
+"""How often a plan is played through."""
+ENOUGH = 8
+"""Known calls of a worker from which on nothing is assumed of it; fewer count for their share."""
+WRITTEN, WRITTEN_SPREAD = 500.0, 0.9
+"""Tokens that an unknown model writes: the median, and the spread of the logarithm."""
+SPEED, SPEED_SPREAD = 60.0, 0.5
+"""Tokens that it writes in a second."""
+FIRST_TOKEN = 1.0
+"""Seconds before it begins."""
+CODE, CODE_SPREAD = 0.1, 1.5
+"""Seconds that plain code takes."""
+FAILING = 0.03
+"""Share of calls that come to nothing."""
+
+
+def forecast(
+    plan: Plan,
+    pool: Pool,
+    limits: Limits,
+    *,
+    query: Sequence[Message] = (),
+    attempts: int = 3,
+    show_question: bool = True,
+) -> Forecast:
+    """Return what the steps of a plan may come to.
+
+    Args:
+        plan: its workers are numbers of the pool.
+        pool: who carries it out, and what calls of them took.
+        limits: those of the run.
+        query: the conversation; empty takes the plan's own.
+        attempts: calls that one step may take.
+        show_question: whether workers are shown the question.
+    """
+    asked = (tuple(query) or plan.query) if show_question else ()
+    order = [index for layer in plan.layers for index in layer if index in plan.needed]
+    workers = {plan.steps[index].worker for index in order}
+    habits = {number: _Habit(pool[number], pool.history(number).calls) for number in sorted(workers)}
+    prompts = {index: _prompt(plan, index, asked, pool.cards) for index in order}
+    playing = _Playing(plan, order, habits, prompts, limits, attempts)
+    runs = [playing.play() for _ in range(DRAWS)]
+    unknown = any(habit.cost_unknown for habit in habits.values())
+    return Forecast(
+        calls=_interval([run.calls for run in runs]),
+        input_tokens=_interval([run.read for run in runs]),
+        output_tokens=_interval([run.written for run in runs]),
+        cost=None if unknown else _interval([run.cost for run in runs]),
+        seconds=_interval([min(run.seconds, limits.seconds) for run in runs]),
+        guessed=tuple(pool.names[number] for number, habit in habits.items() if habit.guessed),
+    )
+
+
+class _Habit:
+    """What calls of one worker take."""
+
+    def __init__(self, worker: Worker, known: tuple[CallRecord, ...]) -> None:
+        self.guessed = len(known) < ENOUGH
+        self._known = known
+        self._costs = [took.cost for took in known if took.cost is not None]
+        self._price = worker.card.price
+        self.cost_unknown = self._price is None and not self._costs
+        self._uses_tokens = worker.uses_tokens
+        self._most = worker.max_tokens
+        self.slots = worker.card.concurrency
+
+    def draw(self, dice: Random, prompt: float) -> CallRecord:
+        """Return what a call with a prompt of so many tokens may take."""
+        if dice.random() * ENOUGH < len(self._known):
+            took = dice.choice(self._known)
+            seconds, ok, written = took.seconds, took.ok, took.output_tokens
+            read = round(prompt) if took.input_tokens else 0
+        else:
+            ok = dice.random() >= FAILING
+            read, written, seconds = self._guess(dice, prompt)
+        if self._price is not None:
+            cost: float | None = self._price.cost(Usage(read, written))
+        else:
+            cost = dice.choice(self._costs) if self._costs else None
+        return CallRecord(seconds, ok, read, written, cost)
+
+    def _guess(self, dice: Random, prompt: float) -> tuple[int, int, float]:
+        if not self._uses_tokens:
+            return 0, 0, CODE * dice.lognormvariate(0.0, CODE_SPREAD)
+        written = round(WRITTEN * dice.lognormvariate(0.0, WRITTEN_SPREAD))
+        if self._most is not None:
+            written = min(written, self._most)
+        return (
+            round(prompt),
+            written,
+            FIRST_TOKEN + written / (SPEED * dice.lognormvariate(0.0, SPEED_SPREAD)),
+        )
+
+
+@dataclass(slots=True)
+class _Run:
+    """What a plan came to, played through once."""
+
+    calls: int = 0
+    read: int = 0
+    written: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Playing:
+    plan: Plan
+    order: Sequence[int]
+    """The steps that are run, those first that wait for the fewest in a row."""
+    habits: Mapping[int, _Habit]
+    prompts: Mapping[int, float]
+    """Tokens of each step's prompt, without the outputs it is shown."""
+    limits: Limits
+    attempts: int
+    dice: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - the same every time
+
+    def play(self) -> _Run:
+        """Carry the plan out once."""
+        run, slots = _Run(), self._slots()
+        room = [0.0] * min(self.limits.concurrency, len(self.order))
+        ends: dict[int, float] = {}
+        outputs: dict[int, int] = {}
+        for index in self.order:
+            step = self.plan.steps[index]
+            seen = sorted(ends[other] for other in step.access if other in ends)
+            if len(seen) < step.least:
+                continue  # one of those it is shown came to nothing
+            ready = seen[step.least - 1] if seen else 0.0
+            prompt = self.prompts[index] + sum(outputs.get(other, 0) for other in step.access)
+            seconds, written = self._try(run, self.habits[step.worker], prompt)
+            taken = [room, *filter(None, (slots.get(step.worker),))]
+            end = max(ready, *(free[0] for free in taken)) + seconds
+            for free in taken:
+                heapreplace(free, end)
+            run.seconds = max(run.seconds, end)
+            if written is not None:
+                ends[index], outputs[index] = end, written
+        run.seconds = ends.get(
+            len(self.plan.steps) - 1, run.seconds
+        )  # whatever it did not wait for is stopped
+        return run
+
+    def _slots(self) -> dict[int, list[float]]:
+        """Return when each slot of a worker that has so many of them is free."""
+        found = {number: habit.slots for number, habit in self.habits.items()}
+        return {number: [0.0] * slots for number, slots in found.items() if slots is not None}
+
+    def _try(self, run: _Run, habit: _Habit, prompt: float) -> tuple[float, int | None]:
+        """Call until it succeeds; return the seconds of all calls, and the tokens of an output."""
+        seconds = 0.0
+        for _ in range(self.attempts):
+            took = habit.draw(self.dice, prompt)
+            seconds += min(took.seconds, self.limits.attempt_seconds)
+            run.calls += 1
+            run.read += took.input_tokens
+            run.written += took.output_tokens
+            run.cost += took.cost or 0.0
+            if took.ok:
+                return seconds, took.output_tokens
+        return seconds, None
+
+
+def _prompt(plan: Plan, index: int, query: tuple[Message, ...], cards: Sequence[Card]) -> float:
+    """Return the tokens of a step's prompt, without the outputs it is shown."""
+    step = plan.steps[index]
+    visible = tuple(VisibleStep(seen, plan.steps[seen].subtask, "") for seen in step.access)
+    messages = worker_messages(StepInput(step.subtask, visible, query), cards[step.worker])
+    return estimate_usage(messages, "").input_tokens
+
+
+def _interval(amounts: Sequence[float]) -> Interval:
+    ranked = sorted(amounts)
+    low, likely, high = (ranked[round(share * (len(ranked) - 1))] for share in (LOW, 0.5, HIGH))
+    return Interval(low, likely, high)

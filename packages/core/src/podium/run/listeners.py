@@ -1,0 +1,43 @@
+"""Calls the caller's own function with each event of a run."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from podium.errors import ListenerFailed
+from podium.secrets import scrub_error
+from podium.types.events import Event
+from podium.types.result import Result
+
+Listener = Callable[[Event], None]
+"""Takes the events of a run as they happen."""
+
+
+async def called_with(
+    listener: Listener | None, run: Callable[[Listener | None], Awaitable[Result]]
+) -> Result:
+    """Carry out `run`, whose events go to someone else's function.
+
+    One that raises is told nothing more; what the run has begun to pay for goes on.
+
+    Raises:
+        ListenerFailed: the listener raised; the error holds the run's result.
+    """
+    if listener is None:
+        return await run(None)
+    raised: list[Exception] = []
+
+    def tell(event: Event) -> None:
+        if not raised:
+            try:
+                listener(event)
+            except Exception as error:
+                scrub_error(error)
+                raised.append(error)
+                logging.getLogger("podium").exception("what run %s tells its events to raised", event.run_id)
+
+    result = await run(tell)
+    if raised:
+        failed = ListenerFailed(f"on_event raised {type(raised[0]).__name__}: the run went on without it")
+        failed.result = result
+        raise failed from raised[0]
+    return result

@@ -1,0 +1,297 @@
+"""Rounds: plan, carry out, and let the conductor look at what came of it.
+
+After a round the planner may write another plan or keep the answer (arXiv 2512.04388,
+section 3.2, calls this recursion; its conductor is trained for one such round). Unlike
+there, a round ends the run as soon as its plan repeats an earlier one, an `accept` check
+can ask for another round, as can a step that failed, and workers of a later round are
+shown nothing of an earlier one but what the planner writes into their subtasks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+from podium.errors import LimitExceeded, PlanForbidden, PodiumError
+from podium.execution.external_scheduler import ExternalScheduler, StepStarter
+from podium.execution.run_context import RunContext
+from podium.execution.scheduler import Pause, RoundScheduler
+from podium.plan_text.writer import write_plan
+from podium.planners.failure_feedback import failure_feedback
+from podium.planners.planner import Turn
+from podium.planners.planner_prompt import round_feedback
+from podium.policy import after
+from podium.resume.paid_results import PaidResults
+from podium.run.acceptance import Accept, AcceptanceCheck
+from podium.run.approval import PAUSED, WAITING, request_approval
+from podium.run.planning import Planners, PlanRequester, order_of
+from podium.types.conclusion import answer_of, conclusion, missing, steps_of, told
+from podium.types.events import PlannerEnded, PlanReady, RoundStarted
+from podium.types.messages import Part
+from podium.types.outcome import Outcome, Problem, Proposal, Round
+from podium.types.plan import Plan
+from podium.types.result import RunStatus
+from podium.workers.worker import Worker
+
+BETTER = "the conductor may better what its plan came to"
+
+
+class _Next(NamedTuple):
+    """Another round, and what its planner is told."""
+
+    why: str
+    feedback: str
+    labels: frozenset[str]
+    """Those of all that the planner is told."""
+    paid: PaidResults | None = None
+    """What is not to be paid for again; `None` where steps may be repeated on purpose."""
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The rounds of one run; what they came to can be read at any time."""
+
+    context: RunContext
+    """The run's; its labels grow by those of what the planner is shown of a round."""
+    planners: Planners
+    accept: Accept | None = None
+    step_starter: StepStarter | None = None
+    """Who starts the steps of each plan; `None` means the execution itself."""
+    done: list[Round] = field(default_factory=list)
+    problem: Problem | None = None
+    """Why the run fell short although its last step did not fail."""
+    answer_sent: bool = False
+    """Whether some of the answer was sent on while it was written."""
+    _refused: str = field(default="", init=False)
+    """Why the latest answer was not accepted."""
+    _stopped: bool = field(default=False, init=False)
+    """Whether nobody let the latest plan be carried out."""
+    _labels: tuple[frozenset[str], ...] = field(default=(), init=False)
+    """Those of what the steps of the latest round wrote."""
+    _paid: list[tuple[str, Outcome]] = field(default_factory=list, init=False)
+    """What all rounds came to, with what stands for it by content."""
+
+    async def run(self, given: Plan | None) -> None:
+        """Run rounds until the answer is kept, accepted or repeated, or the limit is met.
+
+        Args:
+            given: the first round's plan; `None` has the planner write it.
+
+        Raises:
+            PodiumError: what went wrong with the planner, when strictness was asked for.
+        """
+        turns: tuple[Turn, ...] = ()
+        begun = _Next("", "", self.context.labels)
+        for number in range(1, self._most + 1):
+            current = await self._round(number, begun, turns, given if number == 1 else None)
+            following = await self._following(current)
+            if following is None or number == self._most:
+                break
+            before, begun = self.context, following
+            self.context = replace(before, labels=before.labels | begun.labels)
+            turns = (*turns, Turn(self._written(current, before), begun.feedback))
+        if self._refused and not self._stopped:
+            words = f"no answer was accepted in {len(self.done)} round(s); the last was refused: "
+            self.problem = Problem("not_accepted", words + self._refused)
+
+    def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
+        """Return the answer so far, how whole it is, and why it is no more."""
+        answer, status, problem = conclusion(self.done, strictly=self.context.on_failure == "fail")
+        if self.problem is not None and self.problem.code in (PAUSED, WAITING):
+            return answer, "waiting", self.problem
+        if self.problem is not None and (status == "ok" or self._stopped):
+            return answer, "partial" if answer else "failed", self.problem
+        return answer, status, problem
+
+    @property
+    def tool_calls(self) -> tuple[Part, ...]:
+        """Calls that whoever wrote the answer asks the run's caller to make."""
+        answer = answer_of(self.done[-1]) if self.done else None
+        return () if answer is None else answer.tool_calls
+
+    @property
+    def _most(self) -> int:
+        """Rounds there can be; a plan given without its question leaves nothing to plan by."""
+        return self.context.limits.rounds if self.context.query else 1
+
+    async def _round(self, number: int, begun: _Next, turns: tuple[Turn, ...], given: Plan | None) -> Round:
+        context, why = self.context, begun.why
+        last = number == self._most and self.accept is None
+        context.tell(RoundStarted, round=number, why=why)
+        execution = RoundScheduler(context, number, last=last, paid=begun.paid)
+        proposals: list[Proposal] = []
+        plan, refused = given, None
+        try:
+            async with execution:
+                try:
+                    plan = await self._plan(number, turns, given, execution, proposals)
+                except PodiumError as error:  # raised below, outside of the task group
+                    refused = error
+                if plan is not None and plan.steps and begun.paid is None and self._is_repeated(plan):
+                    why, plan = f"{why}; it repeats an earlier plan, whose answer stands", Plan(())
+                if plan is not None:
+                    self._announce(number, plan, proposals, why)
+                    plan = await self._carry_out(number, plan, execution)
+                else:
+                    execution.complete(Plan(()))
+        finally:
+            self.answer_sent = execution.answer_sent
+            self._labels = execution.labels
+            self._paid += execution.paid
+            self.done.append(
+                Round(
+                    number=number,
+                    plan=plan,
+                    proposals=tuple(proposals),
+                    outcomes=execution.outcomes,
+                    why=why,
+                )
+            )
+        if isinstance(execution.broke, Pause):
+            self.problem, self._stopped = (
+                Problem(PAUSED, f"the plan of round {number} is still to be carried out"),
+                True,
+            )
+        elif execution.broke is not None:
+            raise execution.broke
+        if refused is not None:
+            if all(answer_of(earlier) is None for earlier in self.done):
+                raise refused
+            self.problem = Problem.of(refused)  # an earlier answer is paid for, and stands
+        return self.done[-1]
+
+    async def _plan(
+        self,
+        number: int,
+        turns: tuple[Turn, ...],
+        given: Plan | None,
+        execution: RoundScheduler,
+        proposals: list[Proposal],
+    ) -> Plan | None:
+        """Return the round's plan: the recorded one, the one given, or a new one."""
+        context, paid_results = self.context, self.context.paid_results
+        if paid_results is not None:
+            for proposal in paid_results.proposals.get(number, ()):
+                proposals.append(proposal)
+                context.tell(PlannerEnded, round=number, proposal=proposal)
+            if number in paid_results.plans:
+                plan = paid_results.plans[number].plan  # which may have been changed since, as may the policy
+                context.policy.verify(plan, context.pool.cards, context.labels)
+                return plan
+        if given is not None:
+            return given
+        # A later round may keep the answer or repeat itself: nothing starts before that is known.
+        on_step = execution.add if number == 1 and self.step_starter is None else None
+        return await PlanRequester(context, self.planners, number, turns, on_step, proposals).make()
+
+    def _is_repeated(self, plan: Plan) -> bool:
+        return any(plan == earlier.plan for earlier in self.done)
+
+    def _announce(self, number: int, plan: Plan, proposals: Sequence[Proposal], why: str) -> None:
+        context = self.context
+        known = None if context.paid_results is None else context.paid_results.plans.get(number)
+        if known is not None and known.plan == plan:
+            context.tell(PlanReady, round=number, plan=plan, planner=known.planner, why=known.why)
+            return
+        proposal = proposals[-1] if proposals else None
+        planner = "user" if proposal is None else proposal.planner
+        because = (plan.why if proposal is None else proposal.why) if plan.steps else ""
+        because = because or why
+        context.tell(PlanReady, round=number, plan=plan, planner=planner, why=because)
+
+    async def _carry_out(self, number: int, plan: Plan, execution: RoundScheduler) -> Plan:
+        """Have the plan looked at and carried out; return it as it was approved."""
+        allowed = await request_approval(self.context, number, plan, self.context.labels)
+        if isinstance(allowed, Problem):
+            self.problem, self._stopped = allowed, True
+            if allowed.code != WAITING:
+                execution.refuse(plan, allowed)
+            return plan
+        if allowed != plan:
+            words = "the plan was changed by who approved it"
+            self.context.tell(PlanReady, round=number, plan=allowed, planner="user", why=words)
+        if self.step_starter is None or not allowed.steps:
+            execution.complete(allowed)
+        else:
+            steps = ExternalScheduler(self.context, number, allowed, execution)
+            await execution.complete_by(allowed, partial(self.step_starter, steps))
+        return allowed
+
+    async def _following(self, current: Round) -> _Next | None:
+        """Return the round that is to follow; `None` where none is."""
+        if self._stopped or current.plan is None or not current.plan.steps:
+            return None
+        may_follow, spelling = current.number < self._most, self.planners.first.spelling
+        answer, failed = answer_of(current), self._failed(current)
+        if failed and may_follow:
+            feedback = failure_feedback(current.plan, steps_of(current), spelling=spelling)
+            why = "; ".join(map(told, failed))
+            return _Next(why, feedback, frozenset[str]().union(*self._labels), self._recalled())
+        if answer is None or answer.tool_calls:
+            return None
+        labels = self._labels[len(current.plan.steps) - 1]
+        if self.accept is not None:
+            self._refused = await self._judged(current, answer.text, labels)
+            if not self._refused:
+                return None
+        if not may_follow or (not self._refused and _is_out(current)):
+            return None
+        if isinstance(self.accept, Worker):
+            labels = after(self.accept.card, labels)
+        feedback = round_feedback(answer.text, spelling=spelling, reason=self._refused)
+        return _Next(self._refused or BETTER, feedback, labels)
+
+    def _failed(self, current: Round) -> list[Outcome]:
+        """Return the failed steps to plan around; none where that is not asked for, or no use."""
+        failed = [outcome for outcome in steps_of(current) if outcome.status == "failed"]
+        if self.context.on_failure != "replan" or (answer_of(current) is not None and not missing(current)):
+            return []
+        return [] if _is_out(current) else failed
+
+    def _recalled(self) -> PaidResults:
+        """Return what the rounds so far came to, as it ended."""
+        paid_results = PaidResults()
+        for key, outcome in self._paid:
+            paid_results.add(key, outcome)
+        return paid_results
+
+    async def _judged(self, current: Round, answer: str, labels: frozenset[str]) -> str:
+        """Return why the answer is not accepted; empty where it is, or could not be judged."""
+        assert self.accept is not None
+        assert current.plan is not None
+        context = replace(self.context, labels=labels)
+        judging = AcceptanceCheck(context, current.number, len(current.plan.steps))
+        try:
+            return await judging.verdict(self.accept, answer)
+        finally:
+            if judging.check is not None:
+                self.done[-1] = replace(current, check=judging.check)
+            self.problem = judging.problem or self.problem
+
+    def _written(self, current: Round, before: RunContext) -> str:
+        """Return the round's plan as its planner wrote it, or would have, for who is to plan next."""
+        first, plan = self.planners.first, current.plan
+        assert plan is not None
+        order = _order(self.context, self.planners)
+        own = current.proposals[-1] if current.proposals else None
+        # What has been read since may keep workers from being shown to the planner, and renumber the others.
+        if own is not None and own.planner == first.name and order == _order(before, self.planners):
+            return own.text
+        if all(step.worker in order for step in plan.steps):
+            numbers = [order.index(number) if number in order else 0 for number in range(len(before.pool))]
+            return write_plan(plan.renumbered(numbers), first.spelling)
+        return write_plan(plan, first.spelling, workers=before.pool.names)
+
+
+def _is_out(current: Round) -> bool:
+    """Say whether a step was refused for what the run may spend, so that another round is no use."""
+    problems = (outcome.problem for outcome in steps_of(current))
+    return any(problem is not None and problem.code == LimitExceeded.code for problem in problems)
+
+
+def _order(context: RunContext, planners: Planners) -> Sequence[int]:
+    """Return the workers the first planner is shown, in order; none where it may not be asked."""
+    try:
+        return order_of(context, planners.first)
+    except PlanForbidden:
+        return ()

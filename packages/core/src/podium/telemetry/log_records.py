@@ -1,0 +1,132 @@
+"""One run as records of the standard `logging`, of the logger `podium`.
+
+It is silent until the application has configured logging. A record's field `podium` holds
+the event's type and ids, for formatters that write JSON. Questions, subtasks and outputs
+are never logged; what errors say, which may quote them, only where `DEBUG` is.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from podium.secrets import scrub
+from podium.types.events import (
+    ApprovalAsked,
+    AttemptFailed,
+    Event,
+    PlannerEnded,
+    PlanReady,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    StepEnded,
+    StepStarted,
+)
+from podium.types.outcome import Problem
+
+LOGGER = logging.getLogger("podium")
+LOGGER.addHandler(logging.NullHandler())
+
+
+def start_log() -> Callable[[Event], None] | None:
+    """Return what logs one run's events; `None` where nobody would read them.
+
+    Every run has one of its own: it logs the events of the run whose event it takes first.
+    """
+    if not LOGGER.isEnabledFor(logging.CRITICAL) or not any(_handlers(LOGGER)):
+        return None
+    return _Log()
+
+
+def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
+    """Yield the handlers that get the records of `logger` and do something with them."""
+    while logger is not None:
+        yield from (each for each in logger.handlers if not isinstance(each, logging.NullHandler))
+        logger = logger.parent if logger.propagate else None
+
+
+class _Log:
+    def __init__(self) -> None:
+        self._run_id = ""
+
+    def __call__(self, event: Event) -> None:
+        self._run_id = self._run_id or event.run_id
+        if event.run_id != self._run_id:
+            return
+        level, said, problem, facts = _told(event)
+        if not said or not LOGGER.isEnabledFor(level):
+            return
+        if problem is not None:
+            facts |= {"code": problem.code}
+            said += f": {problem.code}"
+            if LOGGER.isEnabledFor(logging.DEBUG):
+                facts |= {"problem": problem.message}
+                said += f": {problem.message}"
+        ids = {name: getattr(event, name) for name in ("round", "step", "attempt") if hasattr(event, name)}
+        fields = {"event": event.type, "run_id": event.run_id, **ids, **facts}
+        LOGGER.log(level, "run %s: %s", event.run_id, scrub(said), extra={"podium": fields})
+
+
+_Told = tuple[int, str, Problem | None, dict[str, Any]]
+"""Level, sentence, what went wrong, and further fields."""
+
+
+def _told(event: Event) -> _Told:
+    """Return how an event is logged; an empty sentence for one that is not."""
+    match event:
+        case StepStarted(round=number, step=step, attempt=attempt, worker=worker):
+            said = f"round {number}, step {step}: attempt {attempt} goes to {worker}"
+            return logging.DEBUG, said, None, {"worker": worker}
+        case StepEnded():
+            return _step_ended(event)
+        case AttemptFailed(round=number, step=step, attempt=attempt, call=call, wait=wait):
+            then = "another is under way" if wait is None else f"the next follows in {wait:.3g} s"
+            said = f"round {number}, step {step}: attempt {attempt} of {call.worker} failed, {then}"
+            return logging.WARNING, said, call.problem, {"worker": call.worker, "wait": wait}
+        case RunEnded(result=result):
+            level = logging.INFO if result.status in ("ok", "waiting") else logging.WARNING
+            cost = "unknown" if result.cost is None else f"{result.cost:.6g} USD"
+            said = f"ended {result.status} after {result.seconds:.3g} s, cost {cost}"
+            facts = {"status": result.status, "seconds": result.seconds, "cost": result.cost}
+            return level, said, result.problem, facts
+        case RunStopped(problem=problem):
+            return logging.WARNING, "was stopped", problem, {}
+        case _:
+            return _planned(event)
+
+
+def _step_ended(event: StepEnded) -> _Told:
+    outcome = event.outcome
+    level = logging.WARNING if outcome.status == "failed" else logging.DEBUG
+    said = f"round {event.round}, step {event.step}: {outcome.worker} ended {outcome.status}"
+    facts = {
+        "worker": outcome.worker,
+        "status": outcome.status,
+        "seconds": outcome.seconds,
+        "input_tokens": outcome.usage.input_tokens,
+        "output_tokens": outcome.usage.output_tokens,
+        "cost": outcome.cost,
+    }
+    return level, said, outcome.problem, facts
+
+
+def _planned(event: Event) -> _Told:
+    """Return how events are logged that come before a step's."""
+    match event:
+        case RunStarted(workers=workers):
+            return logging.INFO, f"began with {len(workers)} workers", None, {"parent": event.parent}
+        case RunResumed(recovery=recovery):
+            return logging.INFO, "goes on from its journal", None, {"recovery": recovery}
+        case PlannerEnded(round=number, proposal=done):
+            level = logging.DEBUG if done.problem is None else logging.WARNING
+            used = "was used" if done.problem is None else "was not used"
+            said = f"round {number}: the text of planner {done.planner} {used}"
+            return level, said, done.problem, {"planner": done.planner, "seconds": done.seconds}
+        case PlanReady(round=number, plan=plan, planner=planner):
+            said = f"round {number}: {planner} planned {len(plan.steps)} steps"
+            return logging.DEBUG, said, None, {"planner": planner, "steps": len(plan.steps)}
+        case ApprovalAsked(round=number):
+            return logging.INFO, f"round {number}: the plan waits for approval", None, {}
+        case _:
+            return logging.NOTSET, "", None, {}

@@ -1,0 +1,5 @@
+"""Values that every stage exchanges: messages, plan, outcome, result, events. Pure data."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

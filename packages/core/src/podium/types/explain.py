@@ -1,0 +1,64 @@
+"""Says in words what a round decided, who decided it and why, and what it cost."""
+
+from podium.types.outcome import Outcome, Proposal, Round
+from podium.usage import Usage
+
+
+def explain_round(current: Round) -> list[str]:
+    """Return the account of a round, one line per decision."""
+    lines = [f"Round {current.number}" + (f", because {current.why}." if current.why else ".")]
+    lines += [f"  {explain_proposal(proposal)}" for proposal in current.proposals]
+    if current.plan is None:
+        lines.append("  No plan could be had.")
+    elif not current.plan.steps:
+        lines.append("  The previous answer was kept.")
+    elif not current.proposals:
+        lines.append(f"  The plan of {len(current.plan.steps)} step(s) was given by the user.")
+    lines += [f"  {_outcome(outcome, current)}" for outcome in current.outcomes]
+    if current.check is not None:
+        verdict = " ".join(current.check.text.split())[:200]
+        lines.append(f"  {current.check.worker} judged the answer: {verdict or _problem(current.check)}")
+    return lines
+
+
+def explain_proposal(proposal: Proposal) -> str:
+    """Return the account of one text a planner wrote."""
+    who = f"Planner {proposal.planner}"
+    bill = spent(proposal.usage, proposal.cost)
+    if proposal.problem is not None:
+        return f"{who} was not used ({proposal.problem.code}: {proposal.problem.message}); {bill}."
+    why = f": {proposal.why}" if proposal.why else ""
+    return f"{who} wrote the plan{why}; {proposal.seconds:.2f} s, {bill}."
+
+
+def _outcome(outcome: Outcome, current: Round) -> str:
+    steps = current.plan.steps if current.plan is not None else ()
+    access = steps[outcome.step].access if outcome.step < len(steps) else ()
+    head = f"Step {outcome.step}, {outcome.worker}, {_sees(access, outcome.shown)}: {outcome.status}"
+    if outcome.problem is not None:
+        head += f" ({_problem(outcome)})"
+    if outcome.reused:
+        head += ", as it was before"
+    if len(outcome.calls) > 1:
+        head += f", in {len(outcome.calls)} calls"
+    if outcome.started is None:
+        return head + "."
+    bill = spent(outcome.usage, outcome.cost)
+    return f"{head}; {outcome.started:.2f} to {outcome.ended or 0:.2f} s, {bill}."
+
+
+def _sees(access: tuple[int, ...], shown: tuple[int, ...] | None) -> str:
+    listed = ", ".join(map(str, access)) or "no step"
+    if shown is None:
+        return f"seeing {listed}"
+    return f"seeing {', '.join(map(str, shown)) or 'no step'} of {listed}"
+
+
+def _problem(outcome: Outcome) -> str:
+    return "" if outcome.problem is None else f"{outcome.problem.code}: {outcome.problem.message}"
+
+
+def spent(usage: Usage, cost: float | None) -> str:
+    """Say what tokens were used and what they cost in USD."""
+    tokens = f"{usage.total_tokens:,} tokens" + (" (estimated)" if usage.estimated else "")
+    return tokens + (", cost unknown" if cost is None else f", ${cost:.4f}")

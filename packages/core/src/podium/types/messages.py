@@ -1,0 +1,216 @@
+"""What goes into a model and what comes out: messages, sampling, completions.
+
+Knows nothing of plans, pools or transports.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, get_args
+
+from podium.errors import QueryError
+from podium.usage import Usage
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
+Part = Mapping[str, Any]
+"""One content part as OpenAI writes it: `{"type": "text", "text": …}`, `{"type": "image_url", …}`."""
+
+MAX_QUERY_CHARS = 4 * 2**20
+"""Longest text of a query, in characters; what a model's context takes is the worker's to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message."""
+
+    role: Role
+    content: str | tuple[Part, ...]
+    """Text, or content parts, which reach the workers untouched."""
+    tool_calls: tuple[Part, ...] = ()
+    """Calls an assistant asked for, as OpenAI writes them."""
+    tool_call_id: str | None = None
+    """For the role `tool`: the call it answers."""
+
+    @property
+    def text(self) -> str:
+        """The text of the message, its text parts joined by newlines."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(str(part.get("text", "")) for part in self.content if part.get("type") == "text")
+
+    @classmethod
+    def from_wire(cls, raw: Mapping[str, Any]) -> Self:
+        """Read a message in the form of OpenAI's chat completions.
+
+        Raises:
+            QueryError: the role, the content or the calls are none that a chat message has.
+        """
+        content, asked, answered = raw.get("content"), raw.get("tool_calls"), raw.get("tool_call_id")
+        role: Role | None = next((r for r in get_args(Role) if r == raw.get("role")), None)
+        if role is None:
+            raise QueryError(f"role {raw.get('role')!r} is not one of {', '.join(get_args(Role))}")
+        calls = () if asked is None else _mappings(asked)
+        if calls is None:
+            raise QueryError(f"a message's tool_calls is a list of objects, not {asked!r:.80}")
+        if answered is not None and not isinstance(answered, str):
+            raise QueryError(f"a message's tool_call_id is text, not {answered!r:.80}")
+        if content is None and calls:
+            content = ""
+        parts = storable(content) if isinstance(content, str) else _mappings(content)
+        if parts is None:
+            raise QueryError(f"a message's content is text or a list of parts, not {content!r:.80}")
+        return cls(role, parts, calls, answered)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Write the message in the form of OpenAI's chat completions."""
+        content = self.content if isinstance(self.content, str) else list(self.content)
+        wire: dict[str, Any] = {"role": self.role, "content": content}
+        if self.tool_calls:
+            wire["tool_calls"] = list(self.tool_calls)
+        if self.tool_call_id is not None:
+            wire["tool_call_id"] = self.tool_call_id
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the worker that writes the answer may ask its caller to do."""
+
+    offered: tuple[Part, ...]
+    """Functions, as OpenAI writes them: `{"type": "function", "function": {"name": …, …}}`."""
+    choice: str | Part | None = None
+    """`auto`, `required`, `none`, or one function, as OpenAI writes it; `None` leaves it to the server."""
+
+
+Query = str | Sequence[Message | Mapping[str, Any]]
+"""What a user asks: text, or chat messages with their history, the question last."""
+
+
+def read_query(query: Query, *, last: tuple[Role, ...] = ("user",)) -> tuple[Message, ...]:
+    """Return the query as messages, the last of which is the question.
+
+    Args:
+        query: text, or chat messages.
+        last: whose the last message may be.
+
+    Raises:
+        QueryError: it is empty, too long, or not made of chat messages.
+    """
+    _check_query(query)
+    if isinstance(query, str):
+        messages: tuple[Message, ...] = (Message("user", storable(query)),)
+    else:
+        messages = tuple(read_message(message) for message in query)
+    if not messages or not (messages[-1].text.strip() or _attached(messages[-1])):
+        raise QueryError("the question is empty: ask something")
+    if messages[-1].role not in last:
+        raise QueryError(f"the last message must be the {' or '.join(last)}'s, not the {messages[-1].role}'s")
+    if sum(len(m.text) for m in messages) > MAX_QUERY_CHARS:
+        raise QueryError(
+            f"the question is longer than {MAX_QUERY_CHARS:,} characters: "
+            "put long material behind a retriever and ask about it"
+        )
+    return messages
+
+
+def read_turns(query: Query) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Return the query, and the turns after its question: calls of tools, and what they returned.
+
+    Raises:
+        QueryError: it is empty, too long, not made of chat messages, or has turns without a question.
+    """
+    messages = read_query(query, last=("user", "tool"))
+    asked = max((at for at, message in enumerate(messages) if message.role == "user"), default=None)
+    if asked is None:
+        raise QueryError("the messages hold no question: put the user's before what tools returned")
+    return messages[: asked + 1], messages[asked + 1 :]
+
+
+def read_message(message: object) -> Message:
+    """Return a message that is one already, or in the form of OpenAI's chat completions.
+
+    Raises:
+        QueryError: it is neither.
+    """
+    if isinstance(message, Message):
+        text = message.content
+        return replace(message, content=storable(text)) if isinstance(text, str) else message
+    if isinstance(message, Mapping):
+        return Message.from_wire(message)
+    raise QueryError(f"a chat message is a mapping with role and content, not {message!r:.80}")
+
+
+def _mappings(value: object) -> tuple[Part, ...] | None:
+    """Return a list of mappings as a tuple; `None` when it is something else."""
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        return None
+    return tuple(value) if all(isinstance(entry, Mapping) for entry in value) else None
+
+
+def _check_query(query: object) -> None:
+    if isinstance(query, Mapping):
+        raise QueryError("one chat message alone is no query: put it into a list")
+    if isinstance(query, bytes) or not isinstance(query, Sequence):
+        raise QueryError(f"a query is text or a list of chat messages, not {type(query).__name__}")
+
+
+def _attached(message: Message) -> bool:
+    return not isinstance(message.content, str) and any(p.get("type") != "text" for p in message.content)
+
+
+def storable(text: str) -> str:
+    """Replace what no database or wire takes (lone surrogates, NUL) by U+FFFD."""
+    if "\0" in text:
+        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A form the model's text is held to by the server while it decodes."""
+
+    kind: Literal["json", "grammar"]
+    value: Mapping[str, Any] | str
+    """A JSON schema, or an EBNF grammar whose start is `root`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a model is to write. `None` leaves a choice to the server."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    """Most tokens the answer may have, reasoning included."""
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    effort: str | None = None
+    """Reasoning effort, in the provider's own word (`low`, `high`, `xhigh`, …)."""
+    constraint: Constraint | None = None
+
+
+def estimate_usage(messages: Sequence[Message], text: str) -> Usage:
+    """Count tokens from text, four characters each, where a server reported none."""
+    read = sum(len(m.text) for m in messages)
+    return Usage(-(-read // 4), -(-len(text) // 4), estimated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A whole answer: its end was seen."""
+
+    text: str
+    finish_reason: FinishReason = "stop"
+    usage: Usage = Usage()
+    model: str | None = None
+    """The model that answered, in the server's word; `None` when nobody said."""
+    tool_calls: tuple[Part, ...] = ()
+    """Calls the model asks its caller to make, as OpenAI writes them."""
+    cost: float | None = None
+    """What it cost in USD, where the worker knows; `None` leaves it to the price on its card."""
+    missing: str | None = None
+    """What the answer lacks, in words, where the worker knows; `None` when it is whole."""

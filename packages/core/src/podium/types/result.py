@@ -1,0 +1,106 @@
+"""What a run comes to. Pure data."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from podium.secrets import scrub
+from podium.types.explain import explain_round, spent
+from podium.types.forecast import Forecast, compare
+from podium.types.messages import Part
+from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, total_cost
+from podium.types.plan import Plan
+from podium.usage import Usage
+
+RunStatus = Literal["ok", "partial", "failed", "waiting"]
+
+_TOLD = {"ok": "answered", "partial": "answered in part", "failed": "no answer", "waiting": "waits"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a run came to."""
+
+    run_id: str
+    answer: str
+    """The output of the last step, verbatim; when that failed, of the last step that did not."""
+    status: RunStatus
+    """`ok`: the answer is the plan's; `partial`: something is missing from it; `failed`: none;
+    `waiting`: its plan waits for approval, and the run for being resumed."""
+    problem: Problem | None = None
+    """Why the run is not `ok`."""
+    rounds: tuple[Round, ...] = ()
+    """Empty for a hosted conductor, which shows none of them."""
+    workers: tuple[str, ...] = ()
+    """Names of the pool's workers, in its order."""
+    seconds: float = 0.0
+    forecast: Forecast | None = None
+    """What the first plan was expected to take; `None` where nobody asked."""
+    tool_calls: tuple[Part, ...] = ()
+    """Calls the caller is asked to make, as OpenAI writes them; the answer may then be empty."""
+    hosted_usage: Usage | None = None
+    """What a hosted conductor reported for the whole run; `None` for one that runs here."""
+    hosted_cost: float | None = None
+    """What that costs in USD; `None` when its price is unknown."""
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans carried out, one per round."""
+        return tuple(r.plan for r in self.rounds if r.plan is not None and r.plan.steps)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The outcomes of all rounds, those of checks included."""
+        checked = ((*r.outcomes, *((r.check,) if r.check is not None else ())) for r in self.rounds)
+        return tuple(outcome for outcomes in checked for outcome in outcomes)
+
+    @property
+    def proposals(self) -> tuple[Proposal, ...]:
+        """The texts planners wrote, over all rounds."""
+        return tuple(proposal for r in self.rounds for proposal in r.proposals)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the planner and all steps."""
+        if self.hosted_usage is not None:
+            return self.hosted_usage
+        written = Usage.total(proposal.usage for proposal in self.proposals)
+        return written + Usage.total(outcome.usage for outcome in self.outcomes)
+
+    @property
+    def cost(self) -> float | None:
+        """USD for the planner and all steps; `None` when any of it is unknown."""
+        if self.hosted_usage is not None:
+            return self.hosted_cost
+        return total_cost([*(p.cost for p in self.proposals), *(o.cost for o in self.outcomes)])
+
+    @property
+    def usage_by_worker(self) -> dict[str, Usage]:
+        """Tokens of each worker that was called."""
+        return {name: Usage.total(call.usage for call in calls) for name, calls in self._calls().items()}
+
+    @property
+    def cost_by_worker(self) -> dict[str, float | None]:
+        """USD of each worker that was called; `None` where it is unknown."""
+        return {name: total_cost(call.cost for call in calls) for name, calls in self._calls().items()}
+
+    def _calls(self) -> dict[str, list[Call | Outcome]]:
+        found: dict[str, list[Call | Outcome]] = {}
+        for outcome in self.outcomes:
+            for call in outcome.calls or ((outcome,) if outcome.attempts else ()):
+                found.setdefault(call.worker, []).append(call)
+        return found
+
+    def explain(self) -> str:
+        """Say in words what was decided, by whom and why, and what it cost."""
+        told = _TOLD[self.status]
+        if self.problem is not None:
+            told += f" ({self.problem.code}: {self.problem.message})"
+        lines = [f"Run {self.run_id}: {told} after {self.seconds:.2f} s."]
+        if self.hosted_usage is not None:
+            lines.append("A hosted conductor was asked; it shows neither its plan nor its steps.")
+        for current in self.rounds:
+            lines += explain_round(current)
+        if self.forecast is not None and self.rounds:
+            lines.append(compare(self.forecast, self.rounds[0].outcomes))
+        lines.append(f"In all: {spent(self.usage, self.cost)}.")
+        return scrub("\n".join(lines) + "\n")

@@ -1,0 +1,1 @@
+"""Workers that need no model and no network."""

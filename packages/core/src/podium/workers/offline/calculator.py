@@ -1,0 +1,128 @@
+"""An offline worker that does the arithmetic in its subtask."""
+
+import ast
+import decimal
+import operator
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from decimal import Decimal
+
+from podium.errors import ConfigError, WorkerRefused
+from podium.types.messages import Completion
+from podium.workers.offline.expression_finder import MAX_READ, find_expressions, formula
+from podium.workers.worker import FREE, Card, Request, StepInput, Worker, step_input_of
+
+_DESCRIPTION = (
+    "Exact arithmetic: calculates expressions, percentages, powers and roots that stand in its subtask."
+)
+_VALUE = r"(-?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+_PI = Decimal("3.14159265358979323846264338327950288419716939937511")
+
+
+class Calculator(Worker):
+    """Works out the arithmetic in its subtask, exactly where 100 digits are enough for that.
+
+    It reads signs and plain words ("8 squared plus the square root of 16"); "that" and "the
+    result" are what the last visible step came to. It answers with a line for each expression,
+    as in `17.5% of 2,340 = 409.5`; a value behind `≈` is rounded to 12 digits. Numbers are
+    written the English way. Other prose ("the sum of 3 and 4") is not read.
+
+    Args:
+        name: what plans call it.
+        labels: properties that rules refer to.
+
+    Raises:
+        ConfigError: the extra `offline` is not installed.
+    """
+
+    uses_tokens = False
+
+    def __init__(self, name: str = "calculator", *, labels: Iterable[str] = ()) -> None:
+        try:
+            import simpleeval  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra
+        except ImportError as error:
+            message = (
+                "the calculator needs simpleeval: pip install './packages/core[offline]' in a clone of Podium"
+            )
+            raise ConfigError(message) from error
+        self._library = simpleeval
+        self.card = Card(name=name, description=_DESCRIPTION, price=FREE, labels=frozenset(labels))
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Work out the subtask.
+
+        Raises:
+            WorkerRefused: there is no arithmetic in it, or some that has no value.
+        """
+        text = self._answer(step_input_of(request))
+        if request.stream:
+            yield text
+        yield Completion(text)
+
+    def _answer(self, step_input: StepInput) -> str:
+        if len(step_input.subtask) > MAX_READ:
+            raise WorkerRefused(f"the subtask has more than {MAX_READ:,} characters: ask for less at a time")
+        that = _result_of(step_input.visible[-1].output) if step_input.visible else None
+        expressions = find_expressions(step_input.subtask, that=that)
+        if not expressions:
+            hint = "write it as in '17 * 23' or '15% of 80'"
+            raise WorkerRefused(f"no arithmetic found in {step_input.subtask[:200]!r}: {hint}")
+        return "\n".join(f"{expression} {self._value(expression)}" for expression in expressions)
+
+    def _value(self, expression: str) -> str:
+        """Return the value behind its sign: `= 409.5`, `≈ 0.333333333333`."""
+        evaluator = self._library.SimpleEval(_OPERATORS, _FUNCTIONS, names={"pi": _PI})
+        try:
+            with decimal.localcontext(_CONTEXT) as context:
+                value: Decimal = evaluator.eval(formula(expression)) or Decimal(0)
+                exact = not context.flags[decimal.Inexact] and "pi" not in expression
+        except ZeroDivisionError as error:
+            raise WorkerRefused(f"{expression[:80]} is a division by zero") from error
+        except (decimal.Overflow, OverflowError, RecursionError) as error:
+            raise WorkerRefused(f"{expression[:80]} is too large or too long to be worked out") from error
+        except (decimal.InvalidOperation, SyntaxError, TypeError, self._library.InvalidExpression) as error:
+            raise WorkerRefused(f"{expression[:80]} has no value: check its brackets and numbers") from error
+        if not value.is_finite():
+            raise WorkerRefused(f"{expression[:80]} has no finite value")
+        return f"= {value.normalize(_CONTEXT):f}" if exact else f"≈ {value.normalize(_ROUNDING):g}"
+
+
+def _result_of(output: str) -> str | None:
+    """Return the number an earlier step came to: behind its last sign of equality, or its only one."""
+    found = re.findall(f"[=≈] ?{_VALUE}", output[-MAX_READ:])[-1:] or re.findall(_VALUE, output[:MAX_READ])
+    return found[0] if len(found) == 1 else None
+
+
+class _Percent(Decimal):
+    """A percentage, which is added to a number as a part of it."""
+
+
+def _plus(left: Decimal, right: Decimal, sign: int = 1) -> Decimal:
+    as_part = isinstance(right, _Percent) and not isinstance(left, _Percent)
+    return left * (1 + sign * right) if as_part else left + sign * right
+
+
+# The context bounds every operation in time and size, and says whether a digit was lost.
+_CONTEXT = decimal.Context(prec=100, Emax=999, Emin=-999)
+_ROUNDING = decimal.Context(prec=12)
+_OPERATORS: Mapping[type, Callable[..., Decimal]] = {
+    ast.Add: _plus,
+    ast.Sub: lambda left, right: _plus(left, right, -1),
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Mod: lambda left, right: (left % right + right) % right,
+    ast.Pow: operator.pow,
+    ast.USub: operator.neg,
+}
+_FUNCTIONS: Mapping[str, Callable[..., Decimal]] = {
+    "number": Decimal,
+    "percent": lambda digits: _Percent(Decimal(digits) / 100),
+    "sqrt": Decimal.sqrt,
+    "abs": abs,
+    "round": lambda value: value.to_integral_value(decimal.ROUND_HALF_UP),
+    "floor": lambda value: value.to_integral_value(decimal.ROUND_FLOOR),
+    "ceil": lambda value: value.to_integral_value(decimal.ROUND_CEILING),
+    "ln": Decimal.ln,
+    "log10": Decimal.log10,
+    "exp": Decimal.exp,
+}

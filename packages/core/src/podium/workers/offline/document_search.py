@@ -1,0 +1,129 @@
+"""An offline worker that searches a folder of text and Markdown."""
+
+import logging
+from collections.abc import AsyncGenerator, Iterable
+from pathlib import Path
+from threading import Lock
+
+import anyio.to_thread
+
+from podium.errors import ConfigError
+from podium.plan_text.stemming import words
+from podium.types.messages import Completion, storable
+from podium.workers.offline.passages import Passage, documents_in, passages_of
+from podium.workers.worker import FREE, Card, Request, Worker, step_input_of
+
+_DESCRIPTION = (
+    "Searches the documents in {folder}: looks up who, what, where, how and why, and answers with "
+    "the passages that speak of it, word for word with their sources."
+)
+_MAX_QUERY_CHARS = 16 * 1024
+_LEAST_SHARE = 0.35
+
+
+class Documents(Worker):
+    """Searches a folder and its subfolders by BM25 and answers with passages and their sources.
+
+    Reads `.md`, `.markdown`, `.txt` and `.rst` files of at most 2 MiB; hidden files and
+    folders and links out of the folder are passed over. The first call reads the folder, in
+    a thread; a later one reads it again when something in it has changed. English words match
+    without their endings, Chinese and Japanese by single characters; Thai and other scripts
+    without spaces match whole runs only.
+
+    Where nothing is found, the answer says so; that is no error.
+
+    Args:
+        folder: where the documents are.
+        name: what plans call it.
+        description: what its card says; `None` describes a search of this folder.
+        top: most passages of an answer.
+        labels: properties that rules refer to; `untrusted`, where others write what it finds.
+
+    Raises:
+        ConfigError: there is no such folder, `top` is below 1, or the extra `offline` is
+            not installed.
+    """
+
+    uses_tokens = False
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        name: str = "documents",
+        description: str | None = None,
+        top: int = 3,
+        labels: Iterable[str] = (),
+    ) -> None:
+        try:
+            import bm25s  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra
+        except ImportError as error:
+            message = (
+                "the document search needs bm25s: pip install './packages/core[offline]' in a clone of Podium"
+            )
+            raise ConfigError(message) from error
+        self.folder = Path(folder)
+        if not self.folder.is_dir():
+            raise ConfigError(f"there is no folder {str(folder)!r} to search: name one that exists")
+        if top < 1:
+            raise ConfigError(f"top {top} must be 1 or more")
+        # The library logs every index it builds, at a level it sets itself.
+        logging.getLogger("bm25s").setLevel(logging.WARNING)
+        told = _DESCRIPTION.format(folder=repr(self.folder.resolve().name))
+        said = told if description is None else description
+        self.card = Card(name=name, description=said, price=FREE, labels=frozenset(labels))
+        self._top = top
+        self._library = bm25s
+        self._lock = Lock()
+        self._read: dict[str, tuple[int, int]] = {}
+        self._passages: list[Passage] = []
+        self._known: set[str] = set()
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Search for what the subtask speaks of.
+
+        Raises:
+            WorkerUnavailable: the folder is gone or cannot be read.
+        """
+        query = step_input_of(request).subtask[:_MAX_QUERY_CHARS]
+        text = await anyio.to_thread.run_sync(self._answer, query, abandon_on_cancel=True)
+        if request.stream:
+            yield text
+        yield Completion(text)
+
+    def _answer(self, query: str) -> str:
+        # Two calls at once would otherwise read and index the same folder twice.
+        with self._lock:
+            self._refresh()
+            found = self._best(words(query))
+        if not found:
+            asked = storable(" ".join(query.split())[:100])
+            return f"No passage in {self.folder.resolve().name!r} speaks of that: {asked}"
+        return "\n\n".join(_cited(passage) for passage in found)
+
+    def _refresh(self) -> None:
+        documents = documents_in(self.folder)
+        if documents == self._read:
+            return
+        self._passages = [passage for source in documents for passage in passages_of(self.folder, source)]
+        terms = [words(" ".join((p.source, *p.headings, p.text))) for p in self._passages]
+        self._known = {term for of_passage in terms for term in of_passage}
+        if self._known:
+            self._index = self._library.BM25(backend="numpy")
+            self._index.index(terms, show_progress=False)
+        self._read = documents
+
+    def _best(self, terms: list[str]) -> list[Passage]:
+        """Return the passages that speak of `terms`, best first, of equals the earlier."""
+        known = [term for term in dict.fromkeys(terms) if term in self._known]
+        if not known:
+            return []
+        scores = [float(score) for score in self._index.get_scores(known)]
+        enough = max(scores) * _LEAST_SHARE
+        order = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
+        return [self._passages[n] for n in order[: self._top] if scores[n] > 0 and scores[n] >= enough]
+
+
+def _cited(passage: Passage) -> str:
+    under = f" ({' > '.join(passage.headings)})" if passage.headings else ""
+    return f"[{passage.source}:{passage.line}]{under}\n\n{passage.text}"

@@ -1,0 +1,98 @@
+"""A worker that is a chat model behind an endpoint.
+
+It joins what a request says, how its provider is asked and how the answer is read. It
+retries nothing: there is one place for that, elsewhere.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any
+
+from podium.errors import WorkerBroken, WorkerTimeout
+from podium.secrets import scrubbing
+from podium.types.messages import Completion, Sampling
+from podium.workers.openai.chat_request import chat_body, merge_sampling
+from podium.workers.openai.chat_response import AnswerReader
+from podium.workers.openai.endpoint import Endpoint
+from podium.workers.openai.providers import ConstraintKind
+from podium.workers.worker import Card, Request, Worker
+
+_PATH = "/chat/completions"
+
+
+class ChatWorker(Worker):
+    """A model of an OpenAI-compatible endpoint.
+
+    Args:
+        model: its name on the server.
+        endpoint: the server; workers of one server share it, and with it the connections.
+        card: `None` names the worker after its model, of unknown price.
+        sampling: how it writes where a request does not say.
+    """
+
+    takes_tools = True
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        endpoint: Endpoint,
+        card: Card | None = None,
+        sampling: Sampling = Sampling(),
+    ) -> None:
+        self.model = model
+        self.endpoint = endpoint
+        self.card = card or Card(name=model)
+        self.sampling = sampling
+
+    def __repr__(self) -> str:
+        return f"ChatWorker({self.model!r}, endpoint={self.endpoint!r})"
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of an answer where the request does not say, as `sampling` has it."""
+        return self.sampling.max_tokens
+
+    @property
+    def constraint_kinds(self) -> frozenset[ConstraintKind]:
+        """The kinds of constraint the server can hold a text to; others are left out of a request."""
+        return frozenset(self.endpoint.provider.constraints)
+
+    @property
+    def identity(self) -> str:
+        """Whose answers these are, for a cache: a model of a server, and how it writes unless told."""
+        card, endpoint = self.card, self.endpoint
+        server = (endpoint.base_url, endpoint.provider.name)
+        return repr(("chat", card.name, card.version, self.model, server, self.sampling))
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Ask the model: as a stream where somebody reads along, else for an answer in one piece."""
+        with scrubbing():
+            sampling = merge_sampling(self.sampling, request.sampling)
+            body = chat_body(
+                self.endpoint.provider,
+                self.model,
+                request.messages,
+                sampling,
+                stream=request.stream,
+                tools=request.tools,
+            )
+            if not request.stream:
+                whole = await self.endpoint.ask(_PATH, body, deadline=request.deadline)
+                answer = AnswerReader()
+                answer.feed(whole)
+            else:
+                answer = AnswerReader()
+                events = self.endpoint.listen(_PATH, body, deadline=request.deadline)
+                try:
+                    async with aclosing(events):
+                        async for event in events:
+                            if text := answer.feed(event):
+                                yield text
+                except (WorkerBroken, WorkerTimeout):
+                    if answer.finish is None:
+                        raise
+            yield answer.completion(request.messages)
+
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return (self.endpoint,)

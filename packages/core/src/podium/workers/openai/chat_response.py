@@ -1,0 +1,154 @@
+"""Reads answers in the form of OpenAI's chat completions, whole or in pieces.
+
+It owns what counts as an answer: one whose end was seen and that says something. It knows
+no transport.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from podium.errors import WorkerBroken, WorkerRefused
+from podium.types.messages import Completion, FinishReason, Message, Part, estimate_usage, storable
+from podium.usage import Usage
+from podium.workers.openai.usage import read_usage
+
+_FINISHES: Mapping[str, FinishReason] = {
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "content_filter": "content_filter",
+    "content-filter": "content_filter",
+    "refusal": "content_filter",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "blocklist": "content_filter",
+    "prohibited_content": "content_filter",
+    "sensitive": "content_filter",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+}
+"""The words for other ends than `stop`; a word nobody knows is an end like `stop`."""
+_FAILURES = ("error", "abort", "aborted", "cancelled", "canceled", "failed")
+
+
+class AnswerReader:
+    """Puts an answer together from the objects a server sends: one whole, or one per event."""
+
+    def __init__(self) -> None:
+        self.finish: str | None = None
+        """Why the model stopped, in the server's word; `None` until its end was seen."""
+        self._texts: list[str] = []
+        self._held = ""
+        self._refusal = ""
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._usage: Usage | None = None
+        self._model: str | None = None
+
+    def feed(self, raw: Mapping[str, Any]) -> str:
+        """Take in one object and return the text it adds.
+
+        Raises:
+            WorkerBroken: it is not of a chat completion.
+        """
+        self._usage = read_usage(raw.get("usage")) or self._usage
+        if isinstance(model := raw.get("model"), str) and model:
+            self._model = storable(model)
+        choices = raw.get("choices")
+        if not choices:
+            return ""
+        choice = choices[0] if isinstance(choices, list) else None
+        part = (choice.get("delta") or choice.get("message") or {}) if isinstance(choice, dict) else None
+        if not isinstance(choice, dict) or not isinstance(part, dict):
+            raise WorkerBroken("the server's choices are not of a chat completion", maybe_paid=True)
+        self._read_calls(part.get("tool_calls"))
+        if isinstance(refusal := part.get("refusal"), str):
+            self._refusal += refusal
+        if finish := choice.get("finish_reason"):
+            self.finish = str(finish)
+        return self._add(_text_of(part.get("content")), more=self.finish is None)
+
+    def completion(self, messages: Sequence[Message]) -> Completion:
+        """Return the whole answer to `messages`.
+
+        Raises:
+            WorkerRefused: the model or its provider's filter would not answer.
+            WorkerBroken: its end was not seen, or it is empty.
+        """
+        if self.finish is None:
+            raise WorkerBroken("the answer ended before its end: no finish_reason was sent", maybe_paid=True)
+        finish = _FINISHES.get(self.finish.lower(), "stop")
+        text = "".join(self._texts)
+        if self.finish.lower() in _FAILURES:
+            message = f"the server gave up on the answer: {self.finish!r:.80}"
+            raise WorkerBroken(message, maybe_paid=True, usage=self._usage)
+        if finish == "content_filter" or (self._refusal and not text):
+            said = storable(self._refusal)[:300]
+            message = f"the model or its content filter refused to answer: {said!r}"
+            raise WorkerRefused(message, maybe_paid=True, usage=self._usage)
+        calls = tuple(_storable_json(call) for call in self._calls.values())
+        if not text.strip() and not calls:
+            hint = ": its tokens went on reasoning, so raise max_tokens" if finish == "length" else ""
+            raise WorkerBroken(f"the answer is empty{hint}", maybe_paid=True, usage=self._usage)
+        usage = self._usage or estimate_usage(messages, text)
+        return Completion(text, finish, usage, self._model, calls)
+
+    def _add(self, text: str, *, more: bool) -> str:
+        """Make `text` storable; half a surrogate pair at its end waits for its other half."""
+        text, self._held = self._held + text, ""
+        if more and text and "\ud800" <= text[-1] <= "\udbff":
+            text, self._held = text[:-1], text[-1]
+        if text:
+            text = storable(text)
+            self._texts.append(text)
+        return text
+
+    def _read_calls(self, calls: object) -> None:
+        for call in calls if isinstance(calls, list) else ():
+            if not isinstance(call, dict):
+                raise WorkerBroken("the server's tool_calls are not of a chat completion", maybe_paid=True)
+            index = call.get("index")
+            if not isinstance(index, int):
+                index = len(self._calls) if call.get("id") else max(0, len(self._calls) - 1)
+            _merge_call(self._calls.setdefault(index, {"type": "function"}), call)
+
+
+def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
+    """Add a piece of a tool call: arguments grow, everything else is said once."""
+    function = {"name": "", "arguments": ""} | whole.get("function", {})
+    said = piece.get("function")
+    if isinstance(said, dict):
+        arguments = function["arguments"] + str(said.get("arguments") or "")
+        function |= {key: value for key, value in said.items() if value} | {"arguments": arguments}
+    whole |= {key: value for key, value in piece.items() if value and key not in ("index", "function")}
+    whole["function"] = function
+
+
+def _text_of(content: object) -> str:
+    """Return the text of a content, which is text, `None`, or a list of parts."""
+    if isinstance(content, str):
+        return content
+    if content is None:
+        return ""
+    if not isinstance(content, list):
+        kind = type(content).__name__
+        raise WorkerBroken(f"the answer's content is neither text nor parts: {kind}", maybe_paid=True)
+    parts = [part for part in content if isinstance(part, dict) and part.get("type", "text") in _TEXT_PARTS]
+    return "".join(text for part in parts if isinstance(text := part.get("text"), str))
+
+
+_TEXT_PARTS = ("text", "output_text")
+
+
+def _storable_json(value: Any) -> Part | Any:
+    match value:
+        case str():
+            return storable(value)
+        case dict():
+            return {storable(str(key)): _storable_json(item) for key, item in value.items()}
+        case list():
+            return [_storable_json(item) for item in value]
+        case _:
+            return value

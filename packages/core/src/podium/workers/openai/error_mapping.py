@@ -1,0 +1,156 @@
+"""Says in Podium's errors what a server said with a status or an error body.
+
+It owns what statuses and error words mean, and what of a server's text may be quoted. It
+knows no transport and retries nothing.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any
+
+from podium.errors import WorkerBroken, WorkerError, WorkerRefused, WorkerUnavailable
+from podium.secrets import scrub
+from podium.types.messages import storable
+
+MAX_QUOTE = 300
+"""Most characters of a server's own words in an error message."""
+MAX_RETRY_AFTER = 3600.0
+"""Longest wait a server may ask for, in seconds."""
+
+_BUSY = (408, 409, 425, 429)
+_STATUSES = range(300, 600)
+_PERHAPS_PAID = (408, 502, 504, 520, 522, 524)
+_REFUSING_WORDS = (
+    "insufficient_quota", "billing", "credit", "invalid", "authentication", "permission", "unauthenticated",
+    "not_found", "notfound", "badrequest", "bad_request", "content", "context_length", "unsupported",
+)  # fmt: skip
+_BUSY_WORDS = (
+    "rate_limit", "ratelimit", "overloaded", "unavailable", "server_error", "servererror", "internal",
+    "timeout", "capacity", "exhausted",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an answer came from."""
+
+    url: str
+    has_key: bool | None = None
+    """Whether a key was sent; `None` where a client of somebody else's holds it, and the address."""
+
+    def quote(self, text: str) -> str:
+        """Return the beginning of `text` on one line, printable and without secrets."""
+        text = storable(" ".join(scrub(text).split()))
+        text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+        return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]}…"
+
+
+def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> WorkerError:
+    """Return the error for a status other than 200.
+
+    Args:
+        origin: who answered.
+        status: the HTTP status.
+        headers: of the answer, looked up in lower case.
+        body: of the answer, or its beginning.
+    """
+    said, words = _read_body(body)
+    kind = _kind_of_status(status, words)
+    return kind(
+        f"{origin.url} answered {status}{_remedy(status, origin)}: {origin.quote(said) or 'no reason given'}",
+        status=status,
+        retry_after=retry_after(headers),
+        maybe_paid=status in _PERHAPS_PAID,
+    )
+
+
+def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
+    """Return the error for an error body in an answer that began as a success.
+
+    Args:
+        origin: who answered.
+        body: the whole answer, or the event of a stream, that holds `error`.
+    """
+    said, words = _read_error(body)
+    status = next((int(word) for word in words if word.isdecimal() and int(word) in _STATUSES), None)
+    kind: type[WorkerError]
+    if status is not None:
+        kind = _kind_of_status(status, words)
+    elif _any_of(_REFUSING_WORDS, words):
+        kind = WorkerRefused
+    else:
+        kind = WorkerUnavailable if _any_of(_BUSY_WORDS, words) else WorkerBroken
+    message = f"{origin.url} answered with an error: {origin.quote(said) or 'no reason given'}"
+    return kind(message, status=status, maybe_paid=True)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds the server asks to wait, at most an hour; `None` when it does not say."""
+    try:
+        if (milliseconds := headers.get("retry-after-ms")) is not None:
+            seconds = float(milliseconds) / 1000
+        elif (said := headers.get("retry-after", "").strip()).replace(".", "", 1).isdecimal():
+            seconds = float(said)
+        else:
+            moment = parsedate_to_datetime(said)
+            seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):
+        return None
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), MAX_RETRY_AFTER)
+
+
+def _kind_of_status(status: int, words: list[str]) -> type[WorkerError]:
+    if status < HTTPStatus.MULTIPLE_CHOICES:
+        return WorkerBroken
+    if status == HTTPStatus.TOO_MANY_REQUESTS and _any_of(("insufficient_quota", "billing"), words):
+        return WorkerRefused
+    busy = status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return WorkerUnavailable if busy else WorkerRefused
+
+
+def _remedy(status: int, origin: Origin) -> str:
+    if status < HTTPStatus.MULTIPLE_CHOICES:
+        return ", which is no answer"
+    if status < HTTPStatus.BAD_REQUEST and origin.has_key is not None:
+        return " (redirects are not followed: give the final URL as base_url)"
+    if origin.has_key is None:
+        keys = " (the key was refused, or none was sent: check what its client is given)"
+        paths = " (no such model or path: check the model's name and the URL its client is given)"
+        return keys if status in (401, 403) else paths if status == HTTPStatus.NOT_FOUND else ""
+    if status in (401, 403):
+        told = "the key was refused" if origin.has_key else "no key was sent"
+        return f" ({told}: check the endpoint's api_key, or the variable its key_env names)"
+    if status == HTTPStatus.NOT_FOUND:
+        return " (no such model or path: check the worker's model and the endpoint's base_url)"
+    return ""
+
+
+def _read_body(body: bytes) -> tuple[str, list[str]]:
+    text = body.decode(errors="replace")
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):
+        return text, []
+    if isinstance(raw, list) and raw:  # Gemini wraps its error in a list
+        raw = raw[0]
+    said, words = _read_error(raw) if isinstance(raw, dict) else ("", [])
+    return said or text, words
+
+
+def _read_error(body: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return what an error body says, and the words that classify it, in lower case."""
+    error = body.get("error") or body.get("detail") or body
+    if not isinstance(error, dict):
+        return str(error), []
+    words = [str(error[key]).lower() for key in ("code", "status", "type") if error.get(key) is not None]
+    said = error.get("message") or error.get("detail") or error
+    return (said if isinstance(said, str) else json.dumps(said)), words
+
+
+def _any_of(parts: tuple[str, ...], words: list[str]) -> bool:
+    return any(part in word for word in words for part in parts)

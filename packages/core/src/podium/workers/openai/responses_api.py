@@ -1,0 +1,177 @@
+"""Requests and answers in the form of OpenAI's Responses.
+
+It owns that wire form alone and knows no transport and no conductor.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from podium.errors import ConfigError, WorkerBroken, WorkerRefused
+from podium.types.messages import (
+    Completion,
+    Constraint,
+    FinishReason,
+    Message,
+    Part,
+    Sampling,
+    Tools,
+    estimate_usage,
+    storable,
+)
+from podium.usage import Usage
+from podium.workers.openai.usage import read_usage
+
+
+def responses_input(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return chat messages as input items."""
+    items: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "tool":
+            answered = message.tool_call_id or ""
+            items.append({"type": "function_call_output", "call_id": answered, "output": message.text})
+            continue
+        if message.content:
+            items.append({"role": message.role, "content": _content(message)})
+        for call in message.tool_calls:
+            function = call.get("function", {})
+            items.append(
+                {
+                    "type": "function_call",
+                    "call_id": call.get("id", ""),
+                    "name": function.get("name", ""),
+                    "arguments": function.get("arguments", ""),
+                }
+            )
+    return items
+
+
+def responses_body(
+    model: str, messages: Sequence[Message], sampling: Sampling, tools: Tools | None = None
+) -> dict[str, Any]:
+    """Return the body of a request for a stream.
+
+    Raises:
+        ConfigError: the sampling asks for what Responses has no word for.
+    """
+    for name in ("stop", "seed"):
+        if getattr(sampling, name):
+            raise ConfigError(f"Responses takes no {name}: leave it out, or speak the API `chat`")
+    body: dict[str, Any] = {"model": model, "input": responses_input(messages), "stream": True}
+    plain = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_output_tokens": sampling.max_tokens,
+    }
+    body.update({name: value for name, value in plain.items() if value is not None})
+    if sampling.effort is not None:
+        body["reasoning"] = {"effort": sampling.effort}
+    if sampling.constraint is not None:
+        body["text"] = {"format": _format(sampling.constraint)}
+    if tools is not None:
+        body["tools"] = [_flat(tool) for tool in tools.offered]
+        if tools.choice is not None:
+            body["tool_choice"] = tools.choice if isinstance(tools.choice, str) else _flat(tools.choice)
+    return body
+
+
+def _flat(tool: Part) -> Part:
+    """Return a tool, or the choice of one, as Responses has it: a function's fields stand in itself."""
+    return {"type": "function", **tool["function"]} if "function" in tool else tool
+
+
+def _format(constraint: Constraint) -> Part:
+    if constraint.kind != "json":
+        raise ConfigError("Responses holds a text to no grammar: leave it out, or speak the API `chat`")
+    return {"type": "json_schema", "name": "answer", "schema": constraint.value, "strict": True}
+
+
+class ResponsesReader:
+    """Puts an answer together from the events of a stream, or from one whole response.
+
+    Args:
+        quote: makes a server's own words fit to be shown.
+    """
+
+    def __init__(self, quote: Callable[[str], str]) -> None:
+        self._quote = quote
+        self.finish: str | None = None
+        """How the response ended, in the server's word; `None` until its end was seen."""
+        self._pieces: list[str] = []
+        self._whole: Mapping[str, Any] | None = None
+
+    def feed(self, event: Mapping[str, Any]) -> str:
+        """Take in one event and return the text it adds.
+
+        Raises:
+            WorkerBroken: the server says that it failed.
+        """
+        kind = event.get("type")
+        if kind == "response.output_text.delta":
+            text = storable(str(event.get("delta", "")))
+            self._pieces.append(text)
+            return text
+        if kind in ("error", "response.failed"):
+            failed = event.get("response", event)
+            reason = (failed.get("error") or failed).get("message", "no reason given")
+            raise WorkerBroken(f"the hosted conductor failed: {self._quote(str(reason))}", maybe_paid=True)
+        if kind in ("response.completed", "response.incomplete"):
+            self._end(event.get("response") or {})
+        elif kind is None and "output" in event:
+            self._end(event)
+        return ""
+
+    def _end(self, whole: Mapping[str, Any]) -> None:
+        self._whole = whole
+        self.finish = str(whole.get("status"))
+
+    def completion(self, messages: Sequence[Message]) -> Completion:
+        """Return the whole answer to `messages`.
+
+        Raises:
+            WorkerRefused: a content filter stopped it.
+            WorkerBroken: its end was not seen, or it is empty.
+        """
+        whole = self._whole
+        if whole is None:
+            raise WorkerBroken("the stream ended before the response was completed", maybe_paid=True)
+        reason = (whole.get("incomplete_details") or {}).get("reason")
+        if reason == "content_filter":
+            raise WorkerRefused("the provider's content filter stopped the answer", maybe_paid=True)
+        if whole.get("status") not in ("completed", "incomplete"):
+            raise WorkerBroken(f"the response ended {whole.get('status')!r}", maybe_paid=True)
+        items = [item for item in whole.get("output") or () if isinstance(item, Mapping)]
+        text = _text(items) or "".join(self._pieces)
+        calls = tuple(_call(item) for item in items if item.get("type") == "function_call")
+        if not text.strip() and not calls:
+            raise WorkerBroken("the answer is empty; a very small max_tokens can do that", maybe_paid=True)
+        finish: FinishReason = "tool_calls" if calls else "stop"
+        if whole.get("status") == "incomplete":
+            finish = "length"
+        usage: Usage = read_usage(whole.get("usage")) or estimate_usage(messages, text)
+        model = whole.get("model")
+        return Completion(text, finish, usage, model if isinstance(model, str) else None, calls)
+
+
+def _content(message: Message) -> str | list[Part]:
+    if isinstance(message.content, str):
+        return message.content
+    return [_part(part, message.role) for part in message.content]
+
+
+def _part(part: Part, role: str) -> Part:
+    if part.get("type") == "text":
+        return {"type": "output_text" if role == "assistant" else "input_text", "text": part["text"]}
+    if part.get("type") == "image_url":
+        image = part["image_url"]
+        return {"type": "input_image", "image_url": image["url"] if isinstance(image, Mapping) else image}
+    return part
+
+
+def _text(items: Sequence[Mapping[str, Any]]) -> str:
+    parts = (part for item in items if item.get("type") == "message" for part in item.get("content") or ())
+    return storable("".join(str(part.get("text", "")) for part in parts if part.get("type") == "output_text"))
+
+
+def _call(item: Mapping[str, Any]) -> Part:
+    function = {"name": item.get("name", ""), "arguments": item.get("arguments", "")}
+    return {"id": item.get("call_id", ""), "type": "function", "function": function}

@@ -1,0 +1,247 @@
+"""A thread with an event loop of its own, for work that nobody waits for.
+
+It bounds how much runs at once, and how long it takes to end: neither a close nor the
+interpreter's end waits for work that hangs. It knows no shadow.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextvars import Context, ContextVar
+from typing import Any
+
+from podium.aio.sync import run_sync
+from podium.errors import PodiumError
+
+LOGGER = logging.getLogger("podium")
+GRACE = 1.0
+"""Seconds that work has to end in after it was cancelled."""
+LOOK_SECONDS = 0.5
+"""How often it is looked whether the interpreter is about to end."""
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+Kept = AbstractAsyncContextManager[Any]
+
+
+class _Slot:
+    """The room one piece of work takes: until it has ended, with all threads it has begun."""
+
+    def __init__(self, room: "_Room") -> None:
+        self._room = room
+        self._holders = 1
+
+    def hold(self) -> None:
+        with self._room.lock:
+            self._holders += 1
+
+    def drop(self) -> None:
+        with self._room.lock:
+            self._holders -= 1
+            if not self._holders:
+                self._room.taken -= 1
+
+
+class _Room:
+    """How much runs at once."""
+
+    def __init__(self, most: int) -> None:
+        self.lock = threading.Lock()
+        self.taken = 0
+        self._most = most
+
+    def take(self) -> _Slot | None:
+        with self.lock:
+            if self.taken >= self._most:
+                return None
+            self.taken += 1
+        return _Slot(self)
+
+
+_SLOT: ContextVar[_Slot | None] = ContextVar("podium_shadow_slot", default=None)
+
+
+class _Threads(ThreadPoolExecutor):
+    """A daemon thread for each call; standard ones are waited for without limit when the interpreter ends."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        slot = _SLOT.get()
+
+        def work() -> None:
+            try:
+                if future.set_running_or_notify_cancel():
+                    future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - carried to who asked
+                future.set_exception(error)
+            finally:
+                if slot is not None:
+                    slot.drop()
+
+        if slot is not None:
+            slot.hold()
+        threading.Thread(target=work, name="podium-shadow-work", daemon=True).start()
+        return future
+
+
+class Background:
+    """Runs work in a thread of its own, which begins with the first of it.
+
+    Args:
+        name: of the thread.
+        most: how much runs at once.
+        kept: what is held open meanwhile.
+        last: is called in the end, with `GRACE` seconds for it.
+    """
+
+    def __init__(self, name: str, most: int, kept: Kept, last: Callable[[], Awaitable[None]]) -> None:
+        self._name = name
+        self._most = most
+        self._kept = kept
+        self._last = last
+        self._lock = threading.Lock()
+        self._life: _Life | None = None
+        self.is_closed = False
+
+    def start(self, work: Work) -> bool:
+        """Start work, and say whether there was room for it. Never waits."""
+        with self._lock:
+            if self.is_closed:
+                return False
+            life = self._life
+            if life is None or not life.thread.is_alive():  # the process was forked, or something ended it
+                life = self._life = _Life(self._name, _Room(self._most), self._kept, self._last)
+            slot = life.room.take()
+        return slot is not None and life.start(slot, work)
+
+    def let_go(self) -> None:
+        """End as soon as what runs has ended, or is over `GRACE`; wait for nothing."""
+        with self._lock:
+            self.is_closed = True
+            life = self._life
+        if life is not None:
+            life.end(GRACE)
+
+    def close(self, seconds: float) -> bool:
+        """Take no more work, wait for what runs, and end.
+
+        Args:
+            seconds: how long what runs is waited for; it is then cancelled.
+
+        Returns:
+            Whether all has ended. Code that neither returns nor can be cancelled goes on in its thread.
+        """
+        with self._lock:
+            self.is_closed = True
+            life = self._life
+        if life is None:
+            run_sync(self._last)
+            return True
+        life.end(seconds)
+        return life.join(seconds + 4 * GRACE) and not life.room.taken
+
+
+class _Life:
+    """One thread, and its event loop."""
+
+    def __init__(self, name: str, room: _Room, kept: Kept, last: Callable[[], Awaitable[None]]) -> None:
+        self.room = room
+        self._kept = kept
+        self._last = last
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ending = asyncio.Event()
+        self._ended = threading.Event()
+        self._seconds = 0.0
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(_Threads())
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread.start()
+        self._guarding = threading.Thread(target=self._guard, name=f"{name}-guard", daemon=False)
+        self._guarding.start()
+
+    def start(self, slot: _Slot, work: Work) -> bool:
+        # In a context of its own: a caller's tracing and callbacks are not for this.
+        try:
+            self._loop.call_soon_threadsafe(self._spawn, slot, work, context=Context())
+        except RuntimeError:  # the loop has just been closed
+            slot.drop()
+            return False
+        return True
+
+    def end(self, seconds: float) -> None:
+        def end() -> None:
+            self._seconds = seconds
+            self._ending.set()
+
+        try:
+            self._loop.call_soon_threadsafe(end, context=Context())
+        except RuntimeError:
+            return  # it has ended
+
+    def join(self, seconds: float) -> bool:
+        """Wait for its end, and say whether it came in time."""
+        self.thread.join(seconds)
+        if self.thread.is_alive():
+            return False
+        self._guarding.join()
+        return True
+
+    def _spawn(self, slot: _Slot, work: Work) -> None:
+        _SLOT.set(slot)
+        task = self._loop.create_task(work())
+        self._tasks.add(task)
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            slot.drop()
+            if not task.cancelled() and (error := task.exception()) is not None:
+                LOGGER.error("work in the background failed", exc_info=error)
+
+        task.add_done_callback(done)
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                main = runner.get_loop().create_task(self._main())
+                while not main.done():
+                    try:
+                        self._loop.run_until_complete(main)
+                    except (SystemExit, KeyboardInterrupt) as error:
+                        # Of a task of the work's own; asyncio stops the loop, in which the others go on.
+                        LOGGER.warning("%s: work raised %s", self.thread.name, type(error).__name__)
+        except Exception:  # the thread ends here, and nobody waits for it who could be told otherwise
+            LOGGER.exception("%s ends before its time; the next work begins another", self.thread.name)
+        finally:
+            self._ended.set()
+
+    async def _main(self) -> None:
+        async with AsyncExitStack() as held:
+            with suppress(TimeoutError):  # what is not held open is opened at each use
+                async with asyncio.timeout(GRACE):
+                    try:
+                        await held.enter_async_context(self._kept)
+                    except PodiumError as error:
+                        LOGGER.warning("%s: %s", self.thread.name, error)
+            await self._ending.wait()
+            await self._drain()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GRACE):
+                    await self._last()
+
+    async def _drain(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._seconds)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=GRACE)
+
+    def _guard(self) -> None:
+        """Have what runs end with the interpreter: its daemon threads alone would be cut off anywhere."""
+        while not self._ended.wait(LOOK_SECONDS):
+            if not threading.main_thread().is_alive():
+                self.end(GRACE)
+                self._ended.wait(4 * GRACE)
+                return

@@ -1,0 +1,169 @@
+"""What a shadow's pairs say of its candidate, with intervals."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+
+from podium.errors import ConfigError
+from podium_shadow.judge import Judge, Judged, Means, Scorer, means, score
+from podium_shadow.pair import Pair, Side, Tally
+from podium_shadow.pair_store import MOST_PAIRS, Pairs
+from podium_shadow.statistics import Estimate, Share, quantile, share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Seconds from question to answer, over the pairs in which both answered and were timed."""
+
+    of: int
+    primary_median: Estimate
+    candidate_median: Estimate
+    primary_p95: Estimate
+    candidate_p95: Estimate
+    ratio: Estimate
+    """The median of candidate to primary, pair by pair."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is known of one shadow."""
+
+    shadow: str
+    pairs: int
+    first: float | None
+    """When the first of the pairs was recorded, in seconds of Unix time; `None` where there are none."""
+    last: float | None
+    requests: dict[str, int]
+    """What became of the primary's requests, by the fields of `Tally`."""
+    confidence: float
+    seed: int
+    primary_failed: Share
+    candidate_failed: Share
+    candidate_timeouts: Share
+    equal: Share
+    """Of the pairs in which both answered, those whose answers are the same, as `Pair.is_equal` has it."""
+    judged: Judged | None
+    """`None` where no judge was named, as below."""
+    scores: Means | None
+    seconds: Latency
+    calls: Means
+    tokens: Means
+    cost: Means
+    """USD."""
+
+
+async def report(  # noqa: PLR0913 - each says what is compared, or how
+    pairs: Pairs,
+    *,
+    shadow: str | None = None,
+    since: float = 0.0,
+    limit: int = MOST_PAIRS,
+    judge: Judge | None = None,
+    scorer: Scorer | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> tuple[Report, ...]:
+    """Compare the two sides of each shadow that is recorded.
+
+    Args:
+        pairs: where they are kept.
+        shadow: only the one of this name; `None` means each.
+        since: only what was recorded since, in seconds of Unix time; counts are those of whole hours.
+        limit: how many pairs at most, the latest.
+        judge: compares answers that differ; `None` has none compared.
+        scorer: scores each answer by itself; `None` scores none.
+        confidence: of all intervals.
+        seed: of all that is drawn.
+
+    Raises:
+        ConfigError: the confidence is none.
+        JournalError: the pairs cannot be read.
+        WorkerFailed: the scorer raised, or returned no number.
+    """
+    if not 0 < confidence < 1:
+        raise ConfigError(f"confidence is {confidence!r}: it must be between 0 and 1, as 0.95")
+    async with pairs:
+        found = await pairs.pairs(shadow=shadow, since=since, limit=limit)
+        tallies = await pairs.tallies(shadow=shadow, since=since)
+    grouped: dict[str, list[Pair]] = defaultdict(list)
+    for pair in found:
+        grouped[pair.shadow].append(pair)
+    return tuple(
+        [
+            await _report(
+                name,
+                grouped[name],
+                [tally for tally in tallies if tally.shadow == name],
+                _How(judge, scorer, confidence, seed),
+            )
+            for name in sorted({*grouped, *(tally.shadow for tally in tallies)})
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a report is made."""
+
+    judge: Judge | None
+    scorer: Scorer | None
+    confidence: float
+    seed: int
+
+
+async def _report(name: str, pairs: Sequence[Pair], tallies: Sequence[Tally], how: _How) -> Report:
+    confidence, seed = how.confidence, how.seed
+    both = [pair for pair in pairs if pair.primary.status == pair.candidate.status == "ok"]
+
+    def of_all(has: Callable[[Pair], bool]) -> Share:
+        return share(sum(map(has, pairs)), len(pairs), confidence)
+
+    def taken(value: Callable[[Side], float | None]) -> Means:
+        return means(list(_known(pairs, value)), confidence, seed)
+
+    return Report(
+        shadow=name,
+        pairs=len(pairs),
+        first=pairs[0].at if pairs else None,
+        last=pairs[-1].at if pairs else None,
+        requests=_summed(tallies),
+        confidence=confidence,
+        seed=seed,
+        primary_failed=of_all(lambda pair: pair.primary.status != "ok"),
+        candidate_failed=of_all(lambda pair: pair.candidate.status == "failed"),
+        candidate_timeouts=of_all(lambda pair: pair.candidate.status == "timeout"),
+        equal=share(sum(pair.is_equal for pair in both), len(both), confidence),
+        judged=None if how.judge is None else await how.judge.judge(both, confidence, seed),
+        scores=None if how.scorer is None else await score(both, how.scorer, confidence, seed),
+        seconds=_latency(both, confidence),
+        calls=taken(lambda side: side.spent.calls),
+        tokens=taken(lambda side: None if side.spent.usage is None else side.spent.usage.total_tokens),
+        cost=taken(lambda side: side.spent.cost),
+    )
+
+
+def _latency(both: Sequence[Pair], confidence: float) -> Latency:
+    known = list(_known(both, lambda side: side.seconds))
+    first, second = [pair[0] for pair in known], [pair[1] for pair in known]
+    ratios = [candidate / primary for primary, candidate in known if primary > 0]
+    return Latency(
+        of=len(known),
+        primary_median=quantile(first, 0.5, confidence),
+        candidate_median=quantile(second, 0.5, confidence),
+        primary_p95=quantile(first, 0.95, confidence),
+        candidate_p95=quantile(second, 0.95, confidence),
+        ratio=quantile(ratios, 0.5, confidence),
+    )
+
+
+def _known(pairs: Iterable[Pair], value: Callable[[Side], float | None]) -> Iterable[tuple[float, float]]:
+    """Yield the values of both sides where both are known."""
+    for pair in pairs:
+        primary, candidate = value(pair.primary), value(pair.candidate)
+        if primary is not None and candidate is not None:
+            yield primary, candidate
+
+
+def _summed(tallies: Sequence[Tally]) -> dict[str, int]:
+    counts = [field.name for field in fields(Tally) if field.type is int]
+    return {name: sum(getattr(tally, name) for tally in tallies) for name in counts}

@@ -1,0 +1,245 @@
+"""Runs a candidate beside what is in production, on a sample of its requests.
+
+Nothing here waits, raises at the caller, or touches the primary: the candidate runs in
+a thread of its own once the primary has answered, in a time, a number and a budget.
+"""
+
+import asyncio
+import random
+import weakref
+from abc import ABC, abstractmethod
+from asyncio import CancelledError
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from math import inf
+from threading import Lock
+from time import monotonic, perf_counter, time
+from types import TracebackType
+from typing import Literal, Self
+from uuid import uuid4
+
+import anyio.to_thread
+
+from podium.errors import ConfigError
+from podium.secrets import scrub
+from podium.types import storable
+from podium_shadow.background import Background
+from podium_shadow.budget import Budget, Purse
+from podium_shadow.counters import LOGGER, Books, Count
+from podium_shadow.pair import MOST_CHARS, Pair, Side, Spent, Tally
+from podium_shadow.pair_store import Pairs
+
+_MOST_PROBLEM = 1000
+"""Characters that are kept of what an error says."""
+Unasked = Literal["abandoned", "unread"]
+
+
+class Candidate(ABC):
+    """One request to a candidate."""
+
+    @abstractmethod
+    async def run(self) -> str:
+        """Return its answer, or raise."""
+
+    @abstractmethod
+    def spent(self) -> Spent:
+        """Return what it has taken so far; asked once it has ended, however that was."""
+
+
+class Beside:
+    """Decides which requests a candidate is given too, runs it, and has each pair recorded.
+
+    Begins a thread with the first request it takes; use it as a context manager, or close
+    it, to have what runs end. One that is forgotten ends by itself, as it does with the
+    interpreter.
+
+    Args:
+        pairs: where pairs are kept.
+        name: of the shadow, by which it is reported.
+        sample: the share of requests it takes, from 0 to 1.
+        seed: what the draw goes by; the same requests in the same order are drawn again
+            by the same seed. `None` draws anew in each process.
+        concurrency: candidates that run at the same time; what comes meanwhile is dropped.
+        seconds: the longest a candidate may take.
+        budget: what candidates may spend; `None` sets no limit.
+
+    Raises:
+        ConfigError: a number is none.
+    """
+
+    def __init__(  # noqa: PLR0913 - one for each bound
+        self,
+        pairs: Pairs,
+        *,
+        name: str = "shadow",
+        sample: float = 0.1,
+        seed: int | None = None,
+        concurrency: int = 4,
+        seconds: float = 120.0,
+        budget: Budget | None = None,
+    ) -> None:
+        _check(name, sample, concurrency, seconds)
+        self.name = name
+        self._sample = sample
+        self._seed = random.SystemRandom().getrandbits(64) if seed is None else seed
+        self._seconds = seconds
+        self._lock = Lock()
+        self._requests = 0
+        self._purse = Purse(budget or Budget())
+        self._books = Books(pairs, name)
+        self._background = Background(f"podium-{name}", concurrency, pairs, self._books.flush)
+        weakref.finalize(self, self._background.let_go)
+
+    @property
+    def pairs(self) -> Pairs:
+        """Where pairs are kept."""
+        return self._books.pairs
+
+    @property
+    def tally(self) -> Tally:
+        """What became of the requests of this hour."""
+        return self._books.tally
+
+    def draws(self, key: str | None = None) -> bool:
+        """Count a request, and say whether it is one of the sample.
+
+        Args:
+            key: what the draw goes by; `None` means how many requests came before.
+        """
+        if self._background.is_closed:
+            return False
+        with self._lock:
+            self._requests += 1
+            seed = f"{self._seed}:{self._requests if key is None else key}"
+        drawn = int.from_bytes(sha256(seed.encode()).digest()[:8]) < self._sample * 2**64
+        self._books.count("seen", *(("sampled",) if drawn else ()))
+        return drawn
+
+    def drop(self, why: Unasked) -> None:
+        """Count a drawn request for which no candidate is asked."""
+        self._books.count(why)
+
+    def put(self, told: Callable[[], tuple[str, Side]], candidate: Candidate) -> None:
+        """Run the candidate in the background, if there is room and money for it.
+
+        Args:
+            told: returns the question, and how the primary did; called in the background.
+            candidate: is run once.
+        """
+        with self._lock:
+            funded = self._purse.take(monotonic())
+        if not funded:
+            self._books.count("unfunded")
+        elif not self._background.start(lambda: self._compare(told, candidate)):
+            self._give_back("busy")
+
+    def close(self, seconds: float = 10.0) -> bool:
+        """Take no more requests, wait for candidates that run, and end the thread.
+
+        Args:
+            seconds: how long they are waited for; they are then cancelled, and counted.
+
+        Returns:
+            Whether all have ended; code that neither returns nor can be cancelled goes on.
+        """
+        return self._background.close(seconds)
+
+    async def aclose(self, seconds: float = 10.0) -> bool:
+        """As `close`, without holding up the event loop."""
+        return await anyio.to_thread.run_sync(self.close, seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def _compare(self, told: Callable[[], tuple[str, Side]], candidate: Candidate) -> None:
+        try:
+            question, primary = told()
+        except Exception:  # noqa: BLE001 - whoever reads answers fails nobody by it
+            LOGGER.warning("shadow %s: the primary's answer cannot be read", self.name, exc_info=True)
+            self._give_back("unread")
+            return
+        began, asked = perf_counter(), Side(status="failed")
+        try:
+            async with asyncio.timeout(self._seconds) as timeout:
+                asked = await _ask(candidate)
+        except TimeoutError:
+            pass  # told below, as where the cancel was swallowed
+        except CancelledError:
+            self._books.count("cut_off")
+            raise
+        finally:
+            seconds, spent = perf_counter() - began, candidate.spent()
+            with self._lock:
+                self._purse.settle(spent.cost)
+        if timeout.expired():
+            asked = Side(status="timeout", problem=f"no answer after {self._seconds:g} s")
+        here = _kept(replace(asked, seconds=seconds, spent=spent))
+        text, there = storable(question[:MOST_CHARS]), _kept(primary)
+        pair = Pair(
+            pair_id=uuid4().hex, shadow=self.name, at=time(), question=text, primary=there, candidate=here
+        )
+        await self._books.put(pair)
+
+    def _give_back(self, why: Count) -> None:
+        with self._lock:
+            self._purse.give_back()
+        self._books.count(why)
+
+
+async def _ask(candidate: Candidate) -> Side:
+    """Return how a candidate did; whatever it raises is its failing."""
+    try:
+        return Side(status="ok", answer=await candidate.run())
+    except CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raised: BaseException = error
+    except BaseException as error:  # noqa: BLE001 - `sys.exit()` in it ends neither the thread nor the process
+        raised = error
+    return failed(raised)
+
+
+def failed(error: BaseException) -> Side:
+    """Return how it is recorded that one raised."""
+    return Side(status="failed", problem=f"{type(error).__name__}: {error}")
+
+
+def _kept(side: Side) -> Side:
+    """Return as much of it as is kept."""
+    return replace(
+        side,
+        answer=storable(side.answer[:MOST_CHARS]),
+        problem=storable(scrub(side.problem)[:_MOST_PROBLEM]),
+    )
+
+
+def _check(name: str, sample: float, concurrency: int, seconds: float) -> None:
+    if not name or not name.isprintable():
+        raise ConfigError(f"the shadow's name is {name!r}: give it a printable one")
+    if not 0 <= sample <= 1:
+        raise ConfigError(f"sample is {sample!r}: it must be a share of the requests, from 0 to 1")
+    if concurrency < 1:
+        raise ConfigError(f"concurrency is {concurrency!r}: it must be a whole number, 1 or more")
+    if not 0 < seconds < inf:
+        raise ConfigError(f"seconds is {seconds!r}: it must be a number above 0")
