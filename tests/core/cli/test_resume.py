@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from core.cli.conftest import PLAN
-from core.cli.test_recorded import run_id
+from core.cli.test_journal_commands import run_id
 from core.cli.test_terminal import read_terminal, stalls, wait_for
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result

@@ -7,7 +7,7 @@ from typing import Self
 import anyio
 import pytest
 from core.actors import Actor
-from core.test_resume import calls, prefix, recorded
+from core.resume.test_resume import calls, prefix, recorded
 
 from podium import Card, Conductor, Limits, Plan, Price, ScriptedWorker, Step
 from podium.errors import WorkerUnavailable

@@ -10,7 +10,7 @@ from podium.errors import PlanError
 from podium.plan_text import PlanReader, parse_plan
 from podium.types import Plan, Step
 
-TEXTS = Path(__file__).parent / "plan_texts"
+TEXTS = Path(__file__).parent / "texts"
 VALID = sorted((TEXTS / "valid").glob("*.json"))
 INVALID = sorted((TEXTS / "invalid").glob("*.json"))
 

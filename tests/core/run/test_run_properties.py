@@ -7,8 +7,8 @@ from typing import Literal, TypeVar
 
 import anyio
 from core.actors import Actor, boss
-from core.test_execute_properties import on_virtual_clock
-from core.test_resume import prefix, recorded
+from core.execution.test_scheduler_properties import on_virtual_clock
+from core.resume.test_resume import prefix, recorded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from core.actors import boss, plan_of, rows, told
-from core.injected import TEXTS
+from core.prompts.injected import TEXTS
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium.budget import Limits

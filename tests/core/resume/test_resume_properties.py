@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import anyio
-from core.test_resume import prefix, recorded
+from core.resume.test_resume import prefix, recorded
 from core.virtual_clock import OPTIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st

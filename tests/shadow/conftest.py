@@ -1,0 +1,6 @@
+"""What the tests of shadows share with those of the command line and the journal."""
+
+from core.cli.conftest import config, podium, server
+from servers.postgres import postgres_server, postgres_url
+
+__all__ = ["config", "podium", "postgres_server", "postgres_url", "server"]
