@@ -113,3 +113,13 @@ def test_no_pattern_has_a_possessive_group() -> None:
     """Python before 3.11.5 loses matches of `(…)*+`; `(?>(…)*)` is the same and works."""
     wrong = [name for name, path in SOURCES.items() if re.search(r"\)[*?+]\+", path.read_text("utf-8"))]
     assert wrong == []
+
+
+def test_core_imports_no_httpx() -> None:
+    """HTTP goes through httpx2; httpx is closed to contributions and only comes with httpx-aiohttp."""
+    wrong = [
+        name
+        for name, path in SOURCES.items()
+        if re.search(r"\b(import|from) httpx\b", path.read_text("utf-8"))
+    ]
+    assert wrong == []

@@ -20,8 +20,8 @@ def test_importing_is_silent_and_brings_in_no_framework() -> None:
 import os, sys, threading
 before = set(os.listdir('/proc/self/fd')) if os.path.isdir('/proc/self/fd') else set()
 import podium
-foreign = {'httpx', 'aiohttp', 'openai', 'langchain_core', 'langgraph', 'llama_index', 'crewai',
-           'autogen_core', 'litellm', 'typer', 'rich', 'numpy', 'bm25s', 'simpleeval', 'pydantic'}
+foreign = {'httpx', 'httpx2', 'aiohttp', 'openai', 'langchain_core', 'langgraph', 'llama_index',
+           'crewai', 'autogen_core', 'litellm', 'typer', 'rich', 'numpy', 'bm25s', 'simpleeval', 'pydantic'}
 print(sorted(foreign & set(sys.modules)), threading.active_count(),
       (set(os.listdir('/proc/self/fd')) if os.path.isdir('/proc/self/fd') else set()) - before)
 """

@@ -16,6 +16,7 @@ import asyncio
 import inspect
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -175,9 +176,15 @@ def chunk(delta: Mapping[str, Any], *, finish_reason: str | None = None) -> dict
 
 
 class ChatServer:
-    """Serves on 127.0.0.1 while entered, each request as `reply` says."""
+    """Serves on 127.0.0.1 while entered, each request as `reply` says.
 
-    def __init__(self, reply: Script, *, port: int = 0) -> None:
+    Args:
+        reply: returns what a request is answered with.
+        port: 0 takes any free port.
+        tls: serves HTTPS with this context's certificate; `None` serves HTTP.
+    """
+
+    def __init__(self, reply: Script, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.reply = reply
         """May be exchanged at any time."""
         self.calls: list[Call] = []
@@ -189,17 +196,18 @@ class ChatServer:
         self.tasks: set[asyncio.Task[None]] = set()
         self.transports: set[asyncio.Transport] = set()
         self._port = port
+        self._tls = tls
         self._server: asyncio.Server | None = None
 
     @property
     def url(self) -> str:
         """The base URL a client is given."""
-        return f"http://127.0.0.1:{self._port}/v1"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}/v1"
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: _Connection(self), "127.0.0.1", self._port, backlog=1024
+            lambda: _Connection(self), "127.0.0.1", self._port, backlog=1024, ssl=self._tls
         )
         self._port = self._server.sockets[0].getsockname()[1]
         return self

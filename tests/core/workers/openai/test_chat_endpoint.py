@@ -181,7 +181,7 @@ def test_importing_opens_and_imports_nothing() -> None:
         "from podium.workers.openai.chat import ChatWorker\n"
         "from podium.workers.openai.endpoint import Endpoint\n"
         "ChatWorker('m', endpoint=Endpoint('https://host/v1', api_key='k'))\n"
-        "assert not {'httpx', 'aiohttp', 'httpx_aiohttp'} & sys.modules.keys()\n"
+        "assert not {'httpx', 'httpx2', 'aiohttp', 'httpx_aiohttp'} & sys.modules.keys()\n"
         "assert threading.active_count() == 1\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=30)

@@ -1,9 +1,10 @@
-"""Sends requests and reads what comes back: the only module that holds sockets.
+"""Sends HTTP requests and reads responses: the only module that holds sockets.
 
-It is imported when an endpoint is first opened, since httpx and aiohttp take a while to
-import. httpx's transport is used without its client: what the client would add (cookies,
-redirects, auth flows, decompression) is what an endpoint must not do, and costs about as
-much CPU again. It knows bytes, statuses and failures of the network, no JSON.
+It handles bytes, statuses and network errors; it reads no JSON. It is imported when an
+endpoint is first opened, because httpx2 and aiohttp take about half a second to import.
+
+httpx2's transport is used without its client. The client would add cookies, redirects, auth
+flows and decompression, none of which an endpoint may use, and would double the CPU time.
 """
 
 import ssl
@@ -12,25 +13,25 @@ from functools import cache
 
 import aiohttp
 import anyio
-import httpx
-from httpx_aiohttp import AiohttpTransport
+import httpx2
+from httpx_aiohttp.httpx2 import AiohttpTransport
 
 from podium.errors import ConfigError, WorkerBroken, WorkerError, WorkerUnavailable
 from podium.workers.openai.proxies import find_proxy
 
 KEEPALIVE_SECONDS = 30.0
-"""How long an unused connection is kept; beyond that, load balancers close it unannounced."""
+"""How long an idle connection is kept. Load balancers close connections that are idle for longer."""
 CLOSE_SECONDS = 1.0
-"""How long the orderly end of an answer or of all connections may take."""
+"""How long closing a response, or all connections, may take before it is cut short."""
 
 
-class Upload(httpx.AsyncByteStream):
-    """A request's body that remembers whether it was sent."""
+class Upload(httpx2.AsyncByteStream):
+    """The body of a request. It records whether sending has begun."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
         self.begun = False
-        """Whether a byte may have reached the server: from here on the call may be paid."""
+        """Whether a byte may have reached the server; from then on the call may have been charged for."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         self.begun = True
@@ -38,33 +39,33 @@ class Upload(httpx.AsyncByteStream):
 
 
 class Download:
-    """An answer whose status and headers have come; its body is read piece by piece."""
+    """A response whose status and headers have arrived; its body is read in pieces."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx2.Response) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._ended = False
-        assert isinstance(response.stream, httpx.AsyncByteStream)
-        self._pieces = response.stream.__aiter__()  # its `aiter_raw` doubles the cost of a small answer
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        self._pieces = response.stream.__aiter__()  # `Response.aiter_raw` doubles the cost of a small answer
 
     async def read(self) -> bytes:
-        """Return the next piece of the body; empty at its end.
+        """Return the next piece of the body, or `b""` at its end.
 
         Raises:
-            WorkerBroken: the connection ended before the body did.
+            WorkerBroken: the connection ended before the body was complete.
         """
         try:
             piece = await anext(self._pieces, b"")
-        except (httpx.HTTPError, aiohttp.ClientError, OSError) as exc:
+        except (httpx2.HTTPError, aiohttp.ClientError, OSError) as exc:
             message = f"the answer of {self._response.url} was cut off: {_cause(exc)}"
             raise WorkerBroken(message, maybe_paid=True) from exc
         self._ended = not piece
         return piece
 
     async def aclose(self) -> None:
-        """End the answer; a connection whose body was not read to its end is closed."""
-        if self._ended:  # nothing is left to wait for
+        """Release the connection; it is closed if the body was not read to its end."""
+        if self._ended:  # releasing it waits for nothing
             await self._response.aclose()
             return
         with anyio.move_on_after(CLOSE_SECONDS):
@@ -72,21 +73,25 @@ class Download:
 
 
 class Transport:
-    """The connections to one server, within one event loop; none is made before the first request.
+    """The connections to one server in one event loop. The first request opens the first connection.
+
+    Args:
+        base_url: the part of the URL that all requests share.
+        headers: sent with every request.
 
     Raises:
-        ConfigError: the URL is none, or the environment names a proxy that cannot be used.
+        ConfigError: `base_url` is not a URL, or the environment names a proxy that is not supported.
     """
 
     def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
         try:
-            httpx.URL(base_url)
-        except httpx.InvalidURL as exc:
-            raise ConfigError(f"base_url {base_url!r} is no URL: {exc}") from exc
-        self._headers = httpx.Headers(headers)
-        self._url = cache(lambda path: httpx.URL(base_url + path))
+            httpx2.URL(base_url)
+        except httpx2.InvalidURL as exc:
+            raise ConfigError(f"base_url {base_url!r} is not a URL: {exc}") from exc
+        self._headers = httpx2.Headers(headers)
+        self._url = cache(lambda path: httpx2.URL(base_url + path))
         proxy = find_proxy(base_url)
-        # an endpoint bounds nothing here: how many calls run at once is its callers' business
+        # No limit on connections: callers bound how many calls run at once.
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
@@ -96,36 +101,41 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         self._transport = AiohttpTransport(
-            client=session, verify=_no_tls(), proxy=httpx.Proxy(proxy) if proxy else None
+            client=session, verify=_no_tls(), proxy=httpx2.Proxy(proxy) if proxy else None
         )
 
     async def post(self, path: str, upload: Upload, *, connect_seconds: float) -> Download:
-        """Send a request and return its answer as soon as its headers have come.
+        """Send a request, and return the response as soon as its headers have arrived.
+
+        Args:
+            path: appended to the base URL.
+            upload: the body.
+            connect_seconds: limit for name lookup, TCP and TLS together.
 
         Raises:
-            WorkerUnavailable: no connection could be made, or it ended before the answer began.
-            WorkerBroken: what came back is not HTTP.
+            WorkerUnavailable: no connection could be made, or it ended before the response began.
+            WorkerBroken: the response is not HTTP.
         """
         headers = self._headers.copy()
         headers["Content-Length"] = str(len(upload.content))
-        request = httpx.Request(
+        request = httpx2.Request(
             "POST",
             self._url(path),
             headers=headers,
             stream=upload,
-            # httpx's wait for the pool is what aiohttp counts as name lookup, TCP and TLS together
+            # The transport hands `pool` to aiohttp as the limit for name lookup, TCP and TLS together.
             extensions={"timeout": {"pool": connect_seconds}},
         )
         try:
             response = await self._transport.handle_async_request(request)
-        except (httpx.HTTPError, aiohttp.ClientError, OSError) as exc:
+        except (httpx2.HTTPError, aiohttp.ClientError, OSError) as exc:
             fault = _unanswered(request.url, exc, sent=upload.begun)
             if not isinstance(_cause(exc), aiohttp.ClientResponseError):
                 raise fault from exc
         else:
             response.request = request
             return Download(response)
-        raise fault  # not from its cause, whose repr shows the request's headers and so the key
+        raise fault  # without its cause, whose repr shows the request's headers and so the key
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -133,7 +143,7 @@ class Transport:
             await self._transport.aclose()
 
 
-def _unanswered(url: httpx.URL, exc: Exception, *, sent: bool) -> WorkerError:
+def _unanswered(url: httpx2.URL, exc: Exception, *, sent: bool) -> WorkerError:
     cause = _cause(exc)
     match cause:
         case aiohttp.ClientHttpProxyError():
@@ -155,17 +165,17 @@ def _unanswered(url: httpx.URL, exc: Exception, *, sent: bool) -> WorkerError:
 
 
 def _cause(exc: Exception) -> BaseException:
-    """Return what aiohttp raised: httpx's names for it do not tell a reset from a refusal."""
-    return exc.__cause__ if isinstance(exc, httpx.HTTPError) and exc.__cause__ else exc
+    """Return the exception of aiohttp: httpx2's own do not tell a reset from a refused connection."""
+    return exc.__cause__ if isinstance(exc, httpx2.HTTPError) and exc.__cause__ else exc
 
 
 @cache
 def _tls() -> ssl.SSLContext:
-    # one for all: reading the certificates takes about 20 ms
-    return httpx.create_ssl_context()
+    # Shared by all transports: reading the certificates takes about 20 ms.
+    return httpx2.create_ssl_context()
 
 
 @cache
 def _no_tls() -> ssl.SSLContext:
-    # keeps httpx-aiohttp from reading certificates for a session that has its own connector
+    # Given to the transport, which would otherwise read the certificates that only the connector needs.
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
