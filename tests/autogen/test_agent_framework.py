@@ -31,8 +31,7 @@ from contracts.worker_contract import WorkerContract, question
 from autogen_podium.agent_framework import ConductorAgent, as_planner, as_worker
 from podium import Conductor, Limits, ScriptedWorker
 from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed
-from podium.types import Message as PodiumMessage
-from podium.types import Result, Sampling
+from podium.types import Message as PodiumMessage, Result, Sampling
 from podium.workers import Request, Worker, complete
 
 pytestmark = pytest.mark.anyio

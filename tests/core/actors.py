@@ -5,11 +5,16 @@ from contextlib import aclosing
 
 import anyio
 
+from podium.budget import Ledger, Limits
+from podium.execution import Retry
+from podium.execution.run_context import ConductorSettings, RunContext, RunRequest
+from podium.journal import Cache
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText
-from podium.types import Completion, Event, Plan, Step, StepDelta, StepEnded, StepStarted
+from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
+from podium.policy import Policy
+from podium.types import Completion, Event, Plan, Query, Step, StepDelta, StepEnded, StepStarted, read_query
 from podium.usage import Usage
-from podium.workers import FREE, Card, Request, ScriptedWorker, Worker
+from podium.workers import FREE, Card, Pool, Request, ScriptedWorker, Worker
 from podium.workers.scripted import Reply
 
 Act = Callable[[Request], AsyncGenerator[str | Completion, None]]
@@ -123,3 +128,38 @@ def tags(events: Sequence[Event], *, without: str = "_delta") -> list[str]:
         for event in events
         if not event.type.endswith(without)
     ]
+
+
+def context_of(  # noqa: PLR0913 - the facts of a run that a test sets
+    *workers: Worker,
+    pool: Pool | None = None,
+    ledger: Ledger | None = None,
+    limits: Limits | None = None,
+    planner: Planner | None = None,
+    fallback: Planner | None = None,
+    query: Query | None = None,
+    policy: Policy | None = None,
+    retry: Retry | None = None,
+    cache: Cache | None = None,
+    emit: Callable[[Event], None] | None = None,
+) -> RunContext:
+    """Return the context of a run, for tests of one of its stages."""
+    limits = limits or (Limits() if ledger is None else ledger.limits)
+    settings = ConductorSettings(
+        name="conductor",
+        pool=pool or Pool(workers),
+        planner=planner or RulePlanner(),
+        fallback=fallback or RulePlanner(),
+        limits=limits,
+        retry=retry or Retry(),
+    )
+    return RunContext(
+        settings=settings,
+        request=RunRequest(run_id="r", query=() if query is None else read_query(query)),
+        ledger=ledger or Ledger(limits, anyio.current_time() + 600),
+        policy=policy or Policy(),
+        cache=cache,
+        emit=emit,
+        clock=anyio.current_time,
+        began=anyio.current_time(),
+    )

@@ -64,8 +64,8 @@ class Scene:
 
 def use_clock(request: Request) -> Completion | str:
     """Call the tool that is offered, until it has returned something."""
-    if request.turns or request.tools is None:
-        return f"It is {request.turns[-1].text if request.turns else 'late'}."
+    if request.tool_messages or request.tools is None:
+        return f"It is {request.tool_messages[-1].text if request.tool_messages else 'late'}."
     call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
     return Completion("", "tool_calls", tool_calls=(call,), usage=Usage(7, 2))
 
@@ -201,8 +201,8 @@ def test_it_is_the_llm_of_crewais_own_manager() -> None:
         tools = [] if request.tools is None else [one["function"]["name"] for one in request.tools.offered]
         if not tools:
             return "330 m"
-        if request.turns:
-            return f"The guide says: {request.turns[-1].text.splitlines()[0]}"
+        if request.tool_messages:
+            return f"The guide says: {request.tool_messages[-1].text.splitlines()[0]}"
         name = next(name for name in tools if name.startswith("delegate"))
         given = '{"task": "Say how high it is.", "context": "The tower.", "coworker": "Guide"}'
         call = {"id": "1", "type": "function", "function": {"name": name, "arguments": given}}

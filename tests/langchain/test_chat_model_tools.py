@@ -196,7 +196,7 @@ async def test_rounds_before_the_calls_are_not_done_over() -> None:
 
     finder = ScriptedWorker("finder", "Found.")
     writer = Writer(
-        "writer", lambda r: "It rains." if r.turns else Completion("", "tool_calls", tool_calls=calls)
+        "writer", lambda r: "It rains." if r.tool_messages else Completion("", "tool_calls", tool_calls=calls)
     )
     planner = ScriptedWorker("planner", lambda _: next(plans))
     conductor = Conductor(ChatPlanner(planner), [finder, writer], limits=Limits(rounds=2))

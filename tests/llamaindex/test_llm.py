@@ -140,8 +140,8 @@ class Caller(Worker):
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Ask or answer."""
         self.requests.append(request)
-        if request.turns:
-            yield Completion(f"It is {request.turns[-1].text}.")
+        if request.tool_messages:
+            yield Completion(f"It is {request.tool_messages[-1].text}.")
         else:
             assert request.tools is not None
             name = request.tools.offered[0]["function"]["name"]
@@ -173,7 +173,7 @@ async def test_tools_are_offered_and_their_calls_come_back() -> None:
     after = await llm.achat_with_tools(tools, chat_history=[*ASKED, message, said])
     assert after.message.content == "It is 12 degrees."
     assert (len(planner.requests), len(first.requests), len(caller.requests)) == (1, 1, 2)
-    assert [turn.role for turn in caller.requests[1].turns] == ["assistant", "tool"]
+    assert [turn.role for turn in caller.requests[1].tool_messages] == ["assistant", "tool"]
 
 
 async def test_a_structured_answer_is_streamed_from_the_call() -> None:
@@ -210,7 +210,7 @@ async def test_a_function_agent_thinks_with_it(streaming: bool) -> None:  # noqa
     asked = FunctionAgent(tools=[weather], llm=llm, streaming=streaming, system_prompt="Be kind.")
     answer = await asked.run("How warm is it in Bern?")
     assert str(answer) == "It is 12 degrees in Bern."
-    assert [len(request.turns) for request in caller.requests] == [0, 2]
+    assert [len(request.tool_messages) for request in caller.requests] == [0, 2]
 
 
 @agent

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Act, Actor, never, plan_of, writing
+from core.actors import Act, Actor, context_of, never, plan_of, writing
 from core.virtual_clock import BACKEND
 
 from podium.budget import Ledger, Limits, Spend
@@ -21,7 +21,6 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution import Retry
-from podium.execution.run_context import RunContext
 from podium.execution.step_runner import StepRunner
 from podium.planners import FixedPlanner
 from podium.policy import Policy
@@ -479,15 +478,5 @@ def test_names_are_checked_against_the_pool(retry: Retry, told: str) -> None:
 
 
 def _trying(pool: Pool, ledger: Ledger, retry: Retry, before: tuple[Call, ...] = ()) -> StepRunner:
-    context = RunContext(
-        run_id="r",
-        query=(),
-        pool=pool,
-        limits=ledger.limits,
-        ledger=ledger,
-        emit=None,
-        retry=retry,
-        clock=anyio.current_time,
-        began=anyio.current_time(),
-    )
+    context = context_of(pool=pool, ledger=ledger, retry=retry)
     return StepRunner(context, 1, 0, PLAN.steps[0], (), lambda runner, text, number: None, before=before)

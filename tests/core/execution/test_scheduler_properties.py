@@ -12,8 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 from core.actors import Actor, boss
 from core.virtual_clock import OPTIONS
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor

@@ -6,23 +6,21 @@ from typing import Any
 import anyio
 import pytest
 from contracts.cache_contract import CacheContract
-from core.actors import Actor, boss, plan_of
+from core.actors import Actor, boss, context_of, plan_of
 from core.virtual_clock import BACKEND, OPTIONS
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from servers.chat_server import ChatServer, says
 
-from podium.budget import Ledger, Limits
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerUnavailable
 from podium.execution import Hedge, Retry
-from podium.execution.run_context import RunContext
 from podium.execution.step_runner import StepRunner
 from podium.journal import Cache, MemoryCache, answer_key
 from podium.policy import Policy
 from podium.types import Completion, Message, Outcome, Plan, RunEnded, Sampling, Step, StepStarted
 from podium.usage import Usage
-from podium.workers import Card, ChatWorker, Endpoint, FunctionWorker, Pool, Price, Request, StepInput, Worker
+from podium.workers import Card, ChatWorker, Endpoint, FunctionWorker, Price, Request, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -196,19 +194,7 @@ async def test_the_policy_comes_before_the_cache() -> None:
     """What a worker may not be shown is not answered from what it once was shown."""
     worker, cache = counting(), MemoryCache()
     await run([worker], cache)
-    limits = Limits()
-    context = RunContext(
-        run_id="r",
-        query=(),
-        pool=Pool([worker]),
-        limits=limits,
-        ledger=Ledger(limits, 1e9),
-        emit=None,
-        policy=Policy(denied=frozenset({"a"})),
-        cache=cache,
-        clock=anyio.current_time,
-        began=0.0,
-    )
+    context = context_of(worker, policy=Policy(denied=frozenset({"a"})), cache=cache)
     outcome = await StepRunner(context, 1, 0, PLAN.steps[0], (), lambda runner, text, number: None).run(1e9)
     assert outcome.problem is not None
     assert (outcome.status, outcome.problem.code, outcome.reused) == ("failed", "policy", False)

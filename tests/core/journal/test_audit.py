@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from core.journal.happenings import course, ended, started, step_ended
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import (

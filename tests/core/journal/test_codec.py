@@ -8,8 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from core.journal.happenings import course, started
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from podium.errors import JournalBroken
 from podium.journal import decode, encode

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from core.actors import plan_of
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from podium.errors import PlanInvalid
 from podium.plan_text import Change, Edit, Insert, Move, Remove, edit_plan, read_edits

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import get_args
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from podium.errors import PlanInvalid, PlanSyntaxError
 from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan

@@ -8,8 +8,7 @@ import anyio
 import pytest
 from core.actors import boss, plan_of, rows, told
 from core.virtual_clock import OPTIONS
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import anyio
 from core.resume.test_resume import prefix, recorded
 from core.virtual_clock import OPTIONS
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.execution import OnFailure

@@ -6,21 +6,19 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from core.actors import Actor, boss, never, plan_of, rows, told
+from core.actors import Actor, boss, context_of, never, plan_of, rows, told
 from core.virtual_clock import BACKEND, OPTIONS
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from podium.budget import Ledger, Limits, Remaining, Spend
 from podium.conductor import Conductor
 from podium.errors import LimitExceeded, WorkerFailed, WorkerRefused, WorkerTimeout
-from podium.execution.run_context import RunContext
-from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
+from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner
 from podium.policy import Policy, Rule
-from podium.run.planning import Planners, PlanRequester
-from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, StepStarted, read_query
+from podium.run.planning import PlanRequester
+from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, StepStarted
 from podium.usage import Usage
-from podium.workers import Card, Pool, Price, Request, ScriptedWorker, Worker
+from podium.workers import Card, Price, Request, ScriptedWorker, Worker
 from podium.workers.scripted import Reply
 
 pytestmark = pytest.mark.anyio
@@ -56,20 +54,17 @@ class Round:
         self.events: list[Event] = []
         self.limits = limits or Limits()
         self.ledger = ledger or Ledger(self.limits, anyio.current_time() + 600)
-        self.context = RunContext(
-            run_id="r",
-            query=read_query("What is it?"),
-            pool=Pool(workers or [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]),
-            limits=self.limits,
+        self.context = context_of(
+            *(workers or [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]),
+            planner=planner,
+            fallback=fallback,
+            query="What is it?",
             ledger=self.ledger,
+            limits=self.limits,
             emit=self.events.append,
-            policy=policy or Policy(),
-            clock=anyio.current_time,
-            began=anyio.current_time(),
+            policy=policy,
         )
-        self.planning = PlanRequester(
-            self.context, Planners(first=planner, fallback=fallback or RulePlanner()), 1
-        )
+        self.planning = PlanRequester(self.context, 1)
 
     async def make(self) -> Plan | None:
         """Plan, and see that nothing stays reserved."""
@@ -340,7 +335,8 @@ async def test_nothing_starts_before_a_plan_that_is_to_be_checked_is_whole(polic
         started.clear()
         round_ = Round(boss(rows((0, "one", ()), (0, "two", (0,))), piece=5), policy=held)
         round_.planning.on_step = lambda step: started.append(step.worker)
-        round_.context = replace(round_.context, stream=True)
+        request = replace(round_.context.request, stream=True)
+        round_.context = replace(round_.context, request=request)
         round_.planning.context = round_.context
         assert await round_.make() is not None
         assert len(started) == early

@@ -9,13 +9,13 @@ import anyio
 from core.actors import Actor, boss
 from core.execution.test_scheduler_properties import on_virtual_clock
 from core.resume.test_resume import prefix, recorded
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from podium.budget import Ledger, Limits, Spend
 from podium.conductor import Conductor
 from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
 from podium.execution import OnFailure, Retry
+from podium.execution.run_context import outer_run
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, FixedPlanner
@@ -144,7 +144,8 @@ class Stage:
     @property
     def ledgers(self) -> list[Ledger]:
         """The ledgers of all runs whose workers were called."""
-        found = {id(r.caller.ledger): r.caller.ledger for r in self.requests if r.caller is not None}
+        outers = [outer for r in self.requests if (outer := outer_run(r.caller)) is not None]
+        found = {id(outer.context.ledger): outer.context.ledger for outer in outers}
         return list(found.values())
 
 

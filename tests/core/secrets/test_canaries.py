@@ -13,8 +13,7 @@ from typing import Any, Literal
 import anyio
 from core.actors import Actor, boss
 from core.virtual_clock import OPTIONS
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor

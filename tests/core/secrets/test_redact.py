@@ -8,8 +8,7 @@ from traceback import format_exception
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from podium.errors import PodiumError, WorkerFailed, WorkerRefused
 from podium.secrets import Boundary, redact, register, scrub, scrubbing

@@ -22,7 +22,17 @@ from pydantic import BaseModel
 from autogen_podium.messages import from_autogen, tool_schema, write_calls, write_usage
 from autogen_podium.terms import plan_text
 from podium.errors import ConfigError
-from podium.types import AnswerDelta, Constraint, Event, Message, Part, Result, Sampling, Tools, read_turns
+from podium.types import (
+    AnswerDelta,
+    Constraint,
+    Event,
+    Message,
+    Part,
+    Result,
+    Sampling,
+    Tools,
+    read_conversation,
+)
 from podium.workers import Worker
 
 ToolChoice = Tool | Literal["auto", "required", "none"]
@@ -61,7 +71,7 @@ class Asked:
         if unknown := sorted(extra.keys() - set(_TAKES)):
             told = f"extra_create_args hold {', '.join(unknown)}"
             raise ConfigError(f"{told}: a conductor takes {', '.join(_TAKES)}")
-        query, _ = read_turns(asked := from_autogen(messages))
+        query, _ = read_conversation(asked := from_autogen(messages))
         wire = json.dumps([message.to_wire() for message in query], sort_keys=True)
         return cls(
             asked,

@@ -5,11 +5,10 @@ from typing import Any, TypedDict
 
 from podium.budget import Limits
 from podium.errors import RunFailed
-from podium.execution import OnFailure, Retry
+from podium.execution import Accept, OnFailure, Retry
 from podium.journal import Cache, Journal
 from podium.planners import Planner
 from podium.policy import Policy
-from podium.run import Accept
 from podium.types import Plan, Result
 
 

@@ -1,4 +1,4 @@
-"""The conductor: plans a query and directs the run. The only place that joins the stages."""
+"""The conductor: the face that users hold. It plans a query and runs the plan over a pool of workers."""
 
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -6,43 +6,38 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
-from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from podium.aio.event_stream import events_of
 from podium.aio.resources import ResourceGroup
 from podium.aio.sync import run_sync
-from podium.budget.ledger import Spend
 from podium.budget.limits import Limits
-from podium.errors import ConfigError, LimitExceeded, PlanInvalid, PlannerError, WorkerFailed
-from podium.execution.external_scheduler import StepStarter
-from podium.execution.retry_policy import Retry
-from podium.execution.run_context import OnFailure
+from podium.budget.spend import Spend
+from podium.errors import ConfigError, PlannerError, WorkerFailed
+from podium.execution.retry_policy import OnFailure, Retry
+from podium.execution.run_context import Accept, ConductorSettings, RunRequest, outer_run
+from podium.execution.step_starter import StepStarter
 from podium.journal.answer_cache import Cache
 from podium.journal.journal import Journal
 from podium.planners.direct import DirectPlanner
 from podium.planners.planner import Planner
 from podium.planners.rule import RulePlanner
 from podium.policy import Policy
-from podium.resume.paid_results import step_key
-from podium.run.acceptance import Accept
 from podium.run.approval import decide
-from podium.run.listeners import Listener, called_with
-from podium.run.options import RunOptions
-from podium.run.planning import Planners, PlanRequester
-from podium.run.request import ConductorSettings, RunRequest, nested_id
-from podium.run.runner import RunSession, plan_only, reckon
+from podium.run.forecaster import forecast_plan
+from podium.run.listeners import Listener, with_listener
+from podium.run.planning import PlanRequester
+from podium.run.request import RunOptions, journal_of, nested_request, new_request
+from podium.run.runner import RunSession
 from podium.types.events import AnswerDelta, ApprovalGiven, Event, RunEnded
 from podium.types.explain import explain_proposal
 from podium.types.forecast import Forecast
-from podium.types.messages import Completion, Query, Sampling, Tools, read_query, read_turns
+from podium.types.messages import Completion, Query
 from podium.types.plan import Plan
 from podium.types.result import Result
 from podium.workers.pool import Pool
-from podium.workers.worker import CallMiddleware, Card, Request, Worker, step_input_of
+from podium.workers.worker import CallMiddleware, Card, Request, Worker
 from podium.workers.worst_case import check_prices
-
-_PLAIN = Sampling()
 
 
 class Conductor(Worker):
@@ -105,10 +100,12 @@ class Conductor(Worker):
         first = DirectPlanner(planner) if direct else planner
         own = card or Card(name="conductor", description="Plans a task and has a team carry it out.")
         self.card = replace(own, labels=own.labels.union(*(other.labels for other in self.pool.cards)))
-        self._team = ConductorSettings(
+        self._settings = ConductorSettings(
             name=own.name,
             pool=self.pool,
-            planners=Planners(first=first, fallback=fallback or RulePlanner(), strict=strict),
+            planner=first,
+            fallback=fallback or RulePlanner(),
+            strict=strict,
             limits=self.limits,
             accept=accept,
             policy=self.policy,
@@ -118,7 +115,7 @@ class Conductor(Worker):
             journal=journal,
             show_question=show_question,
         )
-        _check_team(self._team)
+        _check_settings(self._settings)
         self._opened: WeakKeyDictionary[AbstractEventLoop, int] = WeakKeyDictionary()
 
     async def plan(self, query: Query, *, labels: Iterable[str] = (), policy: Policy | None = None) -> Plan:
@@ -135,12 +132,12 @@ class Conductor(Worker):
             LimitExceeded: there was none within `Limits.seconds`.
             PodiumError: what is wrong with the planner's text, with `strict`.
         """
-        job = self._job(query, {"labels": labels, "policy": policy}, stream=False)
+        request = new_request(self._settings, query, stream=False, labels=labels, policy=policy)
         async with self._open():
-            planning, plan = await plan_only(self._team, job)
+            planning, plan = await RunSession(self._settings, request, None).plan_only()
         if plan is None:
-            raise PlannerError(f"nobody gave a usable plan: {_told(planning)}")
-        return Plan(plan.steps, job.query, "\n".join(map(explain_proposal, planning.proposals)))
+            raise PlannerError(f"nobody gave a usable plan: {_problems_of(planning)}")
+        return Plan(plan.steps, request.query, "\n".join(map(explain_proposal, planning.proposals)))
 
     async def run(
         self, asked: Query | Plan, *, on_event: Listener | None = None, **options: Unpack[RunOptions]
@@ -165,8 +162,8 @@ class Conductor(Worker):
             ListenerFailed: `on_event` raised; what the run came to is in `result`.
             PodiumError: what is wrong with the planner's text, with `strict`.
         """
-        job = self._job(asked, options, stream=on_event is not None)
-        return await called_with(on_event, lambda listen: self._run(job, listen))
+        request = new_request(self._settings, asked, stream=on_event is not None, **options)
+        return await with_listener(on_event, lambda listen: self._run(request, listen))
 
     def stream(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         """Do as `run`, and yield what happens; the last event is `RunEnded` with the result.
@@ -175,7 +172,7 @@ class Conductor(Worker):
         """
 
         async def run(emit: Listener) -> Result:
-            return await self._run(self._job(asked, options, stream=True), emit)
+            return await self._run(new_request(self._settings, asked, stream=True, **options), emit)
 
         return events_of(run)
 
@@ -189,7 +186,7 @@ class Conductor(Worker):
             PlanInvalid: the plan does not fit the pool or the limits.
         """
         self._check(plan)
-        return reckon(self._team, plan, plan.query)
+        return forecast_plan(self._settings, plan, plan.query)
 
     def run_sync(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> Result:
         """Do as `run` from code that is not async, inside a running event loop too."""
@@ -231,12 +228,11 @@ class Conductor(Worker):
             RunDead: it was taken up too often after its process had died.
             PodiumError: as for `run`.
         """
-        self._recorded(journal)
+        journal_of(self._settings, journal)
         if plan is not None:
             self._check(plan)
-        job = RunRequest(
+        request = RunRequest(
             run_id=run_id,
-            is_minted=False,
             plan=plan,
             policy=policy,
             resumes=True,
@@ -246,7 +242,7 @@ class Conductor(Worker):
             step_starter=step_starter,
             stream=on_event is not None,
         )
-        return await called_with(on_event, lambda listen: self._run(job, listen))
+        return await with_listener(on_event, lambda listen: self._run(request, listen))
 
     async def decide(
         self,
@@ -274,7 +270,7 @@ class Conductor(Worker):
             RunHeld: someone carries it out.
             PlanForbidden: the policy does not allow the changed plan.
         """
-        journal = self._recorded(journal)
+        journal = journal_of(self._settings, journal)
         if plan is not None:
             self._check(plan)
         async with self._open(), journal:
@@ -284,7 +280,7 @@ class Conductor(Worker):
             await decide(journal, given, self.pool.names, self._verify)
 
     def _verify(self, plan: Plan, labels: frozenset[str]) -> None:
-        self._team.policy.verify(plan, self.pool.cards, labels)
+        self._settings.policy.verify(plan, self.pool.cards, labels)
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
         """Return `None` within a run, whose ledger the nested run's calls are booked in."""
@@ -297,23 +293,20 @@ class Conductor(Worker):
             LimitExceeded: the runs would nest deeper than `Limits.depth`.
             WorkerFailed: the run came to no answer.
         """
-        caller, result = request.caller, None
-        if caller is not None and caller.depth + 1 >= caller.ledger.limits.depth:
-            limit = caller.ledger.limits.depth
-            raise LimitExceeded("depth", f"conductors nest {limit} deep at most: raise Limits.depth for more")
-        job = self._nested(request)
-        runs: list[RunSession] = []
+        nested, outer = nested_request(self._settings, request), outer_run(request.caller)
+        result: Result | None = None
+        sessions: list[RunSession] = []
 
         async def run(emit: Listener) -> Result:
             def listen(event: Event) -> None:
-                if caller is not None and caller.emit is not None:
-                    caller.emit(event)  # at once, so that what a cancel leaves is told too
-                if event.run_id == job.run_id:
+                if outer is not None and outer.context.emit is not None:
+                    outer.context.emit(event)  # at once, so that the end of a cancelled run is emitted, too
+                if event.run_id == nested.run_id:
                     emit(event)
 
-            runs.append(RunSession(self._team, job, listen))
+            sessions.append(RunSession(self._settings, nested, listen))
             async with self._open():
-                return await runs[0].run()
+                return await sessions[0].run()
 
         async with aclosing(events_of(run)) as events:
             async for event in events:
@@ -321,88 +314,14 @@ class Conductor(Worker):
                     result = event.result
                 elif isinstance(event, AnswerDelta):
                     yield event.text
-        yield _completion(result, runs[0].before)
+        yield _completion(result, sessions[0].before)
 
-    async def _run(self, job: RunRequest, listen: Listener | None) -> Result:
-        async with self._open(), job.journal or nullcontext():
-            return await RunSession(self._team, job, listen).run()
-
-    def _job(self, asked: Query | Plan, options: RunOptions, *, stream: bool) -> RunRequest:
-        run_id, journal, policy = options.get("run_id"), options.get("journal"), options.get("policy")
-        if run_id is not None:
-            self._recorded(journal)
-        plan = asked if isinstance(asked, Plan) else None
-        query, turns = (asked.query, ()) if isinstance(asked, Plan) else read_turns(asked)
-        tools = options.get("tools", ())
-        if not isinstance(tools, Tools):
-            tools = Tools(tuple(tools))
-        job = RunRequest(
-            run_id=run_id or uuid4().hex,
-            is_minted=run_id is None,
-            query=query,
-            plan=plan,
-            labels=frozenset(options.get("labels", ())),
-            policy=policy,
-            paid_results=options.get("paid_results"),
-            forecasts=options.get("forecast", False),
-            journal=journal,
-            tools=tools if tools.offered else None,
-            sampling=options.get("sampling", _PLAIN),
-            turns=turns,
-            middleware=options.get("middleware"),
-            step_starter=options.get("step_starter"),
-            stream=stream,
-        )
-        rules = self._team.policy
-        if policy is not None:
-            policy.fit(self.pool.cards)
-            rules = policy & rules
-        if plan is None:
-            return job
-        self._check(plan)
-        return job if rules.silent else replace(job, plan=rules.check(plan, self.pool.cards, job.labels))
-
-    def _nested(self, request: Request) -> RunRequest:
-        """Return the run that answers a request: the one that did so before, if it was recorded."""
-        asked = request.messages[: len(request.messages) - len(request.turns)]
-        query, caller = read_query(asked), request.caller
-        minted = caller is None or caller.journal is None
-        run_id = uuid4().hex
-        if caller is not None and not minted:
-            run_id = nested_id(caller, step_key(self.card.name, step_input_of(request), request.turns))
-        labels = frozenset[str]() if caller is None else caller.labels
-        return RunRequest(
-            run_id=run_id,
-            is_minted=minted,
-            query=query,
-            labels=labels,
-            caller=caller,
-            tools=request.tools,
-            sampling=request.sampling if request.turns or request.tools else _PLAIN,
-            turns=request.turns,
-            stream=request.stream,
-            resumes=False,
-        )
-
-    def _recorded(self, given: Journal | None) -> Journal:
-        journal = given or self._team.journal
-        if journal is None:
-            raise ConfigError(
-                "the conductor has no journal: give it one, as in Conductor(..., journal=SqlJournal())"
-            )
-        return journal
+    async def _run(self, request: RunRequest, listen: Listener | None) -> Result:
+        async with self._open(), request.journal or nullcontext():
+            return await RunSession(self._settings, request, listen).run()
 
     def _check(self, plan: Plan) -> None:
-        if not plan.steps:
-            raise PlanInvalid("nothing_to_keep", "the plan has no steps: there is no answer to keep yet")
-        if len(plan.steps) > self.limits.plan_steps:
-            most = self.limits.plan_steps
-            message = f"the plan has {len(plan.steps)} steps; Limits.plan_steps allows {most}"
-            raise PlanInvalid("too_many_steps", message)
-        for index, step in enumerate(plan.steps):
-            if step.worker >= len(self.pool):
-                message = f"step {index} names worker {step.worker}; there are 0 to {len(self.pool) - 1}"
-                raise PlanInvalid("unknown_worker", message, step=index)
+        plan.fit(len(self.pool), self.limits.plan_steps)
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -425,9 +344,10 @@ class Conductor(Worker):
         return nullcontext() if self._opened.get(get_running_loop()) else _Parts(self._parts())
 
     def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:
-        team = self._team
-        own = [part for part in (team.accept, team.cache, team.journal) if isinstance(part, ResourceGroup)]
-        return (self.pool, team.planners.first, team.planners.fallback, *own)
+        settings = self._settings
+        own = (settings.accept, settings.cache, settings.journal)
+        own_parts = [part for part in own if isinstance(part, ResourceGroup)]
+        return (self.pool, settings.planner, settings.fallback, *own_parts)
 
 
 class _Parts(ResourceGroup):
@@ -440,7 +360,7 @@ class _Parts(ResourceGroup):
         return self._held
 
 
-def _told(planning: PlanRequester) -> str:
+def _problems_of(planning: PlanRequester) -> str:
     problems = [p.problem.message for p in planning.proposals if p.problem is not None]
     return "; ".join(problems)
 
@@ -470,13 +390,13 @@ def _check_planner(planner: object) -> None:
         raise ConfigError(f"{planner!r:.80} is no planner{hint}")
 
 
-def _check_team(team: ConductorSettings) -> None:
-    """Refuse at the start what would stop a run half-way."""
-    own = [worker.card for worker in team.pool if not isinstance(worker, Conductor)]
-    check_prices(team.limits, [*own, team.planners.first.card, team.planners.fallback.card])
-    team.retry.check(team.pool)
-    team.policy.fit(team.pool.cards)
-    if team.policy.waits and team.journal is None:
+def _check_settings(settings: ConductorSettings) -> None:
+    """Raise `ConfigError` for settings that would stop a run half-way."""
+    own = [worker.card for worker in settings.pool if not isinstance(worker, Conductor)]
+    check_prices(settings.limits, [*own, settings.planner.card, settings.fallback.card])
+    settings.retry.check(settings.pool)
+    settings.policy.fit(settings.pool.cards)
+    if settings.policy.waits and settings.journal is None:
         raise ConfigError("a policy that lets plans wait for approval needs a journal for them to wait in")
-    if team.on_failure == "replan" and team.limits.rounds < 2:
+    if settings.on_failure == "replan" and settings.limits.rounds < 2:
         raise ConfigError("on_failure='replan' needs another round to plan: set Limits.rounds to 2 or more")

@@ -29,11 +29,11 @@ from podium.aio.sync import run_sync
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed
-from podium.execution import OnFailure, Retry
+from podium.execution import Accept, OnFailure, Retry
 from podium.journal import Journal
 from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
-from podium.run import Accept, Listener
+from podium.run import Listener
 from podium.types import Completion, Result
 from podium.workers import Card, Request, Worker
 

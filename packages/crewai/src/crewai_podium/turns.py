@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from podium.errors import ConfigError
 from podium.resume import PaidResults, unbilled
-from podium.types import Event, Message, read_turns
+from podium.types import Event, Message, read_conversation
 
 _MOST_KEPT: Final = 64
 _GO_ON: Final = "Go on from there."
@@ -59,7 +59,7 @@ class Turns:
         """Return what a turn goes on from: of a question that is new, nothing."""
         with self._lock:
             events = self._kept.get(_hash(query), ())
-        _, turns = read_turns(query)
+        _, turns = read_conversation(query)
         try:
             return unbilled(events, workers) if events and turns else PaidResults()
         except ConfigError:
@@ -67,6 +67,6 @@ class Turns:
 
 
 def _hash(query: Sequence[Mapping[str, Any]]) -> str:
-    asked: tuple[Message, ...] = read_turns(query)[0]
+    asked: tuple[Message, ...] = read_conversation(query)[0]
     text = json.dumps([message.to_wire() for message in asked], sort_keys=True)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

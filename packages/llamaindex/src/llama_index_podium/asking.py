@@ -14,7 +14,7 @@ from llama_index_podium.turns import TURN, latest_turn
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.resume import PaidResults, recall_turn, turn_of
-from podium.types import AnswerDelta, Event, Message, Result, RunEnded, Sampling, Tools, read_turns
+from podium.types import AnswerDelta, Event, Message, Result, RunEnded, Sampling, Tools, read_conversation
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
@@ -71,7 +71,7 @@ class Asking:
 
     async def _run(self, *, stream: bool) -> AsyncGenerator[Event, None]:
         """Yield the run's own events."""
-        query, turns = read_turns(from_llama(self._messages))
+        query, turns = read_conversation(from_llama(self._messages))
         conductor = self._conductor
         paid_results = (
             recall_turn(latest_turn(self._messages), query, conductor.pool.names) if turns else None
@@ -115,7 +115,7 @@ class Asking:
         message, facts = response.message, facts_of(result)
         message.blocks += call_blocks(result.tool_calls)
         if result.tool_calls:
-            query: tuple[Message, ...] = read_turns(from_llama(self._messages))[0]
+            query: tuple[Message, ...] = read_conversation(from_llama(self._messages))[0]
             message.additional_kwargs[TURN] = turn_of(self._events, query)
             # as LlamaIndex's own models have them: its streams of structured answers look here
             message.additional_kwargs["tool_calls"] = [dict(call) for call in result.tool_calls]

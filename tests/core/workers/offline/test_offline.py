@@ -7,8 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from podium.errors import ConfigError, WorkerRefused, WorkerUnavailable
 from podium.types import Completion, Message

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from itertools import pairwise, repeat
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from podium.errors import WorkerBroken
 from podium.workers.openai.sse import MAX_ANSWER, MAX_LINE, SseEvent, SseReader

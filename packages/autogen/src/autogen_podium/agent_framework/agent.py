@@ -33,8 +33,7 @@ from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, QueryError
 from podium.planners import Planner
-from podium.types import Message as PodiumMessage
-from podium.types import Result
+from podium.types import Message as PodiumMessage, Result
 from podium.workers import Card, Worker
 
 _Response = AgentResponse[Any]

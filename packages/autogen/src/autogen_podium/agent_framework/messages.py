@@ -7,8 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_framework import Content, UsageDetails
-from agent_framework import Message as FrameworkMessage
+from agent_framework import Content, Message as FrameworkMessage, UsageDetails
 
 from podium.types import Message, Part, Role, storable
 from podium.usage import Usage

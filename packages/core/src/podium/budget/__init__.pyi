@@ -1,15 +1,3 @@
-from .ledger import (
-    Ledger as Ledger,
-)
-from .ledger import (
-    Remaining as Remaining,
-)
-from .ledger import (
-    Reservation as Reservation,
-)
-from .ledger import (
-    Spend as Spend,
-)
-from .limits import (
-    Limits as Limits,
-)
+from .ledger import Ledger as Ledger, Reservation as Reservation
+from .limits import Limits as Limits
+from .spend import NOTHING as NOTHING, Remaining as Remaining, Spend as Spend

@@ -8,56 +8,12 @@ what the call really came to. It knows no worker and no price: it is given amoun
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import add, sub
-from typing import Self
 
 import anyio
 
 from podium.budget.limits import Limits
+from podium.budget.spend import NOTHING, Remaining, Spend
 from podium.errors import LimitExceeded
-from podium.usage import Usage
-
-
-@dataclass(frozen=True, slots=True)
-class Spend:
-    """What a call, or many, may spend or have spent."""
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float | None = 0.0
-    """In USD; `None` when it is unknown."""
-
-    @classmethod
-    def of(cls, usage: Usage, cost: float | None, *, calls: int = 1) -> Self:
-        """Return what a call has spent; a hosted conductor's own tokens count as all others."""
-        read = usage.input_tokens + usage.orchestration_input_tokens
-        return cls(calls, read, usage.output_tokens + usage.orchestration_output_tokens, cost)
-
-
-NOTHING = Spend()
-
-
-@dataclass(frozen=True, slots=True)
-class Remaining:
-    """What a run may still spend. `None` means that there is no limit."""
-
-    steps: int | None = None
-    calls: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost: float | None = None
-    """In USD."""
-
-    @property
-    def rounded(self) -> "Remaining":
-        """The same in round figures: down to one digit that is not 0."""
-        return Remaining(
-            steps=None if self.steps is None else _rounded(self.steps),
-            calls=None if self.calls is None else _rounded(self.calls),
-            input_tokens=None if self.input_tokens is None else _rounded(self.input_tokens),
-            output_tokens=None if self.output_tokens is None else _rounded(self.output_tokens),
-            cost=None if self.cost is None else _rounded(round(self.cost * _BILLION)) / _BILLION,
-        )
 
 
 @dataclass(slots=True, eq=False)
@@ -316,11 +272,6 @@ class _Book:
                 "put a price on the worker's card, or say with Limits.unpriced what it counts as, in USD"
             )
             raise LimitExceeded("unpriced", message)
-
-
-def _rounded(count: int) -> int:
-    digits = str(count)
-    return int(digits[0].ljust(len(digits), "0"))
 
 
 def _amount(name: str, count: int) -> str:

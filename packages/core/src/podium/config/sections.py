@@ -11,8 +11,7 @@ from pydantic import Discriminator, Field, Tag
 
 from podium.budget.limits import Limits
 from podium.config.tables import AsTable, Section
-from podium.execution.retry_policy import Retry
-from podium.execution.run_context import OnFailure
+from podium.execution.retry_policy import OnFailure, Retry
 from podium.hosted import Api, Effort
 from podium.plan_text.writer import Spelling
 from podium.planners.planner_prompt import Show

@@ -5,8 +5,7 @@ limit is a new key, without a second list of them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from dataclasses import Field as RecordField
+from dataclasses import MISSING, Field as RecordField, dataclass, fields, is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 

@@ -1,18 +1,3 @@
-from .external_scheduler import (
-    ExternalScheduler as ExternalScheduler,
-)
-from .external_scheduler import (
-    StepStarter as StepStarter,
-)
-from .retry_policy import (
-    Hedge as Hedge,
-)
-from .retry_policy import (
-    Retry as Retry,
-)
-from .run_context import (
-    OnFailure as OnFailure,
-)
-from .scheduler import (
-    Pause as Pause,
-)
+from .retry_policy import Hedge as Hedge, OnFailure as OnFailure, Retry as Retry
+from .run_context import Accept as Accept
+from .step_starter import ExternalScheduler as ExternalScheduler, Pause as Pause, StepStarter as StepStarter

@@ -9,7 +9,8 @@ from math import inf
 from operator import attrgetter
 from typing import get_args
 
-from podium.budget.ledger import Reservation, Spend
+from podium.budget.ledger import Ledger, Reservation
+from podium.budget.spend import Spend
 from podium.errors import (
     LimitExceeded,
     PodiumError,
@@ -18,7 +19,7 @@ from podium.errors import (
     WorkerFailed,
     WorkerTimeout,
 )
-from podium.execution.run_context import RunContext
+from podium.execution.run_context import RunContext, outer_run
 from podium.secrets.boundary import Boundary
 from podium.types.messages import Completion, FinishReason, estimate_usage, storable
 from podium.types.outcome import Call, Problem, total_cost
@@ -111,7 +112,7 @@ class Attempt:
 
     async def _read(self, on_text: Callable[["Attempt", str], None]) -> None:
         room = self.context.limits.output_chars
-        worker, middleware = self.context.pool[self.worker], self.context.middleware
+        worker, middleware = self.context.pool[self.worker], self.context.request.middleware
         call = worker.call(self.request) if middleware is None else middleware(worker, self.request)
         try:
             async for piece in call:
@@ -168,17 +169,19 @@ class Attempt:
 
     def _was_refused(self) -> bool:
         """Say whether nothing was done for it: no call was sent, and no run begun that did one."""
-        caller, error = self.request.caller, self.error
-        nested = caller is not None and any(ledger.spent.calls for ledger in caller.nested)
+        error, nested = self.error, any(ledger.spent.calls for ledger in self._nested_ledgers())
         unpaid = isinstance(error, WorkerError) and not error.maybe_paid
         return not nested and (unpaid or isinstance(error, LimitExceeded))
 
+    def _nested_ledgers(self) -> list[Ledger]:
+        outer = outer_run(self.request.caller)
+        return [] if outer is None else outer.ledgers
+
     def _bill_nested(self) -> None:
         """Bill what runs that were to answer the call have spent, if any were begun."""
-        caller = self.request.caller
-        if caller is None or not caller.nested:
+        spends = [ledger.spent for ledger in self._nested_ledgers()]
+        if not spends:
             return
-        spends = [ledger.spent for ledger in caller.nested]
         read, written = sum(s.input_tokens for s in spends), sum(s.output_tokens for s in spends)
         self.usage = Usage(read, written, estimated=True)
         self.cost = total_cost(s.cost for s in spends)

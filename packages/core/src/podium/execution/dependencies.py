@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from podium.errors import LimitExceeded
-from podium.execution.run_context import OnFailure
+from podium.execution.retry_policy import OnFailure
 from podium.execution.step_state import StepState
 from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Plan, Step

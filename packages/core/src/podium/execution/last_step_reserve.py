@@ -1,8 +1,8 @@
-"""What is kept of a run's limits for its plan's last step, so that there is an answer in the end."""
+"""Keeps enough of a run's limits for its plan's last step, which writes the answer."""
 
 from collections.abc import Sequence
 
-from podium.budget.ledger import NOTHING, Remaining, Spend
+from podium.budget.spend import NOTHING, Remaining, Spend
 from podium.execution.run_context import RunContext
 from podium.prompts.render import worker_messages
 from podium.types.outcome import Outcome
@@ -17,7 +17,7 @@ _SHARE = 0.95
 _CALL = Spend(calls=1)
 
 
-def last_step(context: RunContext, plan: Plan, outcomes: Sequence[Outcome | None]) -> Spend:
+def reserve_for_last_step(context: RunContext, plan: Plan, outcomes: Sequence[Outcome | None]) -> Spend:
     """Return the most that the last step may spend, by what it will likely be shown.
 
     Nothing, where that leaves too little for any of what it is to be shown: what other
@@ -62,7 +62,7 @@ def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outco
     step = plan.steps[index]
     worker = context.pool[step.worker]
     visible = tuple([_expected(context, plan, seen, outcomes[seen]) for seen in step.access])
-    step_input = StepInput(step.subtask, visible, context.query if context.show_question else ())
+    step_input = StepInput(step.subtask, visible, context.query if context.shows_question else ())
     request = Request(messages=worker_messages(step_input, worker.card), step_input=step_input)
     request = bounded(worker, request, context.ledger)
     return worker.worst_case(request, context.limits.answer_tokens) or _CALL

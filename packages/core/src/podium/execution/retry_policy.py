@@ -1,7 +1,6 @@
-"""Which failed calls are made again, when, and by whom: the only retry loop there is.
+"""The settings of retries, fallbacks and hedges: which failed calls are made again, when, and by whom.
 
-It decides and does nothing: `trying` makes the calls, `workers.cooling` knows how the
-latest ones ended.
+`step_runner` makes the calls, `fallback` picks the next worker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 from types import MappingProxyType
+from typing import Literal
 
 from podium.errors import (
     ConfigError,
@@ -21,6 +21,10 @@ from podium.errors import (
 )
 from podium.workers.call_history import CallHistory
 from podium.workers.pool import Pool
+
+OnFailure = Literal["skip", "note", "replan", "fail"]
+"""What happens to the steps that depend on a failed one: they are skipped; they run with a note of
+what is missing; another round is planned; or the run ends."""
 
 _CODES = frozenset(
     kind.code for kind in (WorkerUnavailable, WorkerRefused, WorkerTimeout, WorkerBroken, WorkerFailed)

@@ -1,88 +1,191 @@
-"""What is the same for all steps of one run, and how its events are sent."""
+"""The three records a run is carried out by: its conductor's settings, its request, its context."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from podium.budget.ledger import Ledger
 from podium.budget.limits import Limits
-from podium.execution.retry_policy import Retry
+from podium.execution.retry_policy import OnFailure, Retry
+from podium.execution.step_starter import StepStarter
 from podium.journal.answer_cache import Cache
 from podium.journal.journal import Journal
+from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.resume.paid_results import PaidResults
 from podium.types.events import Event
 from podium.types.messages import Message, Sampling, Tools
+from podium.types.plan import Plan
 from podium.workers.pool import Pool
-from podium.workers.worker import CallMiddleware
+from podium.workers.worker import Caller, CallMiddleware, Worker
 
-OnFailure = Literal["skip", "note", "replan", "fail"]
-"""What becomes of the steps that are shown one that failed: they are skipped; they are
-run with the gap stated; another round is planned; or the whole run ends there."""
+Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
+"""Judges an answer: a worker that is asked for YES or NO, or a function of question and answer.
 
-_NOTHING = nullcontext()
+The function returns `True`, `False`, or a text that says what is wrong."""
+
+_NO_SPAN = nullcontext()
 _PLAIN = Sampling()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunContext:
-    """One run, as its stages see it."""
+class ConductorSettings:
+    """What all runs of one conductor share."""
 
-    run_id: str
-    query: tuple[Message, ...]
+    name: str
+    """The conductor's name."""
     pool: Pool
+    planner: Planner
+    fallback: Planner
+    """Plans when `planner` gave no usable plan after one repair."""
+    strict: bool = False
+    """Whether a bad plan is raised, in place of a repair and the fallback."""
     limits: Limits
-    ledger: Ledger
-    """Shared with the runs nested in this one."""
-    emit: Callable[[Event], None] | None
-    """Takes the run's events; `None` where nobody listens."""
+    accept: Accept | None = None
     policy: Policy = Policy()
-    labels: frozenset[str] = frozenset()
-    """The labels the query carries."""
     retry: Retry = Retry()
     on_failure: OnFailure = "skip"
-    cache: Cache | None = None
-    """Answers that may be used again; `None` asks for all of them."""
-    paid_results: PaidResults | None = None
-    """What is paid for already; `None` where no run came before, and none is recorded."""
+    cache: Cache | Literal["run"] | None = None
     journal: Journal | None = None
-    """Where runs nested in this one are recorded too."""
-    depth: int = 0
-    """How many runs this one is nested in."""
-    stream: bool = False
-    """Whether anyone reads along."""
+    show_question: bool = True
+    """Whether workers are shown the question besides their subtask."""
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Every worker that a run may call: the pool, and a judge."""
+        return (*self.pool, self.accept) if isinstance(self.accept, Worker) else tuple(self.pool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """One run, as it was asked for."""
+
+    run_id: str
+    is_new_id: bool = False
+    """Whether the id was just generated, so that no journal can hold it."""
+    query: tuple[Message, ...] = ()
+    plan: Plan | None = None
+    """The plan to carry out; of a resumed run, in place of its last plan."""
+    labels: frozenset[str] = frozenset()
+    """The labels of the query."""
+    policy: Policy | None = None
+    """Holds besides the conductor's policy; `None` adds nothing."""
+    journal: Journal | None = None
+    """Records the run in place of the conductor's journal; `None` means that journal."""
+    paid_results: PaidResults | None = None
+    """Results that are paid for already; `None` means none."""
     tools: Tools | None = None
     """Offered to the worker of the plan's last step."""
     sampling: Sampling = Sampling()
-    """How that worker is to write."""
-    turns: tuple[Message, ...] = ()
-    """What that worker is shown after all else: calls of tools, and what these returned."""
+    """Sampling of the worker of the plan's last step."""
+    tool_messages: tuple[Message, ...] = ()
+    """Tool calls after the query and their results, shown to the worker of the plan's last step."""
+    stream: bool = False
+    """Whether the caller reads the events while the run goes on."""
+    forecast: bool = False
+    """Whether the first plan is forecast, for comparison in the result."""
     middleware: CallMiddleware | None = None
-    """How workers are called; `None` calls them."""
-    show_question: bool = True
-    """Whether workers are shown the question besides their subtask."""
-    within: Callable[..., AbstractContextManager[object]] | None = None
-    """Makes the span of a call the current one, by round, step and attempt; `None` where nobody traces."""
+    """Wraps each call of a worker; `None` calls the worker itself."""
+    step_starter: StepStarter | None = None
+    """Starts the steps of each plan; `None` leaves that to the run's own scheduler."""
+    caller: Caller | None = None
+    """The call that a nested run answers; `None` for a run of a user."""
+    resumes: bool = False
+    """Whether the run goes on even if it has ended, for example as failed."""
+    force: bool = False
+    """Whether a run that was given up as dead is resumed, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """One run while it is carried out: what its stages share."""
+
+    settings: ConductorSettings
+    request: RunRequest
+    ledger: Ledger
+    """Shared with the runs nested in this one."""
+    policy: Policy
+    """The conductor's policy, the request's, and what holds everywhere of an outer run's."""
+    labels: frozenset[str] = frozenset()
+    """The labels that the query carries, and those of what later rounds were told."""
+    journal: Journal | None = None
+    """Where the run is recorded, and the runs nested in it."""
+    cache: Cache | None = None
+    """Answers that may be used again; `None` uses none."""
+    paid_results: PaidResults | None = None
+    """Results that are paid for already; `None` where nothing ran before and nothing is recorded."""
+    depth: int = 0
+    """How many runs this one is nested in."""
+    emit: Callable[[Event], None] | None = None
+    """Takes the run's events; `None` where nobody listens."""
+    span: Callable[..., AbstractContextManager[object]] | None = None
+    """Makes the span of a call the current one, by round, step and attempt; `None` without tracing."""
     clock: Callable[[], float]
-    """Tells the time of the event loop, in seconds; found once, since it is asked at every turn."""
+    """The event loop's clock, in seconds."""
     began: float
     """When the run began, on that clock."""
 
     @property
-    def writes_apart(self) -> bool:
-        """Whether the worker that writes the answer is asked otherwise than those before it."""
-        return self.tools is not None or bool(self.turns) or self.sampling != _PLAIN
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.request.run_id
+
+    @property
+    def query(self) -> tuple[Message, ...]:
+        """The conversation, its question last; empty for a plan that was given without one."""
+        return self.request.query
+
+    @property
+    def pool(self) -> Pool:
+        """The workers."""
+        return self.settings.pool
+
+    @property
+    def limits(self) -> Limits:
+        """What the run may spend."""
+        return self.settings.limits
+
+    @property
+    def retry(self) -> Retry:
+        """Which failed calls are retried."""
+        return self.settings.retry
+
+    @property
+    def shows_question(self) -> bool:
+        """Whether workers are shown the question besides their subtask."""
+        return self.settings.show_question and bool(self.request.query)
+
+    @property
+    def last_step_differs(self) -> bool:
+        """Whether the worker of the plan's last step gets tools, tool messages or sampling of its own."""
+        request = self.request
+        return request.tools is not None or bool(request.tool_messages) or request.sampling != _PLAIN
 
     def tell(self, kind: Callable[..., Event], **facts: object) -> None:
-        """Emit an event of this run; where nobody listens, none is made."""
+        """Emit an event of this run; without a listener, none is made."""
         if self.emit is not None:
             self.emit(kind(run_id=self.run_id, at=self.now(), **facts))
 
     def during(self, *ids: int) -> AbstractContextManager[object]:
         """Return a block in which a call is made: of round, step and attempt, or of the round's planner."""
-        return _NOTHING if self.within is None else self.within(*ids)
+        return _NO_SPAN if self.span is None else self.span(*ids)
 
     def now(self) -> float:
         """Return the seconds since the run began."""
         return self.clock() - self.began
+
+
+@dataclass(frozen=True, slots=True)
+class OuterRun:
+    """The run that nested runs belong to; a conductor that works as a worker finds it in its caller."""
+
+    context: RunContext
+    ledgers: list[Ledger] = field(default_factory=list)
+    """The ledgers of the runs nested in the call. They say what it cost if it does not end."""
+
+
+def outer_run(caller: Caller | None) -> OuterRun | None:
+    """Return the run that a call belongs to; `None` for a call outside of a run."""
+    outer = None if caller is None else caller.outer
+    return outer if isinstance(outer, OuterRun) else None

@@ -12,12 +12,13 @@ from typing import Self
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from podium.budget.ledger import NOTHING, Spend
+from podium.budget.spend import NOTHING, Spend
 from podium.errors import ConfigError
 from podium.execution.dependencies import DependencyGraph
-from podium.execution.last_step_reserve import is_metered, last_step
+from podium.execution.last_step_reserve import is_metered, reserve_for_last_step
 from podium.execution.run_context import RunContext
 from podium.execution.step_runner import StepRunner
+from podium.execution.step_starter import Pause
 from podium.execution.step_state import ABORTED, ENOUGH, STOPPED, SUPERSEDED, UNSEEN, StepState
 from podium.policy import after
 from podium.resume.paid_results import PaidResults, step_key
@@ -26,10 +27,6 @@ from podium.types.outcome import Call, Outcome, Problem, total_cost
 from podium.types.plan import Plan, Step
 from podium.usage import Usage
 from podium.workers.worker import Card, StepInput
-
-
-class Pause(Exception):
-    """Raised by who starts a round's steps: none is started now, and the run rests until it is resumed."""
 
 
 class RoundScheduler:
@@ -51,10 +48,10 @@ class RoundScheduler:
         self._number = number
         self._last = last
         self._paid = paid
-        self._is_replanned = context.on_failure == "replan"
+        self._is_replanned = context.settings.on_failure == "replan"
         self._is_metered = is_metered(context)
         self._has_keys = context.paid_results is not None or self._is_replanned
-        self._graph = DependencyGraph(context.on_failure)
+        self._graph = DependencyGraph(context.settings.on_failure)
         self._answering: StepState | None = None
         self._ended = 0
         self._has_unwanted = False
@@ -138,7 +135,7 @@ class RoundScheduler:
         except Exception as error:  # noqa: BLE001 - raised by who leaves the execution
             self.broke = error
 
-    async def carry_out(self, index: int) -> Outcome:
+    async def run_one(self, index: int) -> Outcome:
         """Run a step whose inputs have ended, and return what it came to.
 
         Raises:
@@ -254,12 +251,14 @@ class RoundScheduler:
         """Return what is paid for, with what stands for the step there: a record holds no secrets."""
         context = self._context
         if not state.key:
-            query = context.query if context.show_question else ()
+            query = context.query if context.shows_question else ()
             step_input = StepInput(state.step.subtask, state.visible or (), query)
             worker = context.pool.names[state.step.worker]
-            turns = context.turns if state is self._graph.last else ()
-            state.key = step_key(worker, step_input, turns)
-            state.exact = step_key(worker, step_input, turns, exact=True) if self._is_replanned else ""
+            tool_messages = context.request.tool_messages if state is self._graph.last else ()
+            state.key = step_key(worker, step_input, tool_messages)
+            state.exact = (
+                step_key(worker, step_input, tool_messages, exact=True) if self._is_replanned else ""
+            )
         known = ((context.paid_results, state.key), (self._paid, state.exact))
         return [(paid_results, key) for paid_results, key in known if paid_results is not None]
 
@@ -303,7 +302,7 @@ class RoundScheduler:
     def _send_answer(self) -> None:
         """From here on, what the last step writes is known to be the answer."""
         state = self._graph.last
-        if not (self._last and state is not None and self._context.stream):
+        if not (self._last and state is not None and self._context.request.stream):
             return
         self._answering = state
         if state.runner is not None and state.runner.written:
@@ -374,7 +373,9 @@ class RoundScheduler:
         if plan is None or len(plan.steps) < 2 or last is None or last.visible is not None:
             return
         if ended is None or ended.index in plan.steps[-1].access:
-            context.ledger.keep(last_step(context, plan, [state.outcome for state in self._graph]))
+            context.ledger.keep(
+                reserve_for_last_step(context, plan, [state.outcome for state in self._graph])
+            )
 
 
 def tell_end(context: RunContext, outcome: Outcome, key: str = "") -> None:

@@ -16,7 +16,7 @@ from podium.execution.attempt import Attempt
 from podium.execution.fallback import FallbackOrder, RetriesExhausted
 from podium.execution.hedge import Race
 from podium.execution.retry_policy import Hedge
-from podium.execution.run_context import RunContext
+from podium.execution.run_context import OuterRun, RunContext
 from podium.journal.answer_cache import Cache, answer_key, asking, look_up, remember
 from podium.prompts.render import worker_messages
 from podium.secrets.boundary import Boundary
@@ -55,7 +55,7 @@ class StepRunner:
     _heard: Attempt | None = None
     """Whose pieces are sent on; `None` while two calls run, whose pieces are held back."""
     _reused: Completion | None = None
-    _next: FallbackOrder | None = None
+    _order: FallbackOrder | None = None
     _waits: str = "had no free slot"
     _deadline: float = inf
 
@@ -124,21 +124,21 @@ class StepRunner:
             attempt = await self._ask(number)
             if self._reused is not None or (attempt is not None and attempt.completion is not None):
                 return
-            turns = self._turns()
+            order = self._fallback_order()
             if attempt is not None:
-                wait = turns.after(attempt, self._made, deadline)
+                wait = order.after(attempt, self._made, deadline)
                 self._tell_failed(attempt, wait)
                 if wait:
                     await anyio.sleep(wait)
             self._waits = "was left out after failures, and not asked"
-            number = await turns.choose(deadline)
+            number = await order.choose(deadline)
             self._waits = "had no free slot"
 
-    def _turns(self) -> FallbackOrder:
+    def _fallback_order(self) -> FallbackOrder:
         """Return who is next; most steps end with their first call, and never ask."""
-        if self._next is None:
-            self._next = FallbackOrder(self.context, self.round, self.index, self.step.worker, self.labels)
-        return self._next
+        if self._order is None:
+            self._order = FallbackOrder(self.context, self.round, self.index, self.step.worker, self.labels)
+        return self._order
 
     def _ask(self, number: int) -> Awaitable[Attempt | None]:
         """Look for an answer to use again; without one, call. `None` means that nobody was called."""
@@ -232,35 +232,29 @@ class StepRunner:
         return attempt
 
     def _request(self, number: int, deadline: float) -> Request:
-        context = self.context
-        step_input = StepInput(
-            self.step.subtask, self.visible, context.query if context.show_question else ()
-        )
+        context, asked = self.context, self.context.request
+        query = context.query if context.shows_question else ()
+        step_input = StepInput(self.step.subtask, self.visible, query)
         caller = Caller(
             run_id=context.run_id,
             round=self.round,
             step=self.index,
             attempt=self.following,
-            depth=context.depth,
-            ledger=context.ledger,
-            emit=context.emit,
             labels=self.labels,
-            journal=context.journal,
-            policy=context.policy,
-            middleware=context.middleware,
+            outer=OuterRun(context),
         )
         messages = worker_messages(step_input, context.pool.cards[number])
         request = Request(
-            messages=messages, step_input=step_input, deadline=deadline, stream=context.stream, caller=caller
+            messages=messages, step_input=step_input, deadline=deadline, stream=asked.stream, caller=caller
         )
-        if not self.last or not context.writes_apart:
+        if not self.last or not context.last_step_differs:
             return request
         return replace(
             request,
-            messages=messages + context.turns,
-            turns=context.turns,
-            tools=context.tools if context.pool[number].takes_tools else None,
-            sampling=context.sampling,
+            messages=messages + asked.tool_messages,
+            tool_messages=asked.tool_messages,
+            tools=asked.tools if context.pool[number].takes_tools else None,
+            sampling=asked.sampling,
         )
 
     def _key(self, number: int) -> str | None:
@@ -268,7 +262,7 @@ class StepRunner:
 
         What only bounds the answer does not count: one that was cut by it is not kept.
         """
-        if self.context.cache is None or (self.last and self.context.tools is not None):
+        if self.context.cache is None or (self.last and self.context.request.tools is not None):
             return None
         with Boundary(f"worker {self.context.pool.names[number]!r}", WorkerFailed):
             identity = self.context.pool[number].identity
@@ -285,7 +279,7 @@ class StepRunner:
             """Begin the second if the budget of calls, a slot and the ledger have room for it now."""
             if len(self._made) >= context.retry.attempts:
                 return None
-            number = self._turns().beside(attempt.worker)
+            number = self._fallback_order().beside(attempt.worker)
             try:
                 if (slot := context.pool.slot(number)) is not None:
                     slot.acquire_nowait()

@@ -12,14 +12,8 @@ from .fixed import (
 )
 from .planner import (
     Planner as Planner,
-)
-from .planner import (
     PlanRequest as PlanRequest,
-)
-from .planner import (
     PlanText as PlanText,
-)
-from .planner import (
     Turn as Turn,
 )
 from .planner_prompt import (

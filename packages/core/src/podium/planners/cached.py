@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
 
-from podium.budget.ledger import Spend
+from podium.budget.spend import Spend
 from podium.errors import ConfigError, PlanError
 from podium.plan_text.parser import parse_plan
 from podium.planners.planner import Planner, PlanRequest, PlanText

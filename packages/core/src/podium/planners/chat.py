@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, get_args
 
-from podium.budget.ledger import Spend
+from podium.budget.spend import Spend
 from podium.errors import ConfigError
 from podium.plan_text.grammar import plan_grammar
 from podium.plan_text.schema import plan_schema

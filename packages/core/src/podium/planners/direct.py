@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
-from podium.budget.ledger import Spend
+from podium.budget.spend import Spend
 from podium.plan_text.writer import write_plan
 from podium.planners.card_matcher import best_fit
 from podium.planners.planner import Planner, PlanRequest, PlanText

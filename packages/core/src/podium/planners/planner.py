@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from podium.aio.resources import ResourceGroup
-from podium.budget.ledger import Remaining, Spend
+from podium.budget.spend import Remaining, Spend
 from podium.plan_text.writer import Spelling
 from podium.types.messages import FinishReason, Message
 from podium.usage import Usage

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from podium.budget.ledger import Reservation, Spend
+from podium.budget.ledger import Reservation
+from podium.budget.spend import Spend
 from podium.errors import PodiumError, WorkerError
 from podium.plan_text.parser import MAX_CHARS
 from podium.planners.planner import Planner, PlanText

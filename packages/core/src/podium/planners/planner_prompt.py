@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
-from podium.budget.ledger import Remaining
+from podium.budget.spend import Remaining
 from podium.errors import PodiumError
 from podium.plan_text.writer import KEEP, Spelling, write_plan
 from podium.planners.planner import PlanRequest

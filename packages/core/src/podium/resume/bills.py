@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from podium.budget.ledger import Spend
+from podium.budget.spend import Spend
 from podium.resume.paid_results import PaidResults
 from podium.resume.rebuild import UNKNOWN, is_superseded, renumbered, result_of
 from podium.types.events import (

@@ -18,7 +18,7 @@ from podium.workers.worker import StepInput
 
 
 def step_key(
-    worker: str, step_input: StepInput, turns: Sequence[Message] = (), *, exact: bool = False
+    worker: str, step_input: StepInput, tool_messages: Sequence[Message] = (), *, exact: bool = False
 ) -> str:
     """Return what stands for a step by content: who works, and all they are shown.
 
@@ -27,7 +27,7 @@ def step_key(
     Args:
         worker: the worker's name.
         step_input: what it is shown.
-        turns: what it is shown besides, of tools.
+        tool_messages: tool calls and their results that it is shown besides.
         exact: whether secrets in it count too, which no journal holds.
     """
     seen = [[shown.subtask, shown.output, shown.gap] for shown in step_input.visible]
@@ -37,8 +37,8 @@ def step_key(
         seen,
         [message.to_wire() for message in step_input.query],
     ]
-    if turns:
-        told.append([message.to_wire() for message in turns])
+    if tool_messages:
+        told.append([message.to_wire() for message in tool_messages])
     text = json.dumps(told, sort_keys=True)
     return sha256((text if exact else scrub(text)).encode("utf-8", "surrogatepass")).hexdigest()
 

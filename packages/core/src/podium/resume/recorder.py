@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from podium.budget.ledger import Spend
+from podium.budget.spend import Spend
 from podium.errors import JournalError
 from podium.journal.journal import Log
 from podium.resume.bills import paid_results_of, spent_by, steps_of

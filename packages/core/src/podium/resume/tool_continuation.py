@@ -35,7 +35,7 @@ def turn_of(events: Iterable[Event], query: Sequence[Message]) -> dict[str, Any]
     kept: list[Event] = []
     for event in events:
         if isinstance(event, RunStarted):
-            kept = [replace(event, query=(), turns=(), tools=None)]
+            kept = [replace(event, query=(), tool_messages=(), tools=None)]
         elif isinstance(event, PlanReady) and event.plan.steps:
             kept = [one for one in kept if not isinstance(one, _OF_ROUND)]
             kept.append(replace(event, round=1))

@@ -1,14 +1,14 @@
 """Has an answer judged: by a worker that is asked for YES or NO, or by a function."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 
 import anyio
 
 from podium.errors import PodiumError, WorkerFailed
-from podium.execution.run_context import RunContext
+from podium.execution.run_context import Accept, RunContext
 from podium.execution.scheduler import tell_end
 from podium.execution.step_runner import StepRunner
 from podium.execution.step_state import STOPPED
@@ -20,10 +20,6 @@ from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Step
 from podium.workers.pool import Pool, take
 from podium.workers.worker import StepInput, Worker
-
-Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
-"""Judges an answer: a worker that is asked for YES or NO, or a function of question and
-answer that returns `True`, or `False`, or in words what is wrong."""
 
 NOT_ACCEPTED = "the answer was not accepted"
 _VERDICT = re.compile(r"[\s*_#>\"'`]*(yes|no)\b[\s*_#>\"'`.,:;!–—-]*", re.IGNORECASE)
@@ -92,11 +88,9 @@ class AcceptanceCheck:
         runner = StepRunner(
             context=replace(
                 ours,
-                pool=Pool([judge]),
+                settings=replace(ours.settings, pool=Pool([judge]), retry=alone, show_question=False),
+                request=replace(ours.request, stream=False),
                 policy=ours.policy.everywhere,
-                retry=alone,
-                show_question=False,
-                stream=False,
             ),
             round=self.round,
             index=self.index,

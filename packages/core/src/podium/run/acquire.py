@@ -1,4 +1,4 @@
-"""How a run comes by its record: begun, taken up where it broke off, or waited for."""
+"""Acquires the record of a run: begins it, resumes it, or waits for the process that holds it."""
 
 import json
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import anyio
 
 from podium.errors import LimitExceeded, RunExists, RunHeld
+from podium.execution.run_context import RunRequest
 from podium.journal.journal import Journal
 from podium.resume.rebuild import has_ended, is_undecided, result_of
 from podium.resume.recorder import RunRecorder
-from podium.run.request import RunRequest
 from podium.secrets import scrub
 from podium.types.events import Event, PlanReady, RunStarted
 from podium.types.messages import Message
@@ -26,19 +26,21 @@ LONGEST_LOOK = 1.0
 class Acquired:
     """A run that may be carried out, with its record; or one that has come to its end."""
 
-    job: RunRequest
+    request: RunRequest
     """As it was asked for; of a run that is taken up, with the query it was begun for."""
-    recording: RunRecorder | None = None
+    recorder: RunRecorder | None = None
     before: Result | None = None
-    """What it has come to so far; `None` for a new run. Without a recording, that is its end."""
+    """What it has come to so far; `None` for a new run. Without a recorder, that is its end."""
 
 
-async def take(journal: Journal, job: RunRequest, workers: Sequence[str], *, seconds: float) -> Acquired:
+async def acquire(
+    journal: Journal, request: RunRequest, workers: Sequence[str], *, seconds: float
+) -> Acquired:
     """Begin the run's record, take it up, or find its end there.
 
     Args:
         journal: where it is recorded.
-        job: the run.
+        request: the run.
         workers: the names of the pool's workers.
         seconds: how long to wait for one that someone else carries out.
 
@@ -47,58 +49,58 @@ async def take(journal: Journal, job: RunRequest, workers: Sequence[str], *, sec
         LimitExceeded: someone else carried it out for all that time.
         JournalError: it cannot be recorded, or not be taken up.
     """
-    if job.resumes:
-        return await _claim(journal, job, workers)
+    if request.resumes:
+        return await _claim(journal, request, workers)
     try:
-        log = await journal.begin(started(job, workers), minted=job.is_minted)
+        log = await journal.begin(started(request, workers), minted=request.is_new_id)
     except RunExists:
-        return await _join(journal, job, workers, seconds)
-    return Acquired(job, RunRecorder(log, (), workers))
+        return await _join(journal, request, workers, seconds)
+    return Acquired(request, RunRecorder(log, (), workers))
 
 
-async def _join(journal: Journal, job: RunRequest, workers: Sequence[str], seconds: float) -> Acquired:
+async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], seconds: float) -> Acquired:
     """Wait for a run that someone carries out; take up one that nobody does."""
     wait = SHORTEST_LOOK
     with anyio.move_on_after(seconds):
         while True:
-            events = [entry.event for entry in await journal.read(job.run_id)]
-            if job.caller is None:  # else its id stands for what it was asked
-                _check_same(job, events, workers)
+            events = [entry.event for entry in await journal.read(request.run_id)]
+            if request.caller is None:  # else its id stands for what it was asked
+                _check_same(request, events, workers)
             ended = result_of(events) if has_ended(events) or is_undecided(events) else None
-            if ended is not None and not _goes_on(job, ended):
-                return Acquired(job, before=ended)
+            if ended is not None and not _goes_on(request, ended):
+                return Acquired(request, before=ended)
             try:
-                return await _claim(journal, job, workers)
+                return await _claim(journal, request, workers)
             except RunHeld:
                 await anyio.sleep(wait)
                 wait = min(2 * wait, LONGEST_LOOK)
-    message = f"run {job.run_id} is carried out elsewhere and did not end: raise Limits.seconds"
+    message = f"run {request.run_id} is carried out elsewhere and did not end: raise Limits.seconds"
     raise LimitExceeded("seconds", message)
 
 
-async def _claim(journal: Journal, job: RunRequest, workers: Sequence[str]) -> Acquired:
+async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) -> Acquired:
     """Take the run's record up, unless it has come to an end that stands."""
     # One that is nested is not given up by itself: the run it is nested in is.
-    log = await journal.claim(job.run_id, force=job.force or job.caller is not None)
+    log = await journal.claim(request.run_id, force=request.force or request.caller is not None)
     try:
         events = [entry.event for entry in log.entries]
         before = result_of(events)
-        if has_ended(events) and not _goes_on(job, before):
+        if has_ended(events) and not _goes_on(request, before):
             await log.aclose()
-            return Acquired(job, before=before)
-        nested = await _nested_in(journal, job.run_id)
-        recording = RunRecorder(log, events, workers, nested)
+            return Acquired(request, before=before)
+        nested = await _nested_in(journal, request.run_id)
+        recorder = RunRecorder(log, events, workers, nested)
         first = next(event for event in events if isinstance(event, RunStarted))
-        labels = first.labels | job.labels
-        job = replace(
-            job,
+        labels = first.labels | request.labels
+        request = replace(
+            request,
             query=first.query,
             labels=labels,
             tools=first.tools,
             sampling=first.sampling,
-            turns=first.turns,
+            tool_messages=first.tool_messages,
         )
-        return Acquired(job, recording, before)
+        return Acquired(request, recorder, before)
     except BaseException:
         await log.aclose()
         raise
@@ -113,21 +115,23 @@ async def _nested_in(journal: Journal, run_id: str) -> list[list[Event]]:
     return found
 
 
-def _goes_on(job: RunRequest, ended: Result) -> bool:
+def _goes_on(request: RunRequest, ended: Result) -> bool:
     """Say whether a run is taken up although it has come to its end."""
-    return job.resumes or (job.caller is not None and ended.status == "failed")
+    return request.resumes or (request.caller is not None and ended.status == "failed")
 
 
-def _check_same(job: RunRequest, events: Sequence[Event], workers: Sequence[str]) -> None:
+def _check_same(request: RunRequest, events: Sequence[Event], workers: Sequence[str]) -> None:
     """Raise `RunExists` if a recorded run is another than what was asked for, secrets aside."""
     first = next((event for event in events if isinstance(event, RunStarted)), None)
     plan = next((event.plan for event in events if isinstance(event, PlanReady)), None)
-    same = first is not None and _spelled(first.query + first.turns) == _spelled(job.query + job.turns)
-    if same and first is not None and job.plan is not None and plan is not None:
-        then, now = _named(plan, first.workers), _named(job.plan, workers)
+    same = first is not None and _spelled(first.query + first.tool_messages) == _spelled(
+        request.query + request.tool_messages
+    )
+    if same and first is not None and request.plan is not None and plan is not None:
+        then, now = _named(plan, first.workers), _named(request.plan, workers)
         same = scrub(json.dumps(then)) == scrub(json.dumps(now))
     if not same:
-        raise RunExists(f"run {job.run_id} is of another query or plan: give this one an id of its own")
+        raise RunExists(f"run {request.run_id} is of another query or plan: give this one an id of its own")
 
 
 def _spelled(query: Sequence[Message]) -> str:
@@ -138,18 +142,18 @@ def _named(plan: Plan, workers: Sequence[str]) -> list[tuple[str, str, list[int]
     return [(workers[step.worker], step.subtask, list(step.access)) for step in plan.steps]
 
 
-def started(job: RunRequest, workers: Sequence[str]) -> RunStarted:
+def started(request: RunRequest, workers: Sequence[str]) -> RunStarted:
     """Return the first event of a run."""
-    caller = job.caller
+    caller = request.caller
     return RunStarted(
-        run_id=job.run_id,
+        run_id=request.run_id,
         at=0.0,
         workers=tuple(workers),
-        query=job.query,
-        labels=job.labels,
-        tools=job.tools,
-        sampling=job.sampling,
-        turns=job.turns,
-        recalls=None if job.paid_results is None else job.paid_results.run_id,
+        query=request.query,
+        labels=request.labels,
+        tools=request.tools,
+        sampling=request.sampling,
+        tool_messages=request.tool_messages,
+        recalls=None if request.paid_results is None else request.paid_results.run_id,
         parent=None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt),
     )

@@ -16,10 +16,9 @@ from podium.execution.run_context import RunContext
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest, Asked
 from podium.resume.rebuild import waiting_for
-from podium.run.forecaster import forecast
+from podium.run.forecaster import forecast_plan
 from podium.secrets.boundary import Boundary
 from podium.types.events import ApprovalAsked, ApprovalGiven, RunResumed, RunStarted
-from podium.types.forecast import Forecast
 from podium.types.messages import storable
 from podium.types.outcome import Problem
 from podium.types.plan import Plan
@@ -122,7 +121,7 @@ async def _decide(
             workers=context.pool.names,
             query=context.query,
             labels=labels,
-            forecast=_forecast(context, current),
+            forecast=forecast_plan(context.settings, current, context.query),
         )
         verdict = await _ask(approve, request)
         if isinstance(verdict, Plan):
@@ -130,17 +129,6 @@ async def _decide(
         elif verdict is not True:
             return given(approved=False, why=storable(verdict or ""))
     return given(approved=True, plan=None if current == plan else current)
-
-
-def _forecast(context: RunContext, plan: Plan) -> Forecast:
-    return forecast(
-        plan,
-        context.pool,
-        context.limits,
-        query=context.query,
-        attempts=context.retry.attempts,
-        show_question=context.show_question,
-    )
 
 
 async def _ask(approve: Asked, request: ApprovalRequest) -> bool | str | Plan:

@@ -11,6 +11,7 @@ from heapq import heapreplace
 from random import Random
 
 from podium.budget.limits import Limits
+from podium.execution.run_context import ConductorSettings
 from podium.prompts.render import worker_messages
 from podium.types.forecast import HIGH, LOW, Forecast, Interval
 from podium.types.messages import Message, estimate_usage
@@ -70,6 +71,18 @@ def forecast(
         cost=None if unknown else _interval([run.cost for run in runs]),
         seconds=_interval([min(run.seconds, limits.seconds) for run in runs]),
         guessed=tuple(pool.names[number] for number, habit in habits.items() if habit.guessed),
+    )
+
+
+def forecast_plan(settings: ConductorSettings, plan: Plan, query: Sequence[Message]) -> Forecast:
+    """Return what a conductor's plan may take, as `forecast` does."""
+    return forecast(
+        plan,
+        settings.pool,
+        settings.limits,
+        query=query,
+        attempts=settings.retry.attempts,
+        show_question=settings.show_question,
     )
 
 

@@ -12,7 +12,7 @@ Listener = Callable[[Event], None]
 """Takes the events of a run as they happen."""
 
 
-async def called_with(
+async def with_listener(
     listener: Listener | None, run: Callable[[Listener | None], Awaitable[Result]]
 ) -> Result:
     """Carry out `run`, whose events go to someone else's function.

@@ -12,7 +12,7 @@ from typing import NamedTuple, get_args
 
 import anyio
 
-from podium.budget.ledger import Remaining
+from podium.budget.spend import Remaining
 from podium.errors import (
     PlanError,
     PlanForbidden,
@@ -42,17 +42,6 @@ MAX_QUOTED_CHARS = 16_000
 """Most of a bad plan text that its planner is shown again, in characters from its end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planners:
-    """Who plans, and what happens when that goes wrong."""
-
-    first: Planner
-    fallback: Planner
-    """Takes over when `first` gave no usable plan after one repair."""
-    strict: bool = False
-    """Raise what went wrong in place of repairing and falling back."""
-
-
 _AMPLE = Remaining()
 
 
@@ -75,7 +64,6 @@ class PlanRequester:
     """
 
     context: RunContext
-    planners: Planners
     round: int
     turns: tuple[Turn, ...] = ()
     """What earlier rounds planned, and what came of it."""
@@ -90,18 +78,18 @@ class PlanRequester:
             PodiumError: what went wrong with the planner, when strictness was asked for.
         """
         context, policy = self.context, self.context.policy
-        if not policy.silent or policy.approvers or context.writes_apart:
+        if not policy.silent or policy.approvers or context.last_step_differs:
             self.on_step = None  # whoever writes the answer is known only with the whole plan
         known = self._known()
-        asked = known or await self._ask(self.planners.first, self.turns)
-        if asked.error is not None and self.planners.strict:
+        asked = known or await self._ask(self.context.settings.planner, self.turns)
+        if asked.error is not None and self.context.settings.strict:
             raise asked.error
         self.on_step = None
         if asked.made and isinstance(asked.error, PlanError) and len(self.proposals) < 2:
             repair = Turn(asked.text[-MAX_QUOTED_CHARS:], repair_feedback(asked.error))
-            asked = await self._ask(self.planners.first, (*self.turns, repair))
+            asked = await self._ask(self.context.settings.planner, (*self.turns, repair))
         if asked.error is not None and not self.turns:
-            asked = await self._ask(self.planners.fallback, ())
+            asked = await self._ask(self.context.settings.fallback, ())
         return asked.plan
 
     def _known(self) -> _Asked | None:
@@ -109,7 +97,7 @@ class PlanRequester:
         last = self.proposals[-1] if self.proposals else None
         if (
             last is None
-            or self.planners.strict
+            or self.context.settings.strict
             or last.problem is None
             or last.problem.code not in _BAD_PLANS
         ):
@@ -170,7 +158,7 @@ class PlanRequester:
                 if not isinstance(piece, str):
                     raise PlannerError(f"planner {name!r} yielded a {type(piece).__name__}, not text")
                 written.pieces.append(storable(piece))
-                if context.stream:
+                if context.request.stream:
                     context.tell(PlanDelta, round=self.round, planner=name, text=written.pieces[-1])
                 for step in reader.feed(piece):
                     if self.on_step is not None:
@@ -186,11 +174,11 @@ class PlanRequester:
             max_steps=min(context.limits.plan_steps, most or context.limits.plan_steps),
             turns=turns,
             may_keep=bool(self.turns),
-            shows_question=context.show_question,
+            shows_question=context.shows_question,
             left=_scarce(context),
             max_tokens=None if planner.card is None else answer_bound(planner.card, context.ledger),
             deadline=min(deadline, context.ledger.deadline),
-            middleware=context.middleware,
+            middleware=context.request.middleware,
         )
 
     def _judge(self, written: PlannerCall, reader: PlanReader, order: Sequence[int]) -> Plan:

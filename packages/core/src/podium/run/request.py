@@ -1,90 +1,171 @@
-"""What a run is asked to do, and by whom: pure data."""
+"""Turns what a caller passes to a conductor into a `RunRequest`, and refuses what cannot be run."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from hashlib import sha256
-from typing import Literal
+from typing import TypedDict
+from uuid import uuid4
 
-from podium.budget.limits import Limits
-from podium.execution.external_scheduler import StepStarter
-from podium.execution.retry_policy import Retry
-from podium.execution.run_context import OnFailure
-from podium.journal.answer_cache import Cache
+from podium.errors import ConfigError, LimitExceeded
+from podium.execution.run_context import ConductorSettings, RunRequest, outer_run
+from podium.execution.step_starter import StepStarter
 from podium.journal.journal import Journal
 from podium.policy import Policy
-from podium.resume.paid_results import PaidResults
-from podium.run.acceptance import Accept
-from podium.run.planning import Planners
-from podium.types.messages import Message, Sampling, Tools
+from podium.resume.paid_results import PaidResults, step_key
+from podium.types.messages import Part, Query, Sampling, Tools, read_conversation, read_query
 from podium.types.plan import Plan
-from podium.workers.pool import Pool
-from podium.workers.worker import Caller, CallMiddleware, Worker
+from podium.workers.worker import Caller, CallMiddleware, Request, step_input_of
+
+_PLAIN = Sampling()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConductorSettings:
-    """Who works for a conductor, and by which rules; the same for all of its runs."""
+class RunOptions(TypedDict, total=False):
+    """Keyword arguments of `run`, `stream` and `run_sync`; all may be left out."""
 
-    name: str
-    """The conductor's."""
-    pool: Pool
-    planners: Planners
-    limits: Limits
-    accept: Accept | None
-    policy: Policy
-    retry: Retry
-    on_failure: OnFailure
-    cache: Cache | Literal["run"] | None
+    run_id: str | None
+    """The run's id in the journal; by default a new one. The same id and query twice are one run:
+    the second call waits for the first, or goes on where that broke off."""
+    labels: Iterable[str]
+    """Properties of the query that the policy's rules refer to; none by default."""
+    policy: Policy | None
+    """Holds besides the conductor's policy; by default nothing is added."""
+    paid_results: PaidResults | None
+    """Results that are paid for already and are not asked for again; none by default."""
+    forecast: bool
+    """Whether the first plan is forecast, so that the result compares forecast and reality; by
+    default `False`."""
     journal: Journal | None
-    show_question: bool
-
-    @property
-    def workers(self) -> tuple[Worker, ...]:
-        """Everyone a run may call: the pool, and a judge."""
-        return (*self.pool, self.accept) if isinstance(self.accept, Worker) else tuple(self.pool)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """One run, as it was asked for."""
-
-    run_id: str
-    is_minted: bool
-    """Whether the id was made for it, so that no journal can hold it."""
-    query: tuple[Message, ...] = ()
-    plan: Plan | None = None
-    """What is to be carried out; of a run that is resumed, in place of its last plan."""
-    labels: frozenset[str] = frozenset()
-    policy: Policy | None = None
-    """Beside the conductor's own; `None` adds nothing."""
-    caller: Caller | None = None
-    stream: bool = False
-    forecasts: bool = False
-    """Whether what the first plan will take is reckoned beforehand, to be compared in the result."""
-    paid_results: PaidResults | None = None
-    """What a new run finds paid for already; `None` finds nothing."""
-    journal: Journal | None = None
-    """Where the run is recorded, in place of the conductor's journal; `None` leaves it there."""
-    tools: Tools | None = None
-    """Offered to the worker that writes the answer."""
-    sampling: Sampling = Sampling()
-    """How the worker that writes the answer is to write."""
-    turns: tuple[Message, ...] = ()
-    """Calls of tools after the query, and what they returned."""
-    middleware: CallMiddleware | None = None
-    """How workers are called; `None` calls them."""
-    step_starter: StepStarter | None = None
-    """Who starts the steps of each plan; `None` leaves that to the run."""
-    resumes: bool = False
-    """Whether it goes on even where it has come to an end, as one that failed."""
-    force: bool = False
+    """Records the run in place of the conductor's journal."""
+    tools: Tools | Sequence[Part]
+    """Offered to the worker of the plan's last step, if it takes tools. It may answer with tool
+    calls, which are in `Result.tool_calls` for the caller to make. No step starts before the plan
+    is whole then. None by default."""
+    sampling: Sampling
+    """Overrides the sampling of the worker of the plan's last step."""
+    middleware: CallMiddleware | None
+    """Wraps each call of a worker, and of a planner's model."""
+    step_starter: StepStarter | None
+    """Starts the steps of each plan in place of the run's own scheduler."""
 
 
-def nested_id(caller: Caller, key: str) -> str:
-    """Return the id of the run a conductor starts as a worker: the same if it is asked the same again.
+def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
+    settings: ConductorSettings,
+    asked: Query | Plan,
+    *,
+    stream: bool,
+    run_id: str | None = None,
+    labels: Iterable[str] = (),
+    policy: Policy | None = None,
+    paid_results: PaidResults | None = None,
+    forecast: bool = False,
+    journal: Journal | None = None,
+    tools: Tools | Sequence[Part] = (),
+    sampling: Sampling = _PLAIN,
+    middleware: CallMiddleware | None = None,
+    step_starter: StepStarter | None = None,
+) -> RunRequest:
+    """Return the request for a new run.
 
     Args:
-        caller: whom it answers.
-        key: what stands for what it is asked.
+        settings: the conductor's.
+        asked: a question, a conversation, or a plan to carry out.
+        stream: whether the caller reads the events while the run goes on.
+        run_id: as in `RunOptions`, like all that follow.
+        labels: see `RunOptions`.
+        policy: see `RunOptions`.
+        paid_results: see `RunOptions`.
+        forecast: see `RunOptions`.
+        journal: see `RunOptions`.
+        tools: see `RunOptions`.
+        sampling: see `RunOptions`.
+        middleware: see `RunOptions`.
+        step_starter: see `RunOptions`.
+
+    Raises:
+        ConfigError: there is a run id and no journal, or the policy does not fit the pool.
+        QueryError: the query is empty or malformed.
+        PlanInvalid: the plan does not fit the pool or the limits.
+        PlanForbidden: the policy does not allow the plan.
     """
+    if run_id is not None:
+        journal_of(settings, journal)
+    plan = asked if isinstance(asked, Plan) else None
+    query, tool_messages = (asked.query, ()) if isinstance(asked, Plan) else read_conversation(asked)
+    tools = tools if isinstance(tools, Tools) else Tools(tuple(tools))
+    request = RunRequest(
+        run_id=run_id or uuid4().hex,
+        is_new_id=run_id is None,
+        query=query,
+        plan=plan,
+        labels=frozenset(labels),
+        policy=policy,
+        journal=journal,
+        paid_results=paid_results,
+        tools=tools if tools.offered else None,
+        sampling=sampling,
+        tool_messages=tool_messages,
+        stream=stream,
+        forecast=forecast,
+        middleware=middleware,
+        step_starter=step_starter,
+    )
+    rules = settings.policy
+    if policy is not None:
+        policy.fit(settings.pool.cards)
+        rules = policy & rules
+    if plan is None:
+        return request
+    plan.fit(len(settings.pool), settings.limits.plan_steps)
+    if rules.silent:
+        return request
+    return replace(request, plan=rules.check(plan, settings.pool.cards, request.labels))
+
+
+def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
+    """Return the request for a run that answers one call of an outer run.
+
+    The same call has the same run id, so that a resumed outer run finds the nested run again.
+
+    Raises:
+        LimitExceeded: the runs would nest deeper than `Limits.depth`.
+        QueryError: the conversation is malformed.
+    """
+    caller, outer = asked.caller, outer_run(asked.caller)
+    if outer is not None and outer.context.depth + 1 >= outer.context.ledger.limits.depth:
+        limit = outer.context.ledger.limits.depth
+        raise LimitExceeded("depth", f"conductors nest {limit} deep at most: raise Limits.depth for more")
+    run_id, is_new_id = uuid4().hex, True
+    if caller is not None and outer is not None and outer.context.journal is not None:
+        key = step_key(settings.name, step_input_of(asked), asked.tool_messages)
+        run_id, is_new_id = _nested_id(caller, key), False
+    return RunRequest(
+        run_id=run_id,
+        is_new_id=is_new_id,
+        query=read_query(asked.messages[: len(asked.messages) - len(asked.tool_messages)]),
+        labels=frozenset() if caller is None else caller.labels,
+        tools=asked.tools,
+        sampling=asked.sampling if asked.tool_messages or asked.tools else _PLAIN,
+        tool_messages=asked.tool_messages,
+        stream=asked.stream,
+        middleware=None if outer is None else outer.context.request.middleware,
+        caller=caller,
+    )
+
+
+def _nested_id(caller: Caller, key: str) -> str:
     told = f"{caller.run_id}/{caller.round}/{caller.step}/{key}"
     return sha256(told.encode()).hexdigest()[:32]
+
+
+def journal_of(settings: ConductorSettings, given: Journal | None) -> Journal:
+    """Return the journal that records a run.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    journal = given or settings.journal
+    if journal is None:
+        raise ConfigError(
+            "the conductor has no journal: give it one, as in Conductor(..., journal=SqlJournal())"
+        )
+    return journal

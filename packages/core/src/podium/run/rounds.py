@@ -13,18 +13,19 @@ from functools import partial
 from typing import NamedTuple
 
 from podium.errors import LimitExceeded, PlanForbidden, PodiumError
-from podium.execution.external_scheduler import ExternalScheduler, StepStarter
+from podium.execution.external_scheduler import ExternalRound
 from podium.execution.run_context import RunContext
-from podium.execution.scheduler import Pause, RoundScheduler
+from podium.execution.scheduler import RoundScheduler
+from podium.execution.step_starter import Pause
 from podium.plan_text.writer import write_plan
 from podium.planners.failure_feedback import failure_feedback
 from podium.planners.planner import Turn
 from podium.planners.planner_prompt import round_feedback
 from podium.policy import after
 from podium.resume.paid_results import PaidResults
-from podium.run.acceptance import Accept, AcceptanceCheck
+from podium.run.acceptance import AcceptanceCheck
 from podium.run.approval import PAUSED, WAITING, request_approval
-from podium.run.planning import Planners, PlanRequester, order_of
+from podium.run.planning import PlanRequester, order_of
 from podium.types.conclusion import answer_of, conclusion, missing, steps_of, told
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
 from podium.types.messages import Part
@@ -53,10 +54,6 @@ class Rounds:
 
     context: RunContext
     """The run's; its labels grow by those of what the planner is shown of a round."""
-    planners: Planners
-    accept: Accept | None = None
-    step_starter: StepStarter | None = None
-    """Who starts the steps of each plan; `None` means the execution itself."""
     done: list[Round] = field(default_factory=list)
     problem: Problem | None = None
     """Why the run fell short although its last step did not fail."""
@@ -96,7 +93,7 @@ class Rounds:
 
     def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
         """Return the answer so far, how whole it is, and why it is no more."""
-        answer, status, problem = conclusion(self.done, strictly=self.context.on_failure == "fail")
+        answer, status, problem = conclusion(self.done, strictly=self.context.settings.on_failure == "fail")
         if self.problem is not None and self.problem.code in (PAUSED, WAITING):
             return answer, "waiting", self.problem
         if self.problem is not None and (status == "ok" or self._stopped):
@@ -116,7 +113,7 @@ class Rounds:
 
     async def _round(self, number: int, begun: _Next, turns: tuple[Turn, ...], given: Plan | None) -> Round:
         context, why = self.context, begun.why
-        last = number == self._most and self.accept is None
+        last = number == self._most and self.context.settings.accept is None
         context.tell(RoundStarted, round=number, why=why)
         execution = RoundScheduler(context, number, last=last, paid=begun.paid)
         proposals: list[Proposal] = []
@@ -181,8 +178,8 @@ class Rounds:
         if given is not None:
             return given
         # A later round may keep the answer or repeat itself: nothing starts before that is known.
-        on_step = execution.add if number == 1 and self.step_starter is None else None
-        return await PlanRequester(context, self.planners, number, turns, on_step, proposals).make()
+        on_step = execution.add if number == 1 and self.context.request.step_starter is None else None
+        return await PlanRequester(context, number, turns, on_step, proposals).make()
 
     def _is_repeated(self, plan: Plan) -> bool:
         return any(plan == earlier.plan for earlier in self.done)
@@ -210,18 +207,18 @@ class Rounds:
         if allowed != plan:
             words = "the plan was changed by who approved it"
             self.context.tell(PlanReady, round=number, plan=allowed, planner="user", why=words)
-        if self.step_starter is None or not allowed.steps:
+        if self.context.request.step_starter is None or not allowed.steps:
             execution.complete(allowed)
         else:
-            steps = ExternalScheduler(self.context, number, allowed, execution)
-            await execution.complete_by(allowed, partial(self.step_starter, steps))
+            steps = ExternalRound(self.context, number, allowed, execution)
+            await execution.complete_by(allowed, partial(self.context.request.step_starter, steps))
         return allowed
 
     async def _following(self, current: Round) -> _Next | None:
         """Return the round that is to follow; `None` where none is."""
         if self._stopped or current.plan is None or not current.plan.steps:
             return None
-        may_follow, spelling = current.number < self._most, self.planners.first.spelling
+        may_follow, spelling = current.number < self._most, self.context.settings.planner.spelling
         answer, failed = answer_of(current), self._failed(current)
         if failed and may_follow:
             feedback = failure_feedback(current.plan, steps_of(current), spelling=spelling)
@@ -230,21 +227,23 @@ class Rounds:
         if answer is None or answer.tool_calls:
             return None
         labels = self._labels[len(current.plan.steps) - 1]
-        if self.accept is not None:
+        if self.context.settings.accept is not None:
             self._refused = await self._judged(current, answer.text, labels)
             if not self._refused:
                 return None
         if not may_follow or (not self._refused and _is_out(current)):
             return None
-        if isinstance(self.accept, Worker):
-            labels = after(self.accept.card, labels)
+        if isinstance(self.context.settings.accept, Worker):
+            labels = after(self.context.settings.accept.card, labels)
         feedback = round_feedback(answer.text, spelling=spelling, reason=self._refused)
         return _Next(self._refused or BETTER, feedback, labels)
 
     def _failed(self, current: Round) -> list[Outcome]:
         """Return the failed steps to plan around; none where that is not asked for, or no use."""
         failed = [outcome for outcome in steps_of(current) if outcome.status == "failed"]
-        if self.context.on_failure != "replan" or (answer_of(current) is not None and not missing(current)):
+        if self.context.settings.on_failure != "replan" or (
+            answer_of(current) is not None and not missing(current)
+        ):
             return []
         return [] if _is_out(current) else failed
 
@@ -257,12 +256,12 @@ class Rounds:
 
     async def _judged(self, current: Round, answer: str, labels: frozenset[str]) -> str:
         """Return why the answer is not accepted; empty where it is, or could not be judged."""
-        assert self.accept is not None
+        assert self.context.settings.accept is not None
         assert current.plan is not None
         context = replace(self.context, labels=labels)
         judging = AcceptanceCheck(context, current.number, len(current.plan.steps))
         try:
-            return await judging.verdict(self.accept, answer)
+            return await judging.verdict(self.context.settings.accept, answer)
         finally:
             if judging.check is not None:
                 self.done[-1] = replace(current, check=judging.check)
@@ -270,12 +269,12 @@ class Rounds:
 
     def _written(self, current: Round, before: RunContext) -> str:
         """Return the round's plan as its planner wrote it, or would have, for who is to plan next."""
-        first, plan = self.planners.first, current.plan
+        first, plan = self.context.settings.planner, current.plan
         assert plan is not None
-        order = _order(self.context, self.planners)
+        order = _order(self.context)
         own = current.proposals[-1] if current.proposals else None
         # What has been read since may keep workers from being shown to the planner, and renumber the others.
-        if own is not None and own.planner == first.name and order == _order(before, self.planners):
+        if own is not None and own.planner == first.name and order == _order(before):
             return own.text
         if all(step.worker in order for step in plan.steps):
             numbers = [order.index(number) if number in order else 0 for number in range(len(before.pool))]
@@ -289,9 +288,9 @@ def _is_out(current: Round) -> bool:
     return any(problem is not None and problem.code == LimitExceeded.code for problem in problems)
 
 
-def _order(context: RunContext, planners: Planners) -> Sequence[int]:
+def _order(context: RunContext) -> Sequence[int]:
     """Return the workers the first planner is shown, in order; none where it may not be asked."""
     try:
-        return order_of(context, planners.first)
+        return order_of(context, context.settings.planner)
     except PlanForbidden:
         return ()

@@ -7,7 +7,7 @@ is nested in another has an id of its own and names its parent.
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar
 
-from podium.budget.ledger import Spend
+from podium.budget.spend import Spend
 from podium.secrets import scrub_data
 from podium.types.messages import Message, Sampling, Tools
 from podium.types.outcome import Call, Outcome, Problem, Proposal
@@ -60,7 +60,7 @@ class RunStarted(_Event):
     """Offered to the worker that writes the answer."""
     sampling: Sampling = Sampling()
     """How that worker is to write."""
-    turns: tuple[Message, ...] = ()
+    tool_messages: tuple[Message, ...] = ()
     """Calls of tools that followed the query, and what they returned."""
     recalls: str | None = None
     """The run whose plans and outcomes it finds ready, as a replay does; `None` for one that begins anew."""

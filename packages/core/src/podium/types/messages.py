@@ -113,16 +113,16 @@ def read_query(query: Query, *, last: tuple[Role, ...] = ("user",)) -> tuple[Mes
     return messages
 
 
-def read_turns(query: Query) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return the query, and the turns after its question: calls of tools, and what they returned.
+def read_conversation(query: Query) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Return the query, and the messages after its question: tool calls and their results.
 
     Raises:
-        QueryError: it is empty, too long, not made of chat messages, or has turns without a question.
+        QueryError: it is empty, too long, malformed, or has no question.
     """
     messages = read_query(query, last=("user", "tool"))
     asked = max((at for at, message in enumerate(messages) if message.role == "user"), default=None)
     if asked is None:
-        raise QueryError("the messages hold no question: put the user's before what tools returned")
+        raise QueryError("the messages hold no question: put the user's before the results of tools")
     return messages[: asked + 1], messages[asked + 1 :]
 
 

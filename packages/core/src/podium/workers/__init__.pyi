@@ -27,34 +27,14 @@ from .scripted import (
 )
 from .worker import (
     FREE as FREE,
-)
-from .worker import (
     Caller as Caller,
-)
-from .worker import (
     CallMiddleware as CallMiddleware,
-)
-from .worker import (
     Card as Card,
-)
-from .worker import (
     Price as Price,
-)
-from .worker import (
     Request as Request,
-)
-from .worker import (
     StepInput as StepInput,
-)
-from .worker import (
     VisibleStep as VisibleStep,
-)
-from .worker import (
     Worker as Worker,
-)
-from .worker import (
     complete as complete,
-)
-from .worker import (
     step_input_of as step_input_of,
 )

@@ -12,11 +12,8 @@ from math import inf
 from typing import Literal
 
 from podium.aio.resources import ResourceGroup
-from podium.budget.ledger import Ledger, Spend
+from podium.budget.spend import Spend
 from podium.errors import ConfigError, WorkerBroken
-from podium.journal.journal import Journal
-from podium.policy import Policy
-from podium.types.events import Event
 from podium.types.messages import Completion, Message, Sampling, Tools
 from podium.usage import Usage
 from podium.workers.token_estimate import most_tokens
@@ -107,27 +104,19 @@ class StepInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The attempt a request belongs to: what a conductor that is itself a worker goes on from."""
+    """The call of a step that a request belongs to."""
 
     run_id: str
     round: int
+    """The round's number, from 1."""
     step: int
+    """The step's index in its plan, from 0."""
     attempt: int
-    depth: int
-    """How many runs this one is nested in; 0 for a run a user started."""
-    ledger: Ledger
-    emit: Callable[[Event], None] | None
-    """Takes the events of runs nested in this one; `None` where nobody listens."""
+    """Number of the call among those for its step, from 1."""
     labels: frozenset[str] = frozenset()
     """The labels of all that the worker is shown."""
-    journal: Journal | None = None
-    """Where runs nested in this one are recorded too."""
-    policy: Policy = Policy()
-    """The run's; what of it holds `everywhere` holds for runs nested in it."""
-    middleware: "CallMiddleware | None" = None
-    """How the workers of runs nested in this one are called too; `None` calls them."""
-    nested: list[Ledger] = field(default_factory=list, compare=False)
-    """Takes the ledgers of runs that answer the call, which tell what it cost if it does not end."""
+    outer: object = field(default=None, repr=False, compare=False)
+    """The run, for a conductor that works as a worker and nests its own run; other workers ignore it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +134,8 @@ class Request:
     """Whether anyone reads the text before it is whole; a worker may answer in one piece all the same."""
     tools: Tools | None = None
     """What it may ask the run's caller to do; only of a worker that takes tools."""
-    turns: tuple[Message, ...] = ()
-    """The last of the messages, where they are calls of such tools and what these returned."""
+    tool_messages: tuple[Message, ...] = ()
+    """The last of the messages, where they are calls of such tools and their results."""
     caller: Caller | None = None
     """`None` outside of a run, as in a check of the worker."""
 

@@ -19,7 +19,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, LimitExceeded
 from podium.hosted import HostedConductor
 from podium.resume import KEPT, PaidResults, recall_turn, turn_of
-from podium.types import Event, Message, Result, RunEnded, read_turns
+from podium.types import Event, Message, Result, RunEnded, read_conversation
 from podium.usage import Usage
 
 
@@ -131,7 +131,7 @@ class Asking:
         )
 
     def _query(self) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-        return read_turns(from_langchain(self.messages))
+        return read_conversation(from_langchain(self.messages))
 
     def _keep(self, event: Event) -> None:
         if self.options.tools.offered and isinstance(event, KEPT):

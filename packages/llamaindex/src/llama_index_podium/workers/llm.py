@@ -110,7 +110,7 @@ class LLMWorker(Worker, PromptMixin):
         """Return what the model is sent: the messages, with their task put into the prompt."""
         messages = to_llama(request.messages)
         if self._template != _PLAIN:
-            end = len(messages) - len(request.turns)
+            end = len(messages) - len(request.tool_messages)
             users = [at for at in range(end) if messages[at].role == MessageRole.USER]
             at = users[
                 0 if request.step_input is None else -1

@@ -1,0 +1,57 @@
+"""Amounts: what calls may spend, have spent, or have left."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from podium.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What a call, or many, may spend or have spent."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    """In USD; `None` when it is unknown."""
+
+    @classmethod
+    def of(cls, usage: Usage, cost: float | None, *, calls: int = 1) -> Self:
+        """Return what a call has spent; a hosted conductor's own tokens count as all others."""
+        read = usage.input_tokens + usage.orchestration_input_tokens
+        return cls(calls, read, usage.output_tokens + usage.orchestration_output_tokens, cost)
+
+
+NOTHING = Spend()
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What a run may still spend. `None` means that there is no limit."""
+
+    steps: int | None = None
+    calls: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    """In USD."""
+
+    @property
+    def rounded(self) -> "Remaining":
+        """The same in round figures: down to one digit that is not 0."""
+        return Remaining(
+            steps=None if self.steps is None else _rounded(self.steps),
+            calls=None if self.calls is None else _rounded(self.calls),
+            input_tokens=None if self.input_tokens is None else _rounded(self.input_tokens),
+            output_tokens=None if self.output_tokens is None else _rounded(self.output_tokens),
+            cost=None if self.cost is None else _rounded(round(self.cost * _BILLION)) / _BILLION,
+        )
+
+
+_BILLION = 1_000_000_000
+
+
+def _rounded(count: int) -> int:
+    digits = str(count)
+    return int(digits[0].ljust(len(digits), "0"))
