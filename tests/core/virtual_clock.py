@@ -1,11 +1,49 @@
-"""The virtual clock, as anyio is told to run on it."""
+"""An event loop on which waiting takes no time: when nothing is ready, its clock jumps to the next timer.
 
+For tests of latencies and limits. Threads and sockets take real time and cannot be used on it.
+"""
+
+import asyncio
+import selectors
 from typing import Any
 
-from podium_evals.clock import VirtualClock
+STALLED_S = 10.0
+"""Real seconds without a timer and without an event after which the loop counts as hung."""
+
+
+class _JumpingSelector(selectors.SelectSelector):
+    """A selector that moves its loop's clock forward instead of waiting."""
+
+    def __init__(self, loop: "VirtualClock") -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            ready = super().select(STALLED_S)
+            if not ready:
+                raise RuntimeError("nothing is scheduled: the loop would wait forever")
+            return ready
+        ready = super().select(0)
+        if not ready:
+            self._loop.clock += max(0.0, timeout)
+        return ready
+
+
+class VirtualClock(asyncio.SelectorEventLoop):
+    """The event loop; `clock` is its time in seconds."""
+
+    def __init__(self) -> None:
+        self.clock = 0.0
+        super().__init__(_JumpingSelector(self))
+
+    def time(self) -> float:
+        """Return the clock, in seconds."""
+        return self.clock
+
 
 OPTIONS: dict[str, Any] = {"loop_factory": VirtualClock}
 """For `anyio.run(…, backend_options=OPTIONS)`."""
 
 BACKEND = ("asyncio", OPTIONS)
-"""What an `anyio_backend` fixture returns to have a module's tests run on it."""
+"""The return value of an `anyio_backend` fixture that runs a module's tests on the virtual clock."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from faults.lives import Nursery, nursing
 
-from podium_evals.postgres import PostgresServer
+from benchmarks.postgres_server import PostgresServer
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """A run that is cancelled or out of time closes its sockets at once, and starts nothing more.
 
-How long that takes is measured by `python -m podium_evals.durability`.
+How long that takes is measured by `python -m benchmarks.durability`.
 """
 
 import asyncio

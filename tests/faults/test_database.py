@@ -11,12 +11,12 @@ from faults.diamonds import PARTS, answer_of, asked, serve
 from faults.leftovers import until
 from faults.lives import Nursery, recorded
 
+from benchmarks.postgres_server import PostgresServer
 from podium.conductor import Conductor
 from podium.journal import SqlJournal, verify
 from podium.planners import FixedPlanner
 from podium.types import Plan, RunResumed, Step, StepEnded
 from podium.workers import ScriptedWorker
-from podium_evals.postgres import PostgresServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

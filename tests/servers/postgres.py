@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podium_evals.postgres import PostgresServer
+from benchmarks.postgres_server import PostgresServer
 
 
 @pytest.fixture(scope="session")

@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from contracts.cache_contract import CacheContract
 from core.journal.happenings import course, ended, started, step_ended
 
+from benchmarks.postgres_server import PostgresServer
 from podium.errors import ConfigError, JournalBroken, JournalError
 from podium.journal import Cache, SqlCache, SqlJournal
 from podium.journal.sql.tables import STEPS, upgrade
 from podium.secrets import register
 from podium.types import Completion, StepEnded
-from podium_evals.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
 

@@ -22,6 +22,8 @@ _HOMES = {
 
 __all__ = ["ConductorAgent", "ConductorChatCompletionClient", "ConductorTeam"]
 
+__version__ = "0.1.0"
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:

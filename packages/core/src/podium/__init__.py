@@ -10,4 +10,6 @@ The names below are what most programs need. The rest is in the folders: `podium
 
 import lazy_loader
 
+__version__ = "0.1.0"
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -14,3 +14,5 @@ from .workers import (
     Price as Price,
     ScriptedWorker as ScriptedWorker,
 )
+
+__version__: str

@@ -38,6 +38,8 @@ __all__ = [
     "to_langgraph",
 ]
 
+__version__ = "0.1.0"
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:

@@ -21,6 +21,8 @@ _HOMES = {
 
 __all__ = ["ConductorLLM", "ConductorQueryEngine", "as_worker"]
 
+__version__ = "0.1.0"
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:

@@ -24,3 +24,5 @@ __all__ = [
     "Tally",
     "report",
 ]
+
+__version__ = "0.1.0"

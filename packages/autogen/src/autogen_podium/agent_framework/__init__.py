@@ -26,7 +26,8 @@ def __getattr__(name: str) -> Any:
     try:
         found = getattr(import_module(_HOMES[name]), name)
     except ImportError as error:
-        raise ImportError(f"{_installed()}: pip install 'autogen-podium[agent-framework]'") from error
+        install = "pip install './packages/autogen[agent-framework]' in a clone of Podium"
+        raise ImportError(f"{_installed()}: {install}") from error
     globals()[name] = found
     return found
 

@@ -33,7 +33,7 @@ def _check_version() -> None:
     Raises:
         ImportError: it is not there, or too old.
     """
-    install = "pip install 'langchain-podium[langgraph]'"
+    install = "pip install './packages/langchain[langgraph]' in a clone of Podium"
     try:
         found = version("langgraph")
     except PackageNotFoundError:

@@ -72,7 +72,9 @@ class Postgres(Dialect):
     def __init__(self, url: URL) -> None:
         super().__init__(url.set(drivername="postgresql+asyncpg"))
         if find_spec("asyncpg") is None:
-            raise ConfigError('PostgreSQL needs asyncpg: pip install "podium[postgres]"')
+            raise ConfigError(
+                "PostgreSQL needs asyncpg: pip install './packages/core[postgres]' in a clone of Podium"
+            )
         if url.password is not None:
             register(str(url.password))
 

@@ -1,0 +1,85 @@
+"""A block: the runs of one arm during a few tenths of a second, timed."""
+
+import gc
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter, process_time
+
+import anyio
+
+from benchmarks.job import ANSWER
+from benchmarks.resident_memory import peak_kib
+
+Run = Callable[[], Awaitable[str]]
+"""Does the job once and returns its answer. Every arm is one."""
+
+WARM_SHARE = 0.3
+"""Length of a block's warm-up, as a share of the block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Measurements of one block."""
+
+    runs: int
+    warm_runs: int
+    """Runs of the warm-up, which are not counted."""
+    wall_s: float
+    """From the first run's start to the last run's end, in seconds."""
+    cpu_s: float
+    """CPU time of this process meanwhile, user and system, in seconds."""
+    run_s: float
+    """Median duration of one run, in seconds."""
+    peak_kib: int
+    """Largest resident memory of this process so far, in KiB."""
+
+
+def cpu_of(block: Block) -> float:
+    """Return the CPU time of one run, in seconds."""
+    return block.cpu_s / block.runs
+
+
+def rate_of(block: Block) -> float:
+    """Return the runs per second."""
+    return block.runs / block.wall_s
+
+
+async def measure_block(run: Run, in_flight: int, seconds: float) -> Block:
+    """Keep `in_flight` runs under way for about `seconds`, after a warm-up that is not counted."""
+    # the warm-up belongs to each block: idle connections are closed while other arms take their turn
+    warmed = await run_lanes(run, in_flight, seconds * WARM_SHARE)
+    gc.collect()
+    cpu, wall = process_time(), perf_counter()
+    durations = await run_lanes(run, in_flight, seconds)
+    return Block(
+        runs=len(durations),
+        warm_runs=len(warmed),
+        wall_s=perf_counter() - wall,
+        cpu_s=process_time() - cpu,
+        run_s=median(durations),
+        peak_kib=peak_kib(),
+    )
+
+
+async def run_lanes(run: Run, in_flight: int, seconds: float) -> list[float]:
+    """Keep `in_flight` runs under way, at least one in each lane; return their durations in seconds."""
+    durations: list[float] = []
+    until = perf_counter() + seconds
+
+    async def lane() -> None:
+        end = 0.0
+        while end < until:
+            began = perf_counter()
+            answer = await run()
+            end = perf_counter()
+            durations.append(end - began)
+            assert answer == ANSWER, f"a run returned another answer: {answer!r:.200}"
+
+    if in_flight == 1:
+        await lane()
+        return durations
+    async with anyio.create_task_group() as lanes:
+        for _ in range(in_flight):
+            lanes.start_soon(lane)
+    return durations

@@ -1,0 +1,37 @@
+"""The process of one arm.
+
+Started by `measure` with arm, database, latency and runs in flight as its argument. It prints
+a line when it is ready; then, for each line it reads (seconds), it runs a block and prints it
+as JSON. For an empty line it prints the number of complete runs in its database. It ends
+with its input.
+"""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import anyio
+
+from benchmarks.block import measure_block
+from benchmarks.durability.arms import Arm, open_arm, recorded
+
+
+async def _main(arm: Arm, place: str, latency: float, in_flight: int) -> None:
+    async with open_arm(arm, place, latency) as run:
+        await run()
+        _print({})
+        # reading blocks the loop between blocks, so that an idle arm takes no CPU from the others
+        for line in sys.stdin:
+            if line.strip():
+                _print(asdict(await measure_block(run, in_flight, float(line))))
+            else:
+                _print({"recorded": await recorded(arm, place)})
+
+
+def _print(data: dict[str, Any]) -> None:
+    print(json.dumps(data), flush=True)
+
+
+if __name__ == "__main__":
+    anyio.run(_main, *json.loads(sys.argv[1]))

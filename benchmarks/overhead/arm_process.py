@@ -1,0 +1,34 @@
+"""The process of one arm in one cell.
+
+Started by `measure` with arm, cell and server as its argument. It prints a line when it is
+ready; then, for each line it reads (seconds), it runs a block and prints it as JSON. It ends
+with its input.
+"""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import anyio
+
+from benchmarks.block import measure_block, run_lanes
+from benchmarks.overhead.arms.open_arm import open_arm
+from benchmarks.overhead.cells import Arm, Cell
+
+
+async def _main(arm: Arm, cell: Cell, server_url: str) -> None:
+    async with open_arm(arm, cell, server_url) as run:
+        _print({"warm_runs": len(await run_lanes(run, 1, 0.0))})
+        # reading blocks the loop between blocks, so that an idle arm takes no CPU from the others
+        for line in sys.stdin:
+            _print(asdict(await measure_block(run, cell.in_flight, float(line))))
+
+
+def _print(data: dict[str, Any]) -> None:
+    print(json.dumps(data), flush=True)
+
+
+if __name__ == "__main__":
+    started = json.loads(sys.argv[1])
+    anyio.run(_main, started["arm"], Cell(**started["cell"]), started["server_url"])

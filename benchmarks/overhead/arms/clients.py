@@ -1,0 +1,83 @@
+"""Clients of the arms wired by hand: coroutine functions of model and prompt."""
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from benchmarks.job import ANSWER, MODELS
+
+Ask = Callable[[str, str], Awaitable[str]]
+"""Takes a model's name and a prompt, returns the answer."""
+
+_SECONDS = 120.0
+"""How long to wait for one answer."""
+
+
+async def answer_at_once(model: str, prompt: str) -> str:  # noqa: ARG001  (the face of `Ask`)
+    """Return the answer at once."""
+    return ANSWER
+
+
+@asynccontextmanager
+async def tuned_httpx(base_url: str) -> AsyncGenerator[Ask, None]:
+    """Ask through httpx over the aiohttp transport, without the features that the job does not need."""
+    import aiohttp  # noqa: PLC0415
+    import httpx  # noqa: PLC0415
+    from httpx_aiohttp import AiohttpTransport  # noqa: PLC0415
+
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
+    )
+    url = httpx.URL(f"{base_url}/chat/completions")
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+    transport = AiohttpTransport(client=session)
+    async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=_SECONDS) as client:
+
+        async def ask(model: str, prompt: str) -> str:
+            body = json.dumps({"model": model, "messages": [{"role": "user", "content": prompt}]})
+            response = await client.post(url, content=body.encode(), headers=headers)
+            response.raise_for_status()
+            return _answer(json.loads(response.content))
+
+        yield ask
+
+
+@asynccontextmanager
+async def plain_httpx(base_url: str) -> AsyncGenerator[Ask, None]:
+    """Ask through one `httpx.AsyncClient`, in the usual way."""
+    import httpx  # noqa: PLC0415
+
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    async with httpx.AsyncClient(base_url=base_url, timeout=_SECONDS, limits=limits) as client:
+
+        async def ask(model: str, prompt: str) -> str:
+            body = {"model": model, "messages": [{"role": "user", "content": prompt}]}
+            response = await client.post("/chat/completions", json=body)
+            response.raise_for_status()
+            return _answer(response.json())
+
+        yield ask
+
+
+@asynccontextmanager
+async def chat_openai(base_url: str) -> AsyncGenerator[Ask, None]:
+    """Ask through LangChain's `ChatOpenAI`, one for each model, with its defaults."""
+    from langchain_openai import ChatOpenAI  # noqa: PLC0415
+    from pydantic import SecretStr  # noqa: PLC0415
+
+    key = SecretStr("none")
+    models = {name: ChatOpenAI(model=name, base_url=base_url, api_key=key) for name in MODELS}
+
+    async def ask(model: str, prompt: str) -> str:
+        message = await models[model].ainvoke(prompt)
+        return str(message.content)
+
+    yield ask
+
+
+def _answer(raw: object) -> str:
+    match raw:
+        case {"choices": [{"message": {"content": str(text)}}]}:
+            return text
+        case _:
+            raise ValueError(f"not a chat completion: {raw!r:.200}")

@@ -1,1 +1,0 @@
-"""What Podium costs and what it is worth, measured beside its peers."""

@@ -1,0 +1,110 @@
+"""The distributions: their metadata agree, and every install line works from a clone of the repository."""
+
+import re
+import tomllib
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = sorted(file.parent for file in (ROOT / "packages").glob("*/pyproject.toml"))
+PROJECTS: dict[str, dict[str, Any]] = {
+    folder.name: tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for folder in FOLDERS
+}
+NAMES = {project["name"]: folder for folder, project in PROJECTS.items()}
+TEXTS = [
+    ROOT / "README.md",
+    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "packages").glob("*/README.md"),
+    *(ROOT / "packages").glob("*/src/**/*.py"),
+]
+URL = PROJECTS["core"]["urls"]["Repository"]
+"""The one place of the project's URL is `packages/core/pyproject.toml`; the other packages repeat it."""
+
+
+_PATH = r"(?:'\./[^'\n]+'|\./[\w/]+)"
+_INSTALL = re.compile(rf"(?:pip|tool) install ({_PATH}(?: {_PATH})*|[\w'\"-]+)")
+
+
+def install_lines() -> list[tuple[str, list[str]]]:
+    """Return every line of the texts for users that installs something, with its arguments."""
+    return [
+        (str(file.relative_to(ROOT)), re.findall(r"[^\s'\"]+", line))
+        for file in TEXTS
+        for line in _INSTALL.findall(file.read_text(encoding="utf-8"))
+    ]
+
+
+def folder_and_extras(argument: str) -> tuple[str, set[str]]:
+    """Split `./packages/core[offline]` into `core` and its extras."""
+    match = re.fullmatch(r"\./packages/(\w+)(?:\[([\w,-]+)\])?", argument)
+    assert match, f"{argument} is no folder of packages/"
+    return match[1], set(match[2].split(",")) if match[2] else set()
+
+
+def siblings(project: dict[str, Any]) -> dict[str, str]:
+    """Return the folders of the distributions of this repository that a project needs, and their bounds."""
+    split = (re.fullmatch(r"([\w-]+)(?:\[[\w,-]+\])?(.*)", need) for need in project["dependencies"])
+    return {NAMES[match[1]]: match[2] for match in split if match and match[1] in NAMES}
+
+
+@pytest.mark.parametrize("folder", PROJECTS)
+def test_metadata_is_complete(folder: str) -> None:
+    """Each distribution has a readme, a description, classifiers, and the project's URLs."""
+    project = PROJECTS[folder]
+    readme = (ROOT / "packages" / folder / project["readme"]).read_text(encoding="utf-8")
+    assert readme.startswith(f"# {project['name']}\n")
+    assert "```python" in readme
+    assert project["description"]
+    assert project["license"] == "Apache-2.0"
+    assert project["requires-python"] == PROJECTS["core"]["requires-python"]
+    versions = {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)}
+    assert versions | {"Typing :: Typed"} <= set(project["classifiers"])
+    assert project["urls"] == PROJECTS["core"]["urls"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_version_is_the_modules_own(name: str) -> None:
+    """The wheel's version is read from `__version__`, and all distributions have the same."""
+    (module,) = [path.parent.name for path in (ROOT / "packages" / NAMES[name] / "src").glob("*/__init__.py")]
+    assert import_module(module).__version__ == version(name) == version("podium-conductor")
+
+
+@pytest.mark.parametrize("folder", [folder for folder in PROJECTS if folder != "core"])
+def test_bounds_on_the_other_distributions(folder: str) -> None:
+    """Before 1.0 a minor version may break: each needs `podium-conductor` of its own minor version."""
+    major, minor, _ = version("podium-conductor").split(".")
+    bounds = siblings(PROJECTS[folder])
+    assert "core" in bounds
+    assert set(bounds.values()) == {f">={major}.{minor}.0,<{major}.{int(minor) + 1}"}
+
+
+def test_the_url_stands_in_one_place() -> None:
+    """Only the metadata of the packages has the project's URL."""
+    assert URL.startswith("https://")
+    assert [str(file) for file in TEXTS if URL in file.read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.parametrize(("file", "arguments"), install_lines())
+def test_install_lines_work_from_a_clone(file: str, arguments: list[str]) -> None:
+    """Each names folders and extras that exist; in a page, with all distributions that these need."""
+    installed = dict(folder_and_extras(argument) for argument in arguments if argument.startswith("./"))
+    if not installed:
+        assert not [name for name in arguments if "podium" in name], f"{arguments} is not released"
+        return
+    for folder, extras in installed.items():
+        assert extras <= set(PROJECTS[folder].get("optional-dependencies", {}))
+        if file.endswith(".md"):
+            assert set(siblings(PROJECTS[folder])) <= set(installed)
+
+
+def test_install_lines_are_found() -> None:
+    """Every page of a framework, every readme and every message that asks for an extra has one."""
+    files = {file for file, arguments in install_lines() if arguments[0].startswith("./")}
+    pages = {f"docs/{name}.md" for name in ("autogen", "crewai", "journal", "langchain", "llamaindex")}
+    assert pages | {f"packages/{folder}/README.md" for folder in PROJECTS} <= files
+    assert len([file for file in files if file.endswith(".py")]) >= 5
