@@ -7,13 +7,13 @@ same size, and one loopback server in its own process that answers chat completi
 fixed delay (`worker_server`). With no-op workers the prompts are built in the same way, and
 a coroutine in the arm's process returns the answer. The arms:
 
-- `floor`: asyncio and an HTTP client over the aiohttp transport, written by hand for this
+- `floor`: asyncio and httpx2 over the aiohttp transport, written by hand for this
   one shape: one client, the request serialised once, no cookies, no redirects. It has no
   plan, no limits, no events and no outcomes; a failed step ends the program.
 - `podium`: `Conductor.run` of a fixed plan, which is checked, executed and accounted for;
   three `ChatWorker`s on one endpoint, or three `FunctionWorker`s. No planner model is
   called, and nobody reads the events.
-- `langgraph`: the graph wired by hand and compiled once, a plain `httpx.AsyncClient` in its
+- `langgraph`: the graph wired by hand and compiled once, a plain `httpx2.AsyncClient` in its
   nodes, one client for all, without the default limit of 100 connections, which would cost
   it far more. No checkpointer, no tracing.
 - `langgraph-built`: the same, but the graph is built and compiled at each call.

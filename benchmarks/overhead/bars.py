@@ -23,7 +23,7 @@ _NO_OP = Cell("diamond", None, 1)
 _OVER_HTTP = tuple(Cell("diamond", 0, in_flight) for in_flight in (1, 32, 256))
 _BESIDE: dict[Arm, str] = {
     "langgraph-openai": "LangGraph with ChatOpenAI",
-    "langgraph": "LangGraph with httpx",
+    "langgraph": "LangGraph with httpx2",
     "floor": "hand-written code",
 }
 

@@ -25,7 +25,7 @@ _CAPTION = (
 )
 _PACKAGES = (
     "podium-conductor",
-    "httpx",
+    "httpx2",
     "httpx-aiohttp",
     "aiohttp",
     "langchain-core",

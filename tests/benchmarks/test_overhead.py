@@ -53,7 +53,7 @@ def test_every_arm_does_the_same_job(tmp_path: Path) -> None:
     assert measured == {
         "no-op diamond: CPU over hand-wired LangGraph's",
         "HTTP diamond, 0 ms, 1 in flight: runs/s over LangGraph with ChatOpenAI",
-        "HTTP diamond, 0 ms, 1 in flight: runs/s over LangGraph with httpx",
+        "HTTP diamond, 0 ms, 1 in flight: runs/s over LangGraph with httpx2",
         "HTTP diamond, 0 ms, 1 in flight: runs/s over hand-written code",
         "memory: growth per 1,000 runs",
     }

@@ -19,19 +19,19 @@ async def answer_at_once(model: str, prompt: str) -> str:  # noqa: ARG001  (the 
 
 
 @asynccontextmanager
-async def tuned_httpx(base_url: str) -> AsyncGenerator[Ask, None]:
-    """Ask through httpx over the aiohttp transport, without the features that the job does not need."""
+async def tuned_httpx2(base_url: str) -> AsyncGenerator[Ask, None]:
+    """Ask through httpx2 over the aiohttp transport, without the features that the job does not need."""
     import aiohttp  # noqa: PLC0415
-    import httpx  # noqa: PLC0415
-    from httpx_aiohttp import AiohttpTransport  # noqa: PLC0415
+    import httpx2  # noqa: PLC0415
+    from httpx_aiohttp.httpx2 import AiohttpTransport  # noqa: PLC0415
 
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
     )
-    url = httpx.URL(f"{base_url}/chat/completions")
+    url = httpx2.URL(f"{base_url}/chat/completions")
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     transport = AiohttpTransport(client=session)
-    async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=_SECONDS) as client:
+    async with httpx2.AsyncClient(transport=transport, trust_env=False, timeout=_SECONDS) as client:
 
         async def ask(model: str, prompt: str) -> str:
             body = json.dumps({"model": model, "messages": [{"role": "user", "content": prompt}]})
@@ -43,12 +43,12 @@ async def tuned_httpx(base_url: str) -> AsyncGenerator[Ask, None]:
 
 
 @asynccontextmanager
-async def plain_httpx(base_url: str) -> AsyncGenerator[Ask, None]:
-    """Ask through one `httpx.AsyncClient`, in the usual way."""
-    import httpx  # noqa: PLC0415
+async def plain_httpx2(base_url: str) -> AsyncGenerator[Ask, None]:
+    """Ask through one `httpx2.AsyncClient`, in the usual way."""
+    import httpx2  # noqa: PLC0415
 
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    async with httpx.AsyncClient(base_url=base_url, timeout=_SECONDS, limits=limits) as client:
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+    async with httpx2.AsyncClient(base_url=base_url, timeout=_SECONDS, limits=limits) as client:
 
         async def ask(model: str, prompt: str) -> str:
             body = {"model": model, "messages": [{"role": "user", "content": prompt}]}
