@@ -26,12 +26,22 @@ class Usage:
     @property
     def total_tokens(self) -> int:
         """All tokens read and written."""
-        return (
-            self.input_tokens
-            + self.output_tokens
-            + self.orchestration_input_tokens
-            + self.orchestration_output_tokens
-        )
+        return self.total_input_tokens + self.total_output_tokens
+
+    @property
+    def total_input_tokens(self) -> int:
+        """All tokens read, those of a hosted conductor's own workers included."""
+        return self.input_tokens + self.orchestration_input_tokens
+
+    @property
+    def total_output_tokens(self) -> int:
+        """All tokens written, those of a hosted conductor's own workers included."""
+        return self.output_tokens + self.orchestration_output_tokens
+
+    @property
+    def total_cached_tokens(self) -> int:
+        """The part of `total_input_tokens` served from a prompt cache."""
+        return self.cached_tokens + self.orchestration_cached_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
         if other == Usage():
@@ -42,6 +52,11 @@ class Usage:
     def __sub__(self, other: "Usage") -> "Usage":
         counts = {name: getattr(self, name) - getattr(other, name) for name in _COUNTS}
         return Usage(**counts, estimated=self.estimated)
+
+    def beyond(self, seen: "Usage") -> "Usage":
+        """Return what of these tokens is not in `seen`; no count falls below 0."""
+        left = {name: max(0, getattr(self, name) - getattr(seen, name)) for name in _COUNTS}
+        return Usage(**left, estimated=self.estimated)
 
     @classmethod
     def total(cls, usages: Iterable["Usage"]) -> "Usage":

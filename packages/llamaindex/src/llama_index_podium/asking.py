@@ -13,7 +13,8 @@ from llama_index_podium.steps import Ambient, Steps
 from llama_index_podium.turns import TURN, latest_turn
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.resume import PaidResults, recall_turn, turn_of
+from podium.hosts.tool_continuation import read_continuation, write_continuation
+from podium.resume import PaidResults
 from podium.types import AnswerDelta, Event, Message, Result, RunEnded, Sampling, Tools, read_conversation
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
@@ -74,7 +75,7 @@ class Asking:
         query, turns = read_conversation(from_llama(self._messages))
         conductor = self._conductor
         paid_results = (
-            recall_turn(latest_turn(self._messages), query, conductor.pool.names) if turns else None
+            read_continuation(latest_turn(self._messages), query, conductor.pool.names) if turns else None
         )
         if paid_results is None and self._tools.offered:
             paid_results = PaidResults()  # has the run say of each step what stands for it, for the next turn
@@ -116,7 +117,7 @@ class Asking:
         message.blocks += call_blocks(result.tool_calls)
         if result.tool_calls:
             query: tuple[Message, ...] = read_conversation(from_llama(self._messages))[0]
-            message.additional_kwargs[TURN] = turn_of(self._events, query)
+            message.additional_kwargs[TURN] = write_continuation(self._events, query)
             # as LlamaIndex's own models have them: its streams of structured answers look here
             message.additional_kwargs["tool_calls"] = [dict(call) for call in result.tool_calls]
         response.raw = {"usage": facts["usage"], "podium": facts}

@@ -7,6 +7,12 @@ from .per_loop import (
 from .resources import (
     ResourceGroup as ResourceGroup,
 )
+from .shared_loop import (
+    iterate as iterate,
+)
+from .shared_loop import (
+    run_sync as run_sync,
+)
 from .shielded import (
     shielded as shielded,
 )

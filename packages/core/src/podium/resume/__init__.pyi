@@ -9,8 +9,3 @@ from .rebuild import (
     result_of as result_of,
     waiting_for as waiting_for,
 )
-from .tool_continuation import (
-    KEPT as KEPT,
-    recall_turn as recall_turn,
-    turn_of as turn_of,
-)

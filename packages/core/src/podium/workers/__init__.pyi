@@ -19,6 +19,9 @@ from .openai.endpoint import (
 from .openai.timeouts import (
     Timeouts as Timeouts,
 )
+from .openai.usage import (
+    read_usage as read_usage,
+)
 from .pool import (
     Pool as Pool,
 )

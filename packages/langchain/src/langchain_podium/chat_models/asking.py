@@ -18,7 +18,8 @@ from langchain_podium.steps import child_runs, hears, tell
 from podium.conductor import Conductor
 from podium.errors import ConfigError, LimitExceeded
 from podium.hosted import HostedConductor
-from podium.resume import KEPT, PaidResults, recall_turn, turn_of
+from podium.hosts.tool_continuation import is_continued, read_continuation, write_continuation
+from podium.resume import PaidResults
 from podium.types import Event, Message, Result, RunEnded, read_conversation
 from podium.usage import Usage
 
@@ -103,7 +104,7 @@ class Asking:
         """Return what the message tells of the run, and what the turn after its calls goes on from."""
         turn = None
         if result.tool_calls and isinstance(self.conductor, Conductor):
-            turn = turn_of(self._events, self._query()[0])
+            turn = write_continuation(self._events, self._query()[0])
         return facts_of(result, self.options.model, turn)
 
     def _begun(self, run: ChatRun, *, stream: bool) -> AsyncGenerator[Event, None]:
@@ -114,7 +115,9 @@ class Asking:
                 raise ConfigError("a hosted conductor takes neither labels nor a policy: it shows no plan")
             asked = (*query, *turns)
             return conductor.stream(asked, tools=said.tools, sampling=said.sampling, model=said.model)
-        paid_results = recall_turn(latest_turn(self.messages), query, conductor.pool.names) if turns else None
+        paid_results = (
+            read_continuation(latest_turn(self.messages), query, conductor.pool.names) if turns else None
+        )
         if paid_results is None and said.tools.offered and conductor.journal is None:
             paid_results = (
                 PaidResults()
@@ -134,7 +137,7 @@ class Asking:
         return read_conversation(from_langchain(self.messages))
 
     def _keep(self, event: Event) -> None:
-        if self.options.tools.offered and isinstance(event, KEPT):
+        if self.options.tools.offered and is_continued(event):
             self._events.append(event)
 
     async def _next(self, events: AsyncGenerator[Event, None], end: float | None) -> Event | None:

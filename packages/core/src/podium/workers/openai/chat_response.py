@@ -35,16 +35,20 @@ _FAILURES = ("error", "abort", "aborted", "cancelled", "canceled", "failed")
 
 
 class AnswerReader:
-    """Puts an answer together from the objects a server sends: one whole, or one per event."""
+    """Puts an answer together from the objects a server sends: one whole, or one per event.
 
-    def __init__(self) -> None:
+    Args:
+        usage: tokens that are known from elsewhere; counts in the objects replace it.
+    """
+
+    def __init__(self, usage: Usage | None = None) -> None:
         self.finish: str | None = None
         """Why the model stopped, in the server's word; `None` until its end was seen."""
         self._texts: list[str] = []
         self._held = ""
         self._refusal = ""
         self._calls: dict[int, dict[str, Any]] = {}
-        self._usage: Usage | None = None
+        self._usage = usage
         self._model: str | None = None
 
     def feed(self, raw: Mapping[str, Any]) -> str:

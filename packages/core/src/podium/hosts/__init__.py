@@ -1,0 +1,5 @@
+"""What every adapter needs from core: errors, tools, cards, chat calls, results as metadata."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,44 @@
+from .cards import (
+    CardMaker as CardMaker,
+    CardOptions as CardOptions,
+    ConductorFace as ConductorFace,
+)
+from .chat import (
+    ChatAnswer as ChatAnswer,
+    ChatCall as ChatCall,
+    whole_answers as whole_answers,
+)
+from .chat_options import (
+    SAMPLING_OPTIONS as SAMPLING_OPTIONS,
+    read_sampling as read_sampling,
+    read_tools as read_tools,
+)
+from .errors import (
+    HostErrorReader as HostErrorReader,
+    worker_error as worker_error,
+    worker_errors as worker_errors,
+)
+from .messages import (
+    prompt_text as prompt_text,
+    read_completion as read_completion,
+    sampling_arguments as sampling_arguments,
+    text_of as text_of,
+    tool_arguments as tool_arguments,
+    tool_call as tool_call,
+)
+from .results import (
+    StreamedAnswer as StreamedAnswer,
+    answer_sources as answer_sources,
+    answered as answered,
+    plan_lines as plan_lines,
+    plan_metadata as plan_metadata,
+    result_metadata as result_metadata,
+    run_failed as run_failed,
+    steps_behind as steps_behind,
+)
+from .tool_continuation import (
+    ContinuationStore as ContinuationStore,
+)
+from .tools import (
+    ToolWorker as ToolWorker,
+)

@@ -1,0 +1,178 @@
+"""Translates the exceptions of foreign code behind a worker into `WorkerError`s.
+
+Client libraries share no base class. What they share is an HTTP status, the headers of a
+response, and words in the names of their classes. What a status means is decided by
+`podium.workers.openai.error_mapping`, which serves Podium's own HTTP client too.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+from podium.errors import (
+    PodiumError,
+    WorkerBroken,
+    WorkerError,
+    WorkerFailed,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
+from podium.secrets import Boundary
+from podium.types import storable
+from podium.usage import Usage
+from podium.workers.openai.error_mapping import Origin, status_fault
+
+HostErrorReader = Callable[[BaseException], WorkerError | None]
+"""Returns the error for an exception that only this host raises; `None` for any other exception."""
+
+_STATUSES: Final = range(100, 600)
+_CLIENT_SIDE: Final = "APIConnectionError"
+"""Base class of the connection and timeout errors of OpenAI's and Anthropic's clients. Libraries
+derived from these give such errors a status that no server sent."""
+
+_CLASS_WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool]]] = (
+    (
+        (
+            "ConnectError", "ConnectTimeout", "ConnectionRefused", "ClientConnectorError", "PoolTimeout",
+            "EndpointConnectionError", "NewConnectionError", "NameResolutionError", "gaierror",
+        ),
+        WorkerUnavailable,
+        "cannot be reached (is its server up?)",
+        False,
+    ),
+    (("Timeout",), WorkerTimeout, "did not answer in time", True),
+    ((_CLIENT_SIDE,), WorkerUnavailable, "closed the connection without an answer", True),
+    (
+        ("RemoteProtocolError", "ReadError", "IncompleteRead", "ClientPayloadError", "ChunkedEncodingError"),
+        WorkerBroken,
+        "was cut off",
+        True,
+    ),
+    (("JSONDecodeError",), WorkerBroken, "sent no JSON", True),
+    (("Connection",), WorkerUnavailable, "lost the connection", True),
+)  # fmt: skip
+"""Words in class names, of an exception or of its causes, and the error they mean: its class, what the
+message says, and whether the call may be paid for. The first row that fits counts."""
+
+
+@contextmanager
+def worker_errors(
+    worker: str,
+    *,
+    usage: Callable[[], Usage | None] | None = None,
+    reader: HostErrorReader | None = None,
+) -> Iterator[None]:
+    """Translate every exception that foreign code raises in the block.
+
+    Errors of Podium and a cancellation that was asked for pass. Secrets are removed from the
+    messages of the error and of its causes.
+
+    Args:
+        worker: the name on the worker's card.
+        usage: returns the tokens known to be spent, for an error that does not say; `None`
+            leaves it to an estimate.
+        reader: recognises exceptions that only this host raises; it is asked first.
+
+    Raises:
+        WorkerError: the block raised; `__cause__` is the original, unless it holds a secret that
+            cannot be removed.
+    """
+    try:
+        with Boundary(f"worker {worker!r}", partial(WorkerFailed, maybe_paid=True)):
+            try:
+                yield
+            except PodiumError:
+                raise
+            except Exception as error:
+                raise worker_error(error, worker, reader=reader) from error
+    except WorkerError as error:
+        if usage is not None and error.usage is None:
+            error.usage = usage()
+        raise
+
+
+def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader | None = None) -> WorkerError:
+    """Return the `WorkerError` for an exception of foreign code.
+
+    The exception and its causes are searched for a status, then for words in class names.
+
+    Args:
+        error: the exception.
+        worker: the name on the worker's card.
+        reader: recognises exceptions that only this host raises; it is asked first.
+    """
+    origin, chain = Origin(f"worker {worker!r}"), tuple(_chain(error))
+    if reader is not None:
+        for each in chain:
+            if (known := reader(each)) is not None:
+                return known
+    for each in chain:
+        if (status := _status(each)) is not None:
+            fault = status_fault(origin, status, _headers(each), _body(each))
+            # a success whose answer the client could not read
+            fault.maybe_paid = fault.maybe_paid or status < HTTPStatus.MULTIPLE_CHOICES
+            return fault
+    said = origin.quote(f"{type(error).__name__}: {error}")
+    names = [name for each in chain for name in _class_names(each)]
+    for words, kind, message, maybe_paid in _CLASS_WORDS:
+        if any(word in name for word in words for name in names):
+            return kind(f"{origin.url} {message}: {said}", maybe_paid=maybe_paid)
+    return WorkerFailed(f"{origin.url} raised {said}", maybe_paid=True)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and its causes, each once; a group of one counts as what it holds."""
+    seen = set[int]()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        if isinstance(each, BaseExceptionGroup) and len(each.exceptions) == 1:
+            each = each.exceptions[0]
+        else:
+            each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+
+
+def _class_names(error: BaseException) -> list[str]:
+    return [kind.__name__ for kind in type(error).__mro__]
+
+
+def _status(error: BaseException) -> int | None:
+    if _CLIENT_SIDE in _class_names(error):
+        return None
+    response = getattr(error, "response", None)
+    for holder, name in (
+        (error, "status_code"),
+        (response, "status_code"),
+        (error, "status"),
+        (error, "code"),
+    ):
+        status = getattr(holder, name, None)
+        if isinstance(status, int) and status in _STATUSES:
+            return int(status)
+    status = _botocore(response, "ResponseMetadata").get("HTTPStatusCode")
+    return status if isinstance(status, int) else None
+
+
+def _headers(error: BaseException) -> Mapping[str, str]:
+    response = getattr(error, "response", None)
+    headers: Any = getattr(response, "headers", None) or getattr(error, "headers", None)
+    headers = headers or _botocore(response, "ResponseMetadata").get("HTTPHeaders") or {}
+    return {str(name).lower(): str(value) for name, value in dict(headers).items()}
+
+
+def _body(error: BaseException) -> bytes:
+    """Return what the server said, as the body of an error response."""
+    body = getattr(error, "body", None)
+    if body is None and (said := _botocore(getattr(error, "response", None), "Error")):
+        body = {"error": {key.lower(): value for key, value in said.items()}}
+    return storable(str(error)).encode() if body is None else json.dumps(body, default=str).encode()
+
+
+def _botocore(response: object, key: str) -> Mapping[str, Any]:
+    """Return a part of the response of an AWS client, which is a mapping; empty for any other response."""
+    part = response.get(key) if isinstance(response, Mapping) else None
+    return part if isinstance(part, Mapping) else {}

@@ -1,0 +1,181 @@
+"""What hosts are given of a result: its answer or an error, its text in pieces, and its metadata."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Literal
+
+from podium.errors import RunFailed
+from podium.secrets import scrub_data
+from podium.types import AnswerDelta, Outcome, Plan, Result
+from podium.usage import Usage
+
+
+def answered(result: Result, *, partial: Literal["return", "raise"] = "return") -> Result:
+    """Return a result that holds an answer.
+
+    Args:
+        result: what a run returned.
+        partial: whether an answer that lacks something is returned or raised.
+
+    Raises:
+        RunFailed: there is no answer, the plan waits for approval, or the answer lacks something
+            and `partial` is `raise`.
+    """
+    problem = result.problem
+    reason = "" if problem is None else f" ({problem.code}: {problem.message})"
+    if result.status == "failed":
+        raise run_failed(f"the run came to no answer{reason}", result)
+    if result.status == "waiting":
+        wait = f"run {result.run_id} waits for its plan to be approved"
+        raise run_failed(f"{wait}: decide, then resume it; or give Policy(approve=...) a function", result)
+    if result.status == "partial" and partial == "raise":
+        raise run_failed(f"the answer is not whole{reason}", result)
+    return result
+
+
+def run_failed(message: str, result: Result) -> RunFailed:
+    """Return the error for a result that a host's caller cannot use."""
+    error = RunFailed(message)
+    error.result = result
+    return error
+
+
+class StreamedAnswer:
+    """The text of an answer that was sent on piece by piece.
+
+    A step that is tried again writes its text again. Nothing of that is sent until it is longer
+    than the text before it, and nothing at all if it differs.
+    """
+
+    def __init__(self) -> None:
+        self.text = ""
+        """All that was sent."""
+        self._again: str | None = None
+        """What the current attempt has written; `None` where its text is what was sent."""
+        self._attempt: tuple[int | None, int | None, int | None] | None = None
+
+    def add(self, event: AnswerDelta) -> str:
+        """Return the text of a piece that is to be sent; empty where there is none."""
+        attempt = (event.round, event.step, event.attempt)
+        if self._attempt not in (None, attempt):
+            self._again = ""
+        self._attempt = attempt
+        if self._again is None:
+            self.text += event.text
+            return event.text
+        self._again += event.text
+        if not self._again.startswith(self.text):
+            return ""
+        new, self.text, self._again = self._again[len(self.text) :], self._again, None
+        return new
+
+    def rest(self, result: Result) -> str:
+        """Return the text of the answer that was not sent yet.
+
+        Raises:
+            RunFailed: the answer differs from what was sent.
+        """
+        if not result.answer.startswith(self.text):
+            raise run_failed("the answer is another than what was streamed of it: see the result", result)
+        return result.answer[len(self.text) :]
+
+
+def result_metadata(
+    result: Result, *, usage: Callable[[Usage], Mapping[str, Any]] = asdict, outputs: bool = False
+) -> dict[str, Any]:
+    """Return a result as plain JSON for a host's own metadata, without secrets.
+
+    The keys are `run_id`, `status`, `problem`, `plan`, `workers`, `steps`, `usage`, `cost` (USD, or
+    `None` where it is unknown) and `seconds`.
+
+    Args:
+        result: what a run returned.
+        usage: writes tokens in the host's form.
+        outputs: whether each step has its `output`.
+    """
+    plans = {current.number: current.plan for current in result.rounds}
+    metadata: dict[str, Any] = scrub_data(
+        {
+            "run_id": result.run_id,
+            "status": result.status,
+            "problem": None if result.problem is None else asdict(result.problem),
+            "plan": plan_metadata(result.plans[-1]) if result.plans else None,
+            "workers": list(result.workers),
+            "steps": [
+                _step(outcome, plans[outcome.round], usage) | ({"output": outcome.text} if outputs else {})
+                for outcome in result.outcomes
+            ],
+            "usage": dict(usage(result.usage)),
+            "cost": result.cost,
+            "seconds": result.seconds,
+        }
+    )
+    return metadata
+
+
+def plan_metadata(plan: Plan) -> dict[str, Any]:
+    """Return a plan as JSON, without its query."""
+    return replace(plan, query=()).to_json()
+
+
+def plan_lines(plan: Plan, workers: Sequence[str]) -> list[str]:
+    """Return a plan in words, one line for each step.
+
+    Args:
+        plan: the plan.
+        workers: the names of the pool's workers.
+    """
+    return [
+        f"{index}. {workers[step.worker]}: {step.subtask}"
+        + (f" (shown step {', '.join(map(str, step.access))})" if step.access else "")
+        for index, step in enumerate(plan.steps)
+    ]
+
+
+def answer_sources(result: Result) -> tuple[Outcome, ...]:
+    """Return the outcomes that the answer is made of, in the order of their plan.
+
+    These are the step that wrote the answer, and every step whose output reached it.
+    """
+    for current in reversed(result.rounds):
+        steps = 0 if current.plan is None else len(current.plan.steps)
+        ended = {one.step: one for one in current.outcomes[:steps] if one.status == "ok"}
+        if current.plan is not None and ended:
+            return tuple(ended[step] for step in steps_behind(current.plan, ended, max(ended)))
+    return ()
+
+
+def steps_behind(plan: Plan, ended: Mapping[int, Outcome], step: int) -> list[int]:
+    """Return the steps whose output reached one step, and that step, in the order of the plan.
+
+    Args:
+        plan: the plan.
+        ended: the outcomes of its steps that ended well, by step; others are left out.
+        step: the one step.
+    """
+    found, left = set[int](), [step]
+    while left:
+        index = left.pop()
+        if index not in found:
+            found.add(index)
+            shown = ended[index].shown if index in ended else None
+            left += plan.steps[index].access if shown is None else shown
+    return sorted(found & set(ended))
+
+
+def _step(outcome: Outcome, plan: Plan | None, usage: Callable[[Usage], Mapping[str, Any]]) -> dict[str, Any]:
+    step = plan.steps[outcome.step] if plan is not None and outcome.step < len(plan.steps) else None
+    return {
+        "round": outcome.round,
+        "step": outcome.step,
+        "worker": outcome.worker,
+        "subtask": "" if step is None else step.subtask,
+        "access": [] if step is None else list(step.access),
+        "status": outcome.status,
+        "problem": None if outcome.problem is None else asdict(outcome.problem),
+        "usage": dict(usage(outcome.usage)),
+        "cost": outcome.cost,
+        "seconds": outcome.seconds,
+        "attempts": outcome.attempts,
+        "reused": outcome.reused,
+    }

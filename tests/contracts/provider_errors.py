@@ -1,0 +1,312 @@
+"""Exceptions as the client libraries of providers raise them, and how every adapter tells each of them.
+
+Libraries that are not installed here are stood in for by classes of the same names and attributes.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+import httpx
+import openai
+import requests
+import urllib3
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from podium.errors import (
+    WorkerBroken,
+    WorkerError,
+    WorkerFailed,
+    WorkerRefused,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
+
+
+@dataclass(frozen=True)
+class ProviderError:
+    """One exception, and the error it becomes."""
+
+    name: str
+    make: Callable[[], Exception]
+    kind: type[WorkerError]
+    says: str
+    retry_after: float | None = None
+    status: int | None = None
+    maybe_paid: bool = False
+
+
+REQUEST = httpx.Request("POST", "https://api.example/v1/chat")
+
+
+def response(status: int, **headers: str) -> httpx.Response:
+    """Return a response with a status."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.Response(status, headers=named, request=REQUEST)
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    """Return an exception that was raised from another."""
+    error.__cause__ = cause
+    return error
+
+
+class OverloadedError(Exception):
+    """As Anthropic's client has it: a status, a response, and the body as it came."""
+
+    def __init__(self) -> None:
+        super().__init__("Error code: 529 - overloaded")
+        self.status_code = 529
+        self.response = response(529, retry_after_ms="1500")
+        self.body = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+
+
+class ClientError(Exception):
+    """As botocore has it: the response is a dict."""
+
+    def __init__(self, code: str, status: int) -> None:
+        super().__init__(f"An error occurred ({code}) when calling the Converse operation")
+        self.response = {
+            "Error": {"Code": code, "Message": "Too many tokens, please wait."},
+            "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": {"Retry-After": "3"}},
+        }
+
+
+class EndpointConnectionError(Exception):
+    """As botocore has it: nothing listens."""
+
+
+class ResourceExhausted(Exception):
+    """As google.api_core has it: the code is an `HTTPStatus`."""
+
+    code = HTTPStatus.TOO_MANY_REQUESTS
+
+
+class GenAIError(Exception):
+    """As google.genai has it: a code that is a number, a status that is a word."""
+
+    code = 400
+    status = "INVALID_ARGUMENT"
+
+
+class ChatGoogleError(Exception):
+    """As an integration wraps it."""
+
+
+class ProxiedConnectionError(openai.APIConnectionError):
+    """As litellm has it: a status that no server sent."""
+
+    status_code = 500
+
+
+def openai_status(kind: type[openai.APIStatusError], status: int, body: Any, **headers: str) -> Exception:
+    """Return a status error of OpenAI's client."""
+    return kind(f"Error code: {status} - {body}", response=response(status, **headers), body=body)
+
+
+def aiohttp_status(status: int) -> Exception:
+    """Return a status error of aiohttp."""
+    headers = CIMultiDictProxy(CIMultiDict({"Retry-After": "2"}))
+    info = aiohttp.RequestInfo(URL("https://api.example"), "POST", headers, URL("https://api.example"))
+    return aiohttp.ClientResponseError(info, (), status=status, message="down", headers=headers)
+
+
+def no_json() -> Exception:
+    """Return what the standard library raises for a text that is no JSON."""
+    return json.JSONDecodeError("Expecting value", "<html>", 0)
+
+
+QUOTA = {"message": "You exceeded your quota", "type": "insufficient_quota", "code": "insufficient_quota"}
+
+PROVIDER_ERRORS = (
+    ProviderError(
+        "openai-429",
+        lambda: openai_status(openai.RateLimitError, 429, {"message": "slow down"}, retry_after="7"),
+        WorkerUnavailable,
+        "answered 429: slow down",
+        7.0,
+        429,
+    ),
+    ProviderError(
+        "openai-quota",
+        lambda: openai_status(openai.RateLimitError, 429, QUOTA),
+        WorkerRefused,
+        "exceeded your quota",
+        None,
+        429,
+    ),
+    ProviderError(
+        "openai-401",
+        lambda: openai_status(openai.AuthenticationError, 401, {"message": "no key"}),
+        WorkerRefused,
+        "the key was refused",
+        None,
+        401,
+    ),
+    ProviderError(
+        "openai-504",
+        lambda: openai_status(openai.InternalServerError, 504, None),
+        WorkerUnavailable,
+        "answered 504",
+        None,
+        504,
+        maybe_paid=True,
+    ),
+    ProviderError(
+        "openai-unreadable",
+        lambda: openai.APIResponseValidationError(response(200), None),
+        WorkerBroken,
+        "is no answer",
+        None,
+        200,
+        maybe_paid=True,
+    ),
+    ProviderError(
+        "openai-timeout",
+        lambda: openai.APITimeoutError(REQUEST),
+        WorkerTimeout,
+        "did not answer in time",
+        maybe_paid=True,
+    ),
+    ProviderError(
+        "openai-not-connected",
+        lambda: caused(openai.APIConnectionError(request=REQUEST), httpx.ConnectError("refused")),
+        WorkerUnavailable,
+        "cannot be reached",
+    ),
+    ProviderError(
+        "openai-dropped",
+        lambda: caused(openai.APIConnectionError(request=REQUEST), httpx.ReadError("reset")),
+        WorkerUnavailable,
+        "closed the connection without an answer",
+        maybe_paid=True,
+    ),
+    ProviderError(
+        "litellm-dropped",
+        lambda: ProxiedConnectionError(request=REQUEST),
+        WorkerUnavailable,
+        "closed the connection without an answer",
+        maybe_paid=True,
+    ),
+    ProviderError("anthropic-529", OverloadedError, WorkerUnavailable, "answered 529: Overloaded", 1.5, 529),
+    ProviderError(
+        "httpx-503",
+        lambda: httpx.HTTPStatusError("503", request=REQUEST, response=response(503)),
+        WorkerUnavailable,
+        "answered 503",
+        None,
+        503,
+    ),
+    ProviderError(
+        "httpx-read-timeout",
+        lambda: httpx.ReadTimeout("late"),
+        WorkerTimeout,
+        "did not answer in time",
+        maybe_paid=True,
+    ),
+    ProviderError(
+        "httpx-connect-timeout",
+        lambda: httpx.ConnectTimeout("late"),
+        WorkerUnavailable,
+        "cannot be reached",
+    ),
+    ProviderError(
+        "httpx-no-free-connection",
+        lambda: httpx.PoolTimeout("full"),
+        WorkerUnavailable,
+        "cannot be reached",
+    ),
+    ProviderError(
+        "httpx-cut-off",
+        lambda: httpx.RemoteProtocolError("incomplete"),
+        WorkerBroken,
+        "was cut off",
+        maybe_paid=True,
+    ),
+    ProviderError(
+        "requests-not-connected",
+        lambda: caused(
+            requests.ConnectionError("no route"),
+            urllib3.exceptions.NewConnectionError(urllib3.connection.HTTPConnection("h"), "refused"),
+        ),
+        WorkerUnavailable,
+        "cannot be reached",
+    ),
+    ProviderError(
+        "requests-read-timeout",
+        lambda: requests.ReadTimeout("late"),
+        WorkerTimeout,
+        "in time",
+        maybe_paid=True,
+    ),
+    ProviderError(
+        "requests-cut-off",
+        lambda: requests.exceptions.ChunkedEncodingError("broken"),
+        WorkerBroken,
+        "was cut off",
+        maybe_paid=True,
+    ),
+    ProviderError("aiohttp-500", lambda: aiohttp_status(500), WorkerUnavailable, "answered 500", 2.0, 500),
+    ProviderError(
+        "aiohttp-dropped",
+        aiohttp.ServerDisconnectedError,
+        WorkerUnavailable,
+        "lost the connection",
+        maybe_paid=True,
+    ),
+    ProviderError(
+        "botocore-throttled",
+        lambda: ClientError("ThrottlingException", 429),
+        WorkerUnavailable,
+        "Too many tokens",
+        3.0,
+        429,
+    ),
+    ProviderError(
+        "botocore-not-connected",
+        lambda: EndpointConnectionError("Could not connect"),
+        WorkerUnavailable,
+        "cannot be reached",
+    ),
+    ProviderError(
+        "google-429", lambda: ResourceExhausted("quota"), WorkerUnavailable, "answered 429", None, 429
+    ),
+    ProviderError(
+        "google-wrapped",
+        lambda: caused(ChatGoogleError("Invalid argument"), GenAIError("bad image")),
+        WorkerRefused,
+        "answered 400: bad image",
+        None,
+        400,
+    ),
+    ProviderError("refused", ConnectionRefusedError, WorkerUnavailable, "cannot be reached"),
+    ProviderError(
+        "reset",
+        lambda: ConnectionResetError("reset"),
+        WorkerUnavailable,
+        "lost the connection",
+        maybe_paid=True,
+    ),
+    ProviderError(
+        "timeout", lambda: TimeoutError("late"), WorkerTimeout, "did not answer in time", maybe_paid=True
+    ),
+    ProviderError(
+        "in-a-group",
+        lambda: ExceptionGroup("tasks", [TimeoutError("late")]),
+        WorkerTimeout,
+        "did not answer in time",
+        maybe_paid=True,
+    ),
+    ProviderError("no-json", no_json, WorkerBroken, "sent no JSON", maybe_paid=True),
+    ProviderError(
+        "any-other",
+        lambda: ValueError("out of order"),
+        WorkerFailed,
+        "ValueError: out of order",
+        maybe_paid=True,
+    ),
+)

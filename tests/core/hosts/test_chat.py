@@ -1,0 +1,180 @@
+"""A call of a host's chat model as a run: answers, pieces, tools, and the turn after these."""
+
+import json
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+
+from podium import (
+    Card,
+    ChatWorker,
+    Conductor,
+    Endpoint,
+    HostedConductor,
+    Plan,
+    Sampling,
+    ScriptedWorker,
+    Step,
+)
+from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed
+from podium.execution import Retry
+from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, tool_call
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.types import Completion, Message, StepStarted, Tools
+from podium.workers import FREE, Request
+
+pytestmark = pytest.mark.anyio
+
+ASK = (Message("user", "Is it warm in Bern?"),)
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+CALL = tool_call("call-1", "weather", {"city": "Bern"})
+AFTER = (*ASK, Message("assistant", "", (CALL,)), Message("tool", "31 degrees", (), "call-1"))
+
+
+class Caller(ScriptedWorker):
+    """Asks for the tool where it is offered and has not answered; else says what it returned."""
+
+    takes_tools = True
+
+    def __init__(self) -> None:
+        def reply(request: Request) -> Completion:
+            if request.tool_messages:
+                return Completion(f"It is {request.tool_messages[-1].text}.")
+            return Completion("", "tool_calls", tool_calls=(CALL,))
+
+        super().__init__(Card(name="caller", price=FREE), reply)
+
+
+def team(*workers: ScriptedWorker, **options: Any) -> Conductor:
+    """Return a conductor whose plan has each worker shown the one before."""
+    steps = [Step(at, f"task {at}", (at - 1,) if at else ()) for at in range(len(workers))]
+    return Conductor(FixedPlanner(Plan(tuple(steps))), list(workers), **options)
+
+
+async def test_a_call_is_answered() -> None:
+    """With the text, why it ended, the tokens, and what it is made of; nobody is asked for pieces."""
+    reader, writer = ScriptedWorker("reader", "31 degrees"), ScriptedWorker("writer", "Yes.", piece=1)
+    answer = await ChatCall(team(reader, writer), ASK, sampling=Sampling(max_tokens=9)).run()
+    assert (answer.text, answer.finish_reason, answer.tool_calls) == ("Yes.", "stop", ())
+    assert answer.usage == answer.result.usage
+    assert [outcome.worker for outcome in answer.sources] == ["reader", "writer"]
+    assert [request.stream for request in (*reader.requests, *writer.requests)] == [False, False]
+    assert [request.sampling.max_tokens for request in (*reader.requests, *writer.requests)] == [None, 9]
+    assert answer.continuation is None
+
+
+async def test_a_call_is_streamed() -> None:
+    """Piece by piece, then the answer; events of the run come with their text."""
+    conductor = team(ScriptedWorker("reader", "31"), ScriptedWorker("writer", "Yes.", piece=2))
+    items = [item async for item in ChatCall(conductor, ASK).stream()]
+    assert items[:-1] == ["Ye", "s."]
+    assert isinstance(items[-1], ChatAnswer)
+    call, heard = ChatCall(conductor, ASK), list[Any]()
+    async with aclosing(call.events(stream=True)) as events:
+        async for event, text in events:
+            heard.append(text or type(event))
+    assert (heard.count(StepStarted), call.text, call.rest()) == (2, "Yes.", "")
+
+
+async def test_a_step_that_is_tried_again_is_streamed_on_if_it_writes_the_same() -> None:
+    """What was sent stands; an answer that differs from it is an error, with the result."""
+
+    def conductor(first: str, second: str) -> Conductor:
+        texts = iter([first, second])
+
+        class Breaks(ScriptedWorker):
+            async def call(self, request: Request) -> Any:
+                text = next(texts)
+                yield text[:3]
+                if text == first:
+                    raise TimeoutError("cut")
+                yield text[3:]
+                yield Completion(text)
+
+        retry = Retry(attempts=2, base=0.001, again=frozenset({"worker_failed"}))
+        return team(Breaks("writer", ""), retry=retry)
+
+    items = [item async for item in ChatCall(conductor("Yes, but", "Yes, it is."), ASK).stream()]
+    assert "".join(item for item in items if isinstance(item, str)) == "Yes, it is."
+    with pytest.raises(RunFailed, match="another than what was streamed") as raised:
+        [item async for item in ChatCall(conductor("Yes, but", "No."), ASK).stream()]
+    assert raised.value.result.answer == "No."
+    assert (await ChatCall(conductor("Yes, but", "No."), ASK).run()).text == "No."
+
+
+async def test_the_turn_after_a_tool_pays_for_the_last_step_alone() -> None:
+    """Whether the message carries the continuation, as JSON, or a store keeps it."""
+    store = ContinuationStore()
+    for kept in (None, store):
+        reader, caller = ScriptedWorker("reader", "Bern is a city."), Caller()
+        conductor = team(reader, caller)
+        first = await ChatCall(conductor, ASK, tools=Tools((WEATHER,)), store=kept).run()
+        assert (first.finish_reason, first.tool_calls) == ("tool_calls", (CALL,))
+        assert (first.continuation is None) == (kept is store)
+        carried = json.loads(json.dumps(first.continuation))
+        call = ChatCall(conductor, AFTER, tools=Tools((WEATHER,)), continuation=carried, store=kept)
+        assert (await call.run()).text == "It is 31 degrees."
+        assert (len(reader.requests), len(caller.requests)) == (1, 2)
+
+
+@pytest.mark.parametrize("carried", [None, "nonsense", {"asked": "x"}, {"asked": 1, "records": [3]}])
+async def test_without_its_continuation_a_turn_is_planned_anew(carried: object) -> None:
+    """As after a restart, or with one of another question."""
+    reader, caller = ScriptedWorker("reader", "Bern is a city."), Caller()
+    call = ChatCall(team(reader, caller), AFTER, tools=Tools((WEATHER,)), continuation=carried)
+    assert (await call.run()).text == "It is 31 degrees."
+    assert len(reader.requests) == 1
+
+
+def test_a_store_keeps_the_latest() -> None:
+    """By the question and the ids of its calls."""
+    store = ContinuationStore(most=1)
+    store.keep(ASK, [CALL], {"n": 1})
+    turns = AFTER[1:]
+    assert store.find(ASK, turns) == {"n": 1}
+    assert store.find((Message("user", "Other?"),), turns) is None
+    assert store.find(ASK, [Message("assistant", "", (tool_call("call-2", "weather", {}),))]) is None
+    store.keep(ASK, [tool_call("call-2", "weather", {})], {"n": 2})
+    assert store.find(ASK, turns) is None
+
+
+async def test_what_no_caller_can_take_is_raised_with_the_result() -> None:
+    """No answer, a plan that waits, and no call where one had to be."""
+    broken = ScriptedWorker("writer", WorkerFailed("out of order"))
+    with pytest.raises(RunFailed, match="out of order") as raised:
+        await ChatCall(team(broken), ASK).run()
+    assert raised.value.result.status == "failed"
+    plain = team(ScriptedWorker("writer", "Yes."))
+    with pytest.raises(RunFailed, match="a tool had to be called") as raised:
+        await ChatCall(plain, ASK, tools=Tools((WEATHER,), "required")).run()
+    assert raised.value.result.answer == "Yes."
+    with pytest.raises(QueryError):
+        ChatCall(plain, ())
+
+
+async def test_a_hosted_conductor_answers_too() -> None:
+    """As the model the call names; what it cannot take is refused."""
+
+    def answer(call: Call) -> Reply:
+        if "tools" in call.body:
+            message = {"content": None, "tool_calls": [dict(CALL)]}
+            choice = {"message": message, "finish_reason": "tool_calls"}
+            return whole({"choices": [choice], "usage": {}})
+        return says(call, "Yes.")
+
+    async with ChatServer(answer) as server:
+        hosted = HostedConductor(endpoint=Endpoint(server.url), api="chat")
+        items = [item async for item in ChatCall(hosted, ASK, model="fugu-ultra").stream()]
+        called = await ChatCall(hosted, ASK, tools=Tools((WEATHER,))).run()
+        assert server.calls[0].body["model"] == "fugu-ultra"
+        assert "".join(item for item in items if isinstance(item, str)) == "Yes."
+        assert (called.finish_reason, called.continuation) == ("tool_calls", None)
+        for options in ({"labels": ["eu"]}, {"policy": Policy()}):
+            with pytest.raises(ConfigError, match="neither labels nor a policy"):
+                await ChatCall(hosted, ASK, options=options).run()  # type: ignore[arg-type]
+        worker = ChatWorker("m", endpoint=Endpoint(server.url))
+        plan = FixedPlanner(Plan((Step(0, "x"),)))
+        assert (await ChatCall(Conductor(plan, [worker]), ASK).run()).text == "Yes."

@@ -1,0 +1,138 @@
+"""What hosts are given of a result, and what a call may say."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from podium import Conductor, Message, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, RunFailed, WorkerBroken, WorkerFailed, WorkerRefused
+from podium.execution import Retry
+from podium.hosts import (
+    answer_sources,
+    answered,
+    plan_lines,
+    read_completion,
+    read_sampling,
+    read_tools,
+    result_metadata,
+    sampling_arguments,
+    steps_behind,
+)
+from podium.planners import FixedPlanner
+from podium.secrets import register
+from podium.types import Constraint, Outcome, Result, Sampling
+from podium.usage import Usage
+
+pytestmark = pytest.mark.anyio
+PLAN = Plan((Step(0, "look"), Step(1, "guess"), Step(2, "write", (0,))))
+SECRET = "loopback-secret-of-results-0123"  # noqa: S105 - of a test
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+CHOSEN = {"type": "function", "function": {"name": "weather"}}
+
+
+async def result(*replies: Any) -> Result:
+    """Return the result of a run of three steps, the second of which nobody sees."""
+    workers = [ScriptedWorker(name, reply) for name, reply in zip("abc", replies, strict=True)]
+    return await Conductor(FixedPlanner(PLAN), workers, retry=Retry(attempts=1)).run("What?")
+
+
+async def test_metadata_is_plain_json_without_secrets() -> None:
+    """Of each step what it was, and what it cost; outputs only where they are wanted."""
+    register(SECRET)
+    ended = await result("red", "blue", f"It is {SECRET}.")
+    metadata = result_metadata(ended, outputs=True)
+    assert json.loads(json.dumps(metadata)) == metadata
+    assert [step["status"] for step in metadata["steps"]] == ["ok", "skipped", "ok"]
+    assert (metadata["steps"][2]["subtask"], metadata["steps"][2]["access"]) == ("write", [0])
+    assert SECRET not in json.dumps(metadata)
+    assert "query" not in metadata["plan"] or not metadata["plan"]["query"]
+    counted = result_metadata(ended, usage=lambda usage: {"total": usage.total_tokens})
+    assert counted["usage"] == {"total": ended.usage.total_tokens}
+    assert "output" not in counted["steps"][0]
+    assert plan_lines(PLAN, ended.workers)[1:] == ["1. b: guess", "2. c: write (shown step 0)"]
+
+
+async def test_the_sources_of_an_answer_are_the_steps_that_reached_it() -> None:
+    """A step that a worker was not shown after all is none."""
+    ended = await result("red", "blue", "It is red.")
+    assert [outcome.step for outcome in answer_sources(ended)] == [0, 2]
+    outcomes = {one.step: one for one in ended.outcomes if one.status == "ok"}
+    assert steps_behind(PLAN, outcomes, 2) == [0, 2]
+    unseen: dict[int, Outcome] = outcomes | {2: replace(outcomes[2], shown=())}
+    assert steps_behind(PLAN, unseen, 2) == [2]
+    failed = await result(WorkerFailed("no"), WorkerFailed("no"), WorkerFailed("no"))
+    assert answer_sources(failed) == ()
+
+
+async def test_an_answer_that_lacks_something_is_returned_or_raised() -> None:
+    """One that is none is raised, with the result."""
+    part = await result("red", "blue", WorkerFailed("no ink"))
+    assert answered(part) is part
+    with pytest.raises(RunFailed, match=r"not whole \(worker_failed.*no ink") as raised:
+        answered(part, partial="raise")
+    assert raised.value.result is part
+    with pytest.raises(RunFailed, match="came to no answer"):
+        answered(await result(WorkerFailed("no"), "x", WorkerFailed("no")))
+    with pytest.raises(RunFailed, match="waits for its plan to be approved"):
+        answered(replace(part, status="waiting"))
+
+
+def test_sampling_is_read_and_written() -> None:
+    """Every chat model takes the same, under OpenAI's names, and refuses the rest by name."""
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    said = {
+        "temperature": 0.0,
+        "top_p": 0.5,
+        "max_tokens": 9,
+        "seed": 1,
+        "stop": "END",
+        "response_format": form,
+    }
+    sampling = read_sampling({**said, "reasoning_effort": "low", "extra": None}, of="Model")
+    assert sampling == Sampling(0.0, 0.5, 9, ("END",), 1, "low", Constraint("json", {"type": "object"}))
+    shared = ("temperature", "top_p", "max_tokens", "seed")
+    assert sampling_arguments(sampling) == {**{name: said[name] for name in shared}, "stop": ["END"]}
+    assert sampling_arguments(Sampling()) == {}
+    with pytest.raises(ConfigError, match=r"Model takes no logprobs: a call may say .*timeout"):
+        read_sampling({"logprobs": 1}, of="Model", takes=["timeout"])
+    with pytest.raises(ConfigError, match="json_schema"):
+        read_sampling({"response_format": {"type": "text"}}, of="Model")
+
+
+@pytest.mark.parametrize(
+    ("choice", "read"),
+    [
+        (None, None), (False, None), (True, "required"), ("any", "required"), ("required", "required"),
+        ("auto", "auto"), ("none", "none"),
+        ("weather", CHOSEN), (CHOSEN, CHOSEN),
+    ],
+)  # fmt: skip
+def test_a_choice_of_tools_is_read(choice: object, read: object) -> None:
+    """However a host spells it."""
+    assert read_tools([WEATHER], choice).choice == read
+
+
+@pytest.mark.parametrize("choice", ["time", {"function": {"name": "time"}}, {}])
+def test_a_choice_of_a_tool_that_is_not_offered_is_refused(choice: object) -> None:
+    """It could only fail later."""
+    with pytest.raises(ConfigError, match="none of the tools: weather"):
+        read_tools([WEATHER], choice)
+
+
+def test_an_answer_is_one_whose_end_was_seen_and_that_says_something() -> None:
+    """As for Podium's own chat workers; tokens are the provider's, or estimated."""
+    asked = (Message("user", "What?"),)
+    done = read_completion(
+        asked, text="Red.", finish_reason="max_tokens", usage={"input_tokens": 3, "output_tokens": 1}
+    )
+    assert (done.text, done.finish_reason, done.usage) == ("Red.", "length", Usage(3, 1))
+    assert read_completion(asked, text="Red.", finish_reason="stop", usage=Usage(1, 1)).usage == Usage(1, 1)
+    assert read_completion(asked, text="Red.", finish_reason="stop").usage.estimated
+    with pytest.raises(WorkerBroken, match="finish_reason"):
+        read_completion(asked, text="Re", finish_reason=None)
+    with pytest.raises(WorkerBroken, match="empty"):
+        read_completion(asked, text=" ", finish_reason="stop")
+    with pytest.raises(WorkerRefused, match="refused"):
+        read_completion(asked, text="", finish_reason="stop", refusal="I cannot.")

@@ -1,0 +1,111 @@
+"""A host's tool as a worker."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from podium.errors import WorkerRefused, WorkerTimeout
+from podium.hosts import ToolWorker, prompt_text, text_of, tool_arguments, tool_call
+from podium.types import Completion, Message
+from podium.usage import Usage
+from podium.workers import Card, Request, complete
+
+pytestmark = pytest.mark.anyio
+TEXT = {"type": "object", "properties": {"city": {"type": "string"}}}
+TWO = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+
+
+class Called:
+    """A tool that returns its arguments."""
+
+    def __init__(self) -> None:
+        self.arguments: list[dict[str, Any]] = []
+
+    async def __call__(self, arguments: dict[str, Any]) -> str:
+        """Note the arguments."""
+        self.arguments.append(arguments)
+        return json.dumps(arguments)
+
+
+def ask(subtask: str, *, stream: bool = False) -> Request:
+    """Return a request for a subtask."""
+    return Request(messages=(Message("user", subtask),), stream=stream)
+
+
+async def test_a_tool_of_one_text_is_given_the_subtask() -> None:
+    """Its card asks for nothing else."""
+    tool = Called()
+    worker = ToolWorker(TEXT, tool, card=Card(name="weather", description="Knows the weather."))
+    assert worker.card.description == "Knows the weather."
+    await complete(worker, ask("Bern"))
+    assert tool.arguments == [{"city": "Bern"}]
+
+
+async def test_a_tool_of_several_arguments_is_given_json() -> None:
+    """Its card says so; a subtask without it is refused before the tool is called."""
+    tool = Called()
+    worker = ToolWorker(TWO, tool, card=Card(name="add", description="Adds."))
+    rule = 'Its subtask is a JSON object of "a" (integer), "b" (integer), and nothing else.'
+    assert worker.card.description == f"Adds. {rule}"
+    assert ToolWorker(TWO, tool, card=worker.card).card == worker.card
+    await complete(worker, ask('Here: ```json\n{"a": 6, "b": 7}\n```'))
+    for wrong in ("six and seven", "[1, 2]", "{" * 100_000 + "}"):
+        with pytest.raises(WorkerRefused, match=r'"a" \(integer\)'):
+            await complete(worker, ask(wrong))
+    assert tool.arguments == [{"a": 6, "b": 7}]
+
+
+async def test_a_tool_without_arguments_is_given_none() -> None:
+    """Whatever the subtask says."""
+    tool = Called()
+    await complete(ToolWorker({"type": "object"}, tool, card=Card(name="now")), ask("What time?"))
+    assert tool.arguments == [{}]
+
+
+async def test_what_a_tool_raises_and_spends_is_told() -> None:
+    """Its exceptions are translated; a completion is the answer as it is."""
+
+    async def late(arguments: dict[str, Any]) -> str:
+        raise TimeoutError("late")
+
+    async def asks_a_model(arguments: dict[str, Any]) -> Completion:
+        return Completion("31 degrees", usage=Usage(5, 6))
+
+    card = Card(name="weather")
+    with pytest.raises(WorkerTimeout, match="worker 'weather' did not answer in time"):
+        await complete(ToolWorker(TEXT, late, card=card), ask("Bern"))
+    pieces = [piece async for piece in ToolWorker(TEXT, asks_a_model, card=card).call(ask("x", stream=True))]
+    assert pieces == ["31 degrees", Completion("31 degrees", usage=Usage(5, 6))]
+
+
+def test_values_become_text() -> None:
+    """Text as it is, anything else as JSON that can be stored."""
+
+    class Point(BaseModel):
+        x: int
+
+    texts = [text_of(value) for value in (None, "a\0b", Point(x=1), [Point(x=2)], {"at": Card})]
+    assert texts[:4] == ["", "a\N{REPLACEMENT CHARACTER}b", '{"x":1}', '[{"x": 2}]']
+    assert "Card" in texts[4]
+
+
+def test_messages_become_one_text() -> None:
+    """With who said what, where there are several."""
+    assert prompt_text([Message("user", "Hi.")]) == "Hi."
+    assert (
+        prompt_text([Message("system", "Be brief."), Message("user", "Hi.")])
+        == "system: Be brief.\n\nuser: Hi."
+    )
+
+
+def test_calls_are_written_and_read() -> None:
+    """Broken arguments stay the text a model wrote."""
+    assert tool_arguments(tool_call("c", "look", {"é": 1})) == {"é": 1}
+    assert tool_call("c", "look", {"é": 1})["function"]["arguments"] == '{"é": 1}'
+    broken = tool_call(None, "look", "{nonsense")
+    assert (broken["id"], broken["function"]["arguments"]) == ("", "{nonsense")
+    assert [tool_arguments(tool_call("c", "look", told)) for told in ("{nonsense", "[1]", "", None)] == [
+        None, None, {}, {},
+    ]  # fmt: skip
