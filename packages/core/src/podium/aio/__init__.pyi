@@ -9,8 +9,6 @@ from .resources import (
 )
 from .shared_loop import (
     iterate as iterate,
-)
-from .shared_loop import (
     run_sync as run_sync,
 )
 from .shielded import (
