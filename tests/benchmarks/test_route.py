@@ -1,0 +1,34 @@
+"""The route report: it counts files of `podium`, and jumps between them."""
+
+import re
+import subprocess
+import sys
+
+import podium
+from benchmarks.route import Route, trace_run
+
+FOLDER = podium.__path__[0]
+
+
+def test_a_run_passes_through_podium_alone() -> None:
+    """The stages of a run are among the files; no library is."""
+    route = trace_run()
+    names = {file.removeprefix(f"{FOLDER}/") for file in route.files}
+    assert {"conductor.py", "planners/fixed.py", "workers/scripted.py"} <= names
+    assert all(file.startswith(FOLDER) for file in route.files)
+    assert route.switches >= route.jumps.total() > len(route.files)
+
+
+def test_a_switch_is_a_call_into_another_file() -> None:
+    """Calls within a file are none; returning from a library into the same file is one."""
+    one, two = f"{FOLDER}/conductor.py", f"{FOLDER}/errors.py"
+    route = Route((one, one, two, "/lib/anyio.py", two, "<string>"))
+    assert (len(route.files), route.switches) == (2, 2)
+    assert route.jumps == {(one, two): 1}
+
+
+def test_the_command_prints_both_counts() -> None:
+    """As the first line."""
+    command = [sys.executable, "-m", "benchmarks.route", "--jumps", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+    assert re.match(r"\d+ files of podium entered, \d+ switches between files\n", done.stdout)
