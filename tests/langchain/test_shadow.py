@@ -31,7 +31,7 @@ from langchain_podium.shadowing import Shadow, shadow
 from langchain_podium.workers import as_worker
 from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.aio.sync import run_sync
-from podium.cli.app import app
+from podium.cli.root import app
 from podium.errors import ConfigError
 from podium.journal import MemoryJournal, SqlJournal
 from podium.planners import FixedPlanner

@@ -9,7 +9,7 @@ import pytest
 from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import CliRunner, Result
 
-from podium.cli.app import app
+from podium.cli.root import app
 
 PLAN = (
     '{"worker": 0, "subtask": "Think of a number.", "access": []}\n'

@@ -1,25 +1,35 @@
-"""What can be typed about shadows: commands, their arguments, and the help that explains them.
+"""`podium shadow`: compare candidates with what is in production, and delete recorded pairs."""
 
-Bodies import what they need when they run, as in `app`.
-"""
+import sys
+from dataclasses import asdict
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from time import time
+from typing import Annotated, Any
 
-from typing import Annotated
-
+import anyio
 import typer
 
-from podium.cli.arguments import AsJson, ConfigPath, journal_of, span
-from podium.cli.screen import EXIT_CODES, reporting
+from podium.cli import EXIT_CODES, AsJson, ConfigPath, reporting, span
+from podium.config import find_config, find_journal, find_shared_cache, load_config
+from podium.errors import ConfigError
+from podium.journal import SqlJournal
+from podium_shadow.judge import Judge, Scorer
+from podium_shadow.report import report as make_reports
+from podium_shadow.report_table import draw_report
+from podium_shadow.sql_pairs import SqlPairs
 
-shadow = typer.Typer(rich_markup_mode=None)
+shadow = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
 
 
 @shadow.callback()
-def shadows() -> None:
-    """Compare candidates with what they ran beside, or forget what was recorded of them."""
+def about() -> None:
+    """Compare candidates with what is in production, or delete recorded pairs."""
 
 
 @shadow.command(epilog=EXIT_CODES)
-def report(  # noqa: PLR0913 - one parameter per thing that can be typed
+def report(  # noqa: PLR0913 - one parameter for each argument and option
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The shadow; else each.")] = None,
     *,
     since: Annotated[
@@ -41,21 +51,29 @@ def report(  # noqa: PLR0913 - one parameter per thing that can be typed
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare answers, latency, calls, tokens and cost of a candidate with its primary's."""
+    """Compare a candidate's answers, latency, calls, tokens and cost with the primary's."""
     with reporting() as screen:
-        from podium_shadow.report_table import Compare, show_report  # noqa: PLC0415
-
-        compare = Compare(
-            name=name,
-            since=since,
-            limit=limit,
-            judge=judge,
-            judge_calls=judge_calls,
-            scorer=scorer,
-            confidence=confidence,
-            seed=seed,
+        reports = anyio.run(
+            partial(
+                make_reports,
+                _pairs(config),
+                shadow=name,
+                since=0.0 if since is None else time() - since,
+                limit=limit,
+                judge=None if judge is None else _judge(config, judge, judge_calls),
+                scorer=None if scorer is None else _scorer(scorer),
+                confidence=confidence,
+                seed=seed,
+            )
         )
-        show_report(screen, journal_of(config), config, compare, as_json=as_json)
+        if as_json:
+            screen.result_json([asdict(each) for each in reports])
+            return
+        if not reports:
+            of = f"shadow {name!r}" if name else "any shadow"
+            screen.note(f"podium: nothing is recorded of {of}")
+        for each in reports:
+            draw_report(screen, each)
 
 
 @shadow.command(epilog=EXIT_CODES)
@@ -66,8 +84,45 @@ def prune(
     ],
     config: ConfigPath = None,
 ) -> None:
-    """Forget the pairs that were recorded long ago."""
+    """Delete the pairs that were recorded long ago."""
     with reporting() as screen:
-        from podium_shadow.report_table import prune_pairs  # noqa: PLC0415
+        forgot = anyio.run(_pairs(config).prune, older_than)
+        screen.note(f"podium: forgot {forgot} pair{'' if forgot == 1 else 's'}")
 
-        prune_pairs(screen, journal_of(config), older_than)
+
+def _pairs(config: Path | None) -> SqlPairs:
+    journal = find_journal(config)
+    assert isinstance(journal, SqlJournal)  # the config makes no other
+    return SqlPairs.beside(journal)
+
+
+def _judge(config: Path | None, name: str, calls: int) -> Judge:
+    loaded = load_config(find_config(config))
+    if name not in loaded.worker_names:
+        told = ", ".join(loaded.worker_names) or "none"
+        raise ConfigError(f"--judge {name!r} is no worker of {loaded.path}: there are {told}")
+    return Judge(loaded.worker(name), calls=calls, cache=find_shared_cache(config))
+
+
+def _scorer(typed: str) -> Scorer:
+    """Return the function `MODULE:FUNCTION`; the current folder is searched first, as by `python -m`.
+
+    Raises:
+        ConfigError: there is no such function.
+    """
+    module, colon, name = typed.partition(":")
+    if not (module and colon and name):
+        raise ConfigError(f"--scorer {typed!r}: write MODULE:FUNCTION, as in scoring:exactness")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"--scorer {typed!r} cannot be imported: {error}") from error
+    finally:
+        sys.path.remove(str(Path.cwd()))
+    if not callable(found):
+        raise ConfigError(f"--scorer {typed!r} is {type(found).__name__}: name a function")
+    scorer: Scorer = found
+    return scorer

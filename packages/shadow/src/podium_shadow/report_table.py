@@ -1,25 +1,13 @@
-"""`podium shadow`: what a candidate did beside its primary, as a table or as JSON."""
+"""A report as a table, for `podium shadow report`."""
 
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from functools import partial
-from importlib import import_module
-from pathlib import Path
-from time import time
-from typing import Any
 
-import anyio
 from rich.table import Table
 from rich.text import Text
 
-from podium.cli.arguments import load, shared_cache_of
-from podium.cli.run_lookup import when
-from podium.cli.screen import Screen
-from podium.errors import ConfigError
-from podium.journal import Journal, SqlJournal
-from podium_shadow import Report, SqlPairs, report
-from podium_shadow.judge import Judge, Judged, Means, Scorer
+from podium.cli import Screen, local_time
+from podium_shadow.judge import Judged, Means
+from podium_shadow.report import Report
 from podium_shadow.statistics import Estimate, Share
 
 _DROPPED = {
@@ -32,96 +20,15 @@ _DROPPED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compare:
-    """What is compared, and how, as it was typed."""
-
-    name: str | None
-    since: float | None
-    """Seconds ago; `None` means ever."""
-    limit: int
-    judge: str | None
-    judge_calls: int
-    scorer: str | None
-    confidence: float
-    seed: int
-
-
-def show_report(
-    screen: Screen, journal: Journal, config: Path | None, compare: Compare, *, as_json: bool
-) -> None:
-    """Show what is known of each shadow.
-
-    Raises:
-        ConfigError: a worker, function or number that was named is none.
-        JournalError: the pairs cannot be read.
-        WorkerFailed: the scorer failed.
-    """
-    reports = anyio.run(
-        partial(
-            report,
-            _pairs(journal),
-            shadow=compare.name,
-            since=0.0 if compare.since is None else time() - compare.since,
-            limit=compare.limit,
-            judge=None if compare.judge is None else _judge(config, compare.judge, compare.judge_calls),
-            scorer=None if compare.scorer is None else _scorer(compare.scorer),
-            confidence=compare.confidence,
-            seed=compare.seed,
-        )
-    )
-    if as_json:
-        screen.result_json([asdict(each) for each in reports])
-    elif not reports:
-        screen.note(
-            "podium: nothing is recorded of " + (f"shadow {compare.name!r}" if compare.name else "any shadow")
-        )
-    for each in () if as_json else reports:
-        screen.draw(Text(screen.shown("\n".join(_head(each)))), _table(each), Text("\n".join(_foot(each))))
-
-
-def prune_pairs(screen: Screen, journal: Journal, older_than: float) -> None:
-    """Forget pairs that were recorded longer ago than this, in seconds."""
-    forgot = anyio.run(_pairs(journal).prune, older_than)
-    screen.note(f"podium: forgot {forgot} pair{'' if forgot == 1 else 's'}")
-
-
-def _pairs(journal: Journal) -> SqlPairs:
-    assert isinstance(journal, SqlJournal)
-    return SqlPairs.beside(journal)
-
-
-def _judge(config: Path | None, name: str, calls: int) -> Judge:
-    loaded = load(config)
-    if name not in loaded.worker_names:
-        told = ", ".join(loaded.worker_names) or "none"
-        raise ConfigError(f"--judge {name!r} is no worker of {loaded.path}: there are {told}")
-    return Judge(loaded.worker(name), calls=calls, cache=shared_cache_of(config))
-
-
-def _scorer(typed: str) -> Scorer:
-    """Return the function that is named, looked for here first, as `python -m` does."""
-    module, colon, name = typed.partition(":")
-    if not (module and colon and name):
-        raise ConfigError(f"--scorer {typed!r}: write MODULE:FUNCTION, as in scoring:exactness")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"--scorer {typed!r} cannot be imported: {error}") from error
-    finally:
-        sys.path.remove(str(Path.cwd()))
-    if not callable(found):
-        raise ConfigError(f"--scorer {typed!r} is {type(found).__name__}: name a function")
-    scorer: Scorer = found
-    return scorer
+def draw_report(screen: Screen, report: Report) -> None:
+    """Draw a report on stdout."""
+    head, foot = screen.shown("\n".join(_head(report))), "\n".join(_foot(report))
+    screen.draw(Text(head), _table(report), Text(foot))
 
 
 def _head(of: Report) -> Iterator[str]:
     yield f"Shadow {of.shadow}: {of.pairs:,} pair{'' if of.pairs == 1 else 's'}" + (
-        "" if of.first is None or of.last is None else f", {when(of.first)} to {when(of.last)}"
+        "" if of.first is None or of.last is None else f", {local_time(of.first)} to {local_time(of.last)}"
     )
     yield f"{of.requests['seen']:,} requests, {of.requests['sampled']:,} drawn" + "".join(
         f"; {of.requests[key]:,} dropped: {why}" for key, why in _DROPPED.items() if of.requests[key]

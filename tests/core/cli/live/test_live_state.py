@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
+from podium.cli.job import follow
 from podium.cli.live.live_state import LiveState
 from podium.cli.live.live_tree import TreeRenderer
-from podium.cli.live.watch import follow
 from podium.execution.step_state import SUPERSEDED
 from podium.types import (
     ApprovalAsked,

@@ -1,17 +1,5 @@
-"""The command line: `podium run`, `plan`, `parse`, `check`, `init`, `demo`."""
+"""The command line, and what packages that add commands to it need."""
 
-import io
-import sys
+import lazy_loader
 
-from podium.cli.app import app
-
-__all__ = ["main"]
-
-
-def main() -> None:
-    """Run the command line on `sys.argv` and leave with its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        # A model may write what the terminal's encoding lacks; a paid answer is shown all the same.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    app(prog_name="podium")
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,11 +1,11 @@
-"""Carries a run out for a command, and shows what it came to."""
+"""Runs a job for a command, and shows its result."""
 
 import anyio
 import typer
-from rich.markdown import Markdown
 
+from podium.cli import drawing, live
+from podium.cli.job import Job, follow
 from podium.cli.live.live_state import LiveState
-from podium.cli.live.watch import Job, View, follow
 from podium.cli.result_json import planner_notes, result_json, status_line
 from podium.cli.run_lookup import SHORT
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
@@ -16,13 +16,13 @@ _EXITS = {"partial": PARTIAL, "failed": NO_ANSWER, "waiting": WAITING}
 
 
 class Answering:
-    """One run that a command carries out.
+    """One run that a command starts and shows.
 
     Args:
         screen: where it is shown.
         as_json: whether the result is written as JSON.
-        explain: whether the account of the run is told too.
-        recorded: whether it is in a journal, from which it can go on.
+        explain: whether the account of the run is shown too.
+        recorded: whether the run is in a journal, from which it can be resumed.
     """
 
     def __init__(self, screen: Screen, *, as_json: bool, explain: bool = False, recorded: bool) -> None:
@@ -30,22 +30,22 @@ class Answering:
         self._as_json = as_json
         self._explain = explain
         self._recorded = recorded
-        self._board = LiveState()
-        self.view = View(screen, self._board) if screen.interactive and not as_json else None
+        self._state = LiveState()
+        self.view = live.View(screen, self._state) if screen.interactive and not as_json else None
 
     def carry_out(self, job: Job) -> None:
-        """Do the job, show what it came to, and leave with its exit code.
+        """Run the job, show its result, and exit with its exit code.
 
         Raises:
-            PodiumError: what was asked cannot be run.
+            PodiumError: the job cannot be run.
         """
         try:
             result = anyio.run(self._done, job)
         except (KeyboardInterrupt, PodiumError) as error:
             if isinstance(error, JournalError | ListenerFailed) and error.result is not None:
                 show_answer(self._screen, error.result)  # it is paid for
-            elif self._recorded and self._board.runs:
-                run_id = next(iter(self._board.runs))
+            elif self._recorded and self._state.runs:
+                run_id = next(iter(self._state.runs))
                 error.add_note(f"go on with `podium resume {run_id[:SHORT]}`")
             raise
         self._show(result)
@@ -53,7 +53,7 @@ class Answering:
             raise typer.Exit(_EXITS[result.status])
 
     async def _done(self, job: Job) -> Result:
-        return await (follow(job, self._board) if self.view is None else self.view.watch(job))
+        return await (follow(job, self._state) if self.view is None else self.view.watch(job))
 
     def _show(self, result: Result) -> None:
         if self._as_json:
@@ -74,7 +74,7 @@ class Answering:
 def show_answer(screen: Screen, result: Result) -> None:
     """Show the answer on stdout: in a terminal as Markdown, else verbatim."""
     if screen.interactive:
-        screen.draw(Markdown(screen.shown(result.answer), hyperlinks=False))
+        screen.draw(drawing.markdown(screen.shown(result.answer)))
     elif result.answer:
         screen.result(result.answer)
 

@@ -2,13 +2,12 @@
 
 from contextlib import nullcontext
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio.to_thread
 
-from podium.cli.live.watch import View
+from podium.cli import drawing
 from podium.cli.plan_files import edited
-from podium.cli.plan_table import plan_table
 from podium.cli.screen import Screen
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError
@@ -16,19 +15,22 @@ from podium.policy import ApprovalRequest, Approve
 from podium.types.forecast import explain_forecast
 from podium.types.plan import Plan
 
+if TYPE_CHECKING:
+    from podium.cli.live import View
+
 _QUESTION = "Run this plan? [y]es, [N]o, [e]dit: "
 
 
-def at_the_terminal(screen: Screen, view: View | None, conductor: Conductor) -> Approve:
-    """Return who asks the person at the terminal.
+def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -> Approve:
+    """Return an approver that asks the person at the terminal.
 
     Args:
         screen: where the plan is shown.
-        view: what is drawn meanwhile, which makes room; `None` where nothing is.
-        conductor: whose plans they are; it says what they will cost.
+        view: the picture of the run, which makes room for the question; `None` for no picture.
+        conductor: forecasts the cost of the plans.
 
     Raises:
-        ConfigError: there is nobody to ask.
+        ConfigError: stdin, stdout or stderr is no terminal.
     """
     if not screen.interactive or not screen.can_ask:
         raise ConfigError(
@@ -47,11 +49,11 @@ async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Liter
     """Show a plan with what it may cost, and ask the person at the terminal.
 
     Returns:
-        That it may run; or why it is refused; or the plan to carry out in its place.
+        `True` when the plan may run; else the reason of the refusal, or the plan to run in its place.
     """
     plan, workers = shown, conductor.pool.names
     while True:
-        screen.console(stderr=True).print(plan_table(plan, workers, screen.shown))
+        screen.console(stderr=True).print(drawing.plan_table(plan, workers, screen.shown))
         screen.note(explain_forecast(conductor.forecast(plan)))
         said = (await screen.ask(_QUESTION)).strip().lower()
         if said in ("y", "yes"):

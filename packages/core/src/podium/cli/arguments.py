@@ -1,14 +1,10 @@
-"""Arguments and options that several commands share, and how what is typed is read."""
+"""Arguments and options that several commands share, and how their text is read."""
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from podium.config import Config
-    from podium.journal import Journal, SqlCache
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -30,43 +26,13 @@ def span(text: str) -> float:
 
 
 def names(text: str) -> frozenset[str]:
-    """Read names that are parted by commas."""
+    """Read names that are separated by commas."""
     return frozenset(filter(None, (name.strip() for name in text.split(","))))
 
 
-def load(path: Path | None) -> "Config":
-    """Load the config that was named, or the one that is found.
-
-    Raises:
-        ConfigError: there is none, or it is wrong.
-    """
-    from podium.config import find_config, load_config  # noqa: PLC0415 - takes longer than `--help`
-
-    return load_config(find_config(path))
-
-
-def shared_cache_of(path: Path | None) -> "SqlCache":
-    """Return the answers kept beside the journal of `journal_of`.
-
-    Raises:
-        ConfigError: the config is wrong.
-    """
-    from podium.config import find_shared_cache  # noqa: PLC0415 - as above
-
-    return find_shared_cache(path)
-
-
-def journal_of(path: Path | None) -> "Journal":
-    """Return the journal of the config that was named, or of the one that is found, if any.
-
-    Raises:
-        ConfigError: the config is wrong, or says that nothing is recorded.
-    """
-    from podium.config import find_journal  # noqa: PLC0415 - as above
-
-    return find_journal(path)
-
-
+Question = Annotated[
+    str | None, typer.Argument(help="What to ask; - reads it from stdin, as does leaving it out in a pipe.")
+]
 ConfigPath = Annotated[
     Path | None,
     typer.Option(

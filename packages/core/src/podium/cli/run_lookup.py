@@ -1,4 +1,4 @@
-"""Reads the journal, and finds runs by what was typed of their ids."""
+"""Finds recorded runs by the beginning of their ids, and reads them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ SHORT = 12
 
 
 def look(journal: Journal, read: Callable[[], Awaitable[T]]) -> T:
-    """Return what `read` returns while the journal is open."""
+    """Return the value of `read`, called while the journal is open."""
 
     async def reading() -> T:
         async with journal:
@@ -26,7 +26,7 @@ def look(journal: Journal, read: Callable[[], Awaitable[T]]) -> T:
 
 
 async def find_run(journal: Journal, typed: str) -> RunRow:
-    """Return the one run whose id begins with what was typed.
+    """Return the one run whose id begins with `typed`.
 
     Raises:
         RunUnknown: there is none, or more than one.
@@ -42,7 +42,7 @@ async def find_run(journal: Journal, typed: str) -> RunRow:
 
 
 async def family(journal: Journal, run_id: str) -> list[str]:
-    """Return the ids of a run and of all that are nested in it."""
+    """Return the ids of a run and of all runs nested in it."""
     found = [run_id]
     for nested in await journal.runs(limit=None, nested=True, parent=run_id):
         found += await family(journal, nested.run_id)
@@ -50,11 +50,11 @@ async def family(journal: Journal, run_id: str) -> list[str]:
 
 
 async def read_family(journal: Journal, run_id: str) -> Sequence[Entry]:
-    """Return all that is recorded of a run and of those nested in it, in the order it happened."""
+    """Return the entries of a run and of the runs nested in it, oldest first."""
     entries = [entry for each in await family(journal, run_id) for entry in await journal.read(each)]
     return sorted(entries, key=lambda entry: entry.at)
 
 
-def when(at: float) -> str:
-    """Write a Unix time as people here read it."""
+def local_time(at: float) -> str:
+    """Write a Unix time, in seconds, as date and time of this machine's time zone."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 import typer
 
+from podium.cli import drawing
 from podium.errors import (
     ConfigError,
     PlanError,
@@ -92,9 +93,7 @@ class Screen:
 
     def console(self, *, stderr: bool = False) -> "Console":
         """Return a rich console on stdout, or on stderr."""
-        from rich.console import Console  # noqa: PLC0415 - takes longer to import than `podium parse` to run
-
-        return Console(stderr=stderr, highlight=False, markup=False)
+        return drawing.console(stderr=stderr)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -1,3 +1,6 @@
+from .add_ons import (
+    install_hint as install_hint,
+)
 from .config import (
     Config as Config,
 )
@@ -6,4 +9,7 @@ from .load import (
     find_journal as find_journal,
     find_shared_cache as find_shared_cache,
     load_config as load_config,
+)
+from .tables import (
+    Section as Section,
 )

@@ -1,1 +1,1 @@
-"""The implementation of each command, imported when the command runs."""
+"""One module per command: what can be typed, its help, and what it does. Imported when the command runs."""

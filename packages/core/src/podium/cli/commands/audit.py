@@ -1,25 +1,66 @@
-"""`podium audit`: whether what is recorded is what was written, and a copy of it."""
+"""`podium audit`: verify recorded runs, and export them."""
 
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Annotated, TextIO
 
 import typer
 
+from podium import journal as journals
+from podium.cli.arguments import ConfigPath
 from podium.cli.run_lookup import family, find_run, look
-from podium.cli.screen import NO_ANSWER, Screen
+from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, reporting
+from podium.config import find_journal
 from podium.errors import ConfigError, JournalBroken, QueryError
-from podium.journal import Journal, Record
-from podium.journal.audit import export, read_lines, verify_runs
-from podium.journal.hash_chain import Break, verify
+from podium.journal import Break, Journal, Record, read_lines, verify_runs
 from podium.types.events import RunEnded, RunStopped
 
+audit = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
 
-def verify_journal(screen: Screen, journal: Journal, typed: str | None) -> None:
-    """Verify one run with those nested in it, or all; leave with 1 unless each is as it was written.
+
+@audit.callback()
+def about() -> None:
+    """Verify recorded runs, or export them."""
+
+
+@audit.command(epilog=EXIT_CODES)
+def verify(
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN|FILE", help="A run, or an exported file; else all runs.")
+    ] = None,
+    *,
+    config: ConfigPath = None,
+) -> None:
+    """Verify that the records are as they were written."""
+    with reporting() as screen:
+        if run is not None and Path(run).is_file():
+            _verify_file(screen, Path(run))
+        else:
+            _verify_journal(screen, find_journal(config), run)
+
+
+@audit.command(epilog=EXIT_CODES)
+def export(
+    run: Annotated[list[str] | None, typer.Argument(metavar="RUN", help="The runs.")] = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Export all runs.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The new file; else stdout.")
+    ] = None,
+    config: ConfigPath = None,
+) -> None:
+    """Copy runs as JSON lines, which `verify` takes."""
+    with reporting() as screen:
+        if every == bool(run):
+            raise ConfigError("name the runs to export, or give --all")
+        _export(screen, find_journal(config), run or (), out)
+
+
+def _verify_journal(screen: Screen, journal: Journal, typed: str | None) -> None:
+    """Verify one run with those nested in it, or all; exit with 1 unless each is as it was written.
 
     Raises:
         JournalError: there is no such run, or the journal cannot be read.
@@ -34,10 +75,10 @@ def verify_journal(screen: Screen, journal: Journal, typed: str | None) -> None:
     _tell(screen, *look(journal, read))
 
 
-def verify_file(screen: Screen, path: Path) -> None:
-    """Verify an export; leave with 1 unless each run in it is as it was written.
+def _verify_file(screen: Screen, path: Path) -> None:
+    """Verify an export; exit with 1 unless each run in it is as it was written.
 
-    A run that lacks an end is told too: where it had one, its last records were cut off.
+    A run without an end is reported too: if it had one, its last records were cut off.
 
     Raises:
         JournalBroken: the file is no export, a line of it was cut, or it holds no run.
@@ -47,7 +88,7 @@ def verify_file(screen: Screen, path: Path) -> None:
     try:
         with path.open(encoding="utf-8") as lines:
             for runs, records in enumerate(read_lines(lines), 1):  # noqa: B007 - counts them
-                if broken := verify(records):
+                if broken := journals.verify(records):
                     breaks.append(broken)
                 elif not isinstance(records[-1].entry().event, RunEnded | RunStopped):
                     unfinished += 1
@@ -59,13 +100,13 @@ def verify_file(screen: Screen, path: Path) -> None:
     _tell(screen, runs, breaks, f", {unfinished} without an end" if unfinished else "")
 
 
-def export_runs(screen: Screen, journal: Journal, typed: Sequence[str], path: Path | None) -> None:
+def _export(screen: Screen, journal: Journal, typed: Sequence[str], path: Path | None) -> None:
     """Write runs as JSON lines to a new file, or to stdout.
 
     Args:
-        screen: where a person is told.
-        journal: what holds them.
-        typed: the runs; none means all.
+        screen: where the new file is reported.
+        journal: the journal of the runs.
+        typed: the runs, as typed; none means all.
         path: the file; `None` means stdout.
 
     Raises:
@@ -75,7 +116,7 @@ def export_runs(screen: Screen, journal: Journal, typed: Sequence[str], path: Pa
 
     async def write(file: TextIO) -> None:
         run_ids = [(await find_run(journal, each)).run_id for each in typed] or None
-        async for line in export(journal, run_ids):
+        async for line in journals.export(journal, run_ids):
             file.write(line if line.endswith("\n") else line + "\n")
 
     try:

@@ -7,14 +7,21 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from podium.cli.arguments import AsJson, ConfigPath
 from podium.cli.probe import Probe, hosted_probe, planner_probe, worker_probe
-from podium.cli.screen import NO_ANSWER, Screen
-from podium.config import Config
+from podium.cli.screen import NO_ANSWER, Screen, reporting
+from podium.config import Config, find_config, load_config
 from podium.workers.worker import Card
 
 
-def show_check(screen: Screen, config: Config, *, as_json: bool) -> None:
-    """Call every part once and show which of them work; leave with 1 unless all do."""
+def check(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """Call each worker and the planner once, and show which of them work."""
+    with reporting() as screen:
+        _check(screen, load_config(find_config(config)), as_json=as_json)
+
+
+def _check(screen: Screen, config: Config, *, as_json: bool) -> None:
+    """Call every part once and show which of them work; exit with 1 unless all do."""
     probes = [hosted_probe(config)] if config.is_hosted else _probes(config)
     anyio.run(_run_all, probes)
     if as_json:

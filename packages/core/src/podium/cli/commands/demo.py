@@ -1,4 +1,4 @@
-"""`podium demo`: the whole way from question to answer, with no model, key or network."""
+"""`podium demo`: from question to answer with no model, key or network."""
 
 import shlex
 import shutil
@@ -6,16 +6,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
+from typing import Annotated
 
 import anyio
 import typer
 
 from podium.cli.answer import show_answer
-from podium.cli.live.live_state import LiveState
-from podium.cli.live.live_tree import TreeRenderer
-from podium.cli.live.watch import View, follow
+from podium.cli.job import follow
+from podium.cli.live import LiveState, TreeRenderer, View
 from podium.cli.result_json import status_line
-from podium.cli.screen import NO_ANSWER, PARTIAL, Screen
+from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.planners.rule import RulePlanner
@@ -25,8 +25,20 @@ from podium.workers.offline.calculator import Calculator
 from podium.workers.offline.document_search import Documents
 from podium.workers.offline.gather import Gather
 
+_QUESTION = "What is 17.5% of 2,340, and what does an access list decide?"
 
-def show_demo(screen: Screen, question: str, folder: Path) -> None:
+
+def demo(
+    question: Annotated[str, typer.Argument(help="The question.")] = _QUESTION,
+    *,
+    folder: Annotated[Path, typer.Option(help="Folder of text and Markdown to search.")] = Path("docs"),
+) -> None:
+    """Answer a compound question with no model, key or network."""
+    with reporting() as screen:
+        _demonstrate(screen, question, folder)
+
+
+def _demonstrate(screen: Screen, question: str, folder: Path) -> None:
     """Answer `question` by rules, arithmetic and a search of `folder`, and show how.
 
     Raises:
@@ -40,12 +52,12 @@ def show_demo(screen: Screen, question: str, folder: Path) -> None:
     async def job(listen: Callable[[Event], None]) -> Result:
         return await conductor.run(question, on_event=listen)
 
-    board = LiveState()
+    state = LiveState()
     if screen.interactive:
-        result = anyio.run(View(screen, board).watch, job)
+        result = anyio.run(View(screen, state).watch, job)
     else:
-        result = anyio.run(follow, job, board)
-        screen.draw(TreeRenderer(screen.shown, monotonic(), screen.console().width).draw(board))
+        result = anyio.run(follow, job, state)
+        screen.draw(TreeRenderer(screen.shown, monotonic(), screen.console().width).draw(state))
     for layer in result.plans[0].layers if result.plans else ():
         if len(layer) > 1:
             steps = " and ".join(map(str, layer))

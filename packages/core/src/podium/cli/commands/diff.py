@@ -1,17 +1,21 @@
-"""`podium diff`: in what two recorded runs differ."""
+"""`podium diff`: how two recorded runs differ."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Annotated
 
+import typer
 from rich.table import Table
 from rich.text import Text
 
+from podium import replay
+from podium.cli.arguments import AsJson, ConfigPath, Run
 from podium.cli.result_json import status_line
 from podium.cli.run_lookup import SHORT, find_run, look
-from podium.cli.screen import Screen
+from podium.cli.screen import Screen, reporting
+from podium.config import find_journal
 from podium.journal import Journal
-from podium.replay import Difference, diff
 from podium.resume.rebuild import result_of
 from podium.types.result import Result
 
@@ -19,10 +23,20 @@ _EXCERPT = 200
 """Characters shown of a text that differs."""
 
 
-def show_diff(
-    screen: Screen, journal: Journal, first_typed: str, second_typed: str, *, as_json: bool
+def diff(
+    first: Run,
+    second: Annotated[str, typer.Argument(metavar="RUN")],
+    *,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show in what two runs differ.
+    """Show how two runs differ: plans, outputs, costs."""
+    with reporting() as screen:
+        _show(screen, find_journal(config), first, second, as_json=as_json)
+
+
+def _show(screen: Screen, journal: Journal, first_typed: str, second_typed: str, *, as_json: bool) -> None:
+    """Show how two runs differ.
 
     Raises:
         JournalError: there is no such run, or it cannot be read.
@@ -36,7 +50,7 @@ def show_diff(
         return await read(first_typed), await read(second_typed)
 
     first, second = results = look(journal, read_both)
-    differences = diff(first, second)
+    differences = replay.diff(first, second)
     if as_json:
         found = [asdict(difference) for difference in differences]
         screen.result_json({"runs": [first.run_id, second.run_id], "differences": found})
@@ -49,7 +63,9 @@ def show_diff(
         screen.result("They do not differ, times aside.")
 
 
-def _differences(screen: Screen, differences: Sequence[Difference], results: Sequence[Result]) -> Table:
+def _differences(
+    screen: Screen, differences: Sequence[replay.Difference], results: Sequence[Result]
+) -> Table:
     table = Table("where", "what", *(result.run_id[:SHORT] for result in results), show_lines=True)
     for difference in differences:
         where = "run" if difference.step is None else f"round {difference.round}, step {difference.step}"

@@ -2,16 +2,38 @@
 
 from importlib.resources import files
 from pathlib import Path
+from typing import Annotated, Literal
 
-from podium.cli.screen import Screen
+import typer
+
+from podium.cli.screen import Screen, reporting
 from podium.errors import ConfigError
 
+Preset = Literal["providers", "vllm", "fugu", "offline"]
 
-def write_preset(screen: Screen, preset: str, path: Path, *, force: bool) -> None:
-    """Write the preset of that name to `path`, over what is there only with `force`.
+
+def init(
+    path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("podium.toml"),
+    *,
+    preset: Annotated[
+        Preset,
+        typer.Option(
+            help="providers: OpenAI, Anthropic and Gemini; vllm: one server of yours; "
+            "fugu: a hosted conductor; offline: no model at all."
+        ),
+    ] = "providers",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file that is there.")] = False,
+) -> None:
+    """Write a commented podium.toml to start from."""
+    with reporting() as screen:
+        _write(screen, preset, path, force=force)
+
+
+def _write(screen: Screen, preset: Preset, path: Path, *, force: bool) -> None:
+    """Write the preset to `path`.
 
     Raises:
-        ConfigError: there is a file already, or it cannot be written.
+        ConfigError: the file exists and `force` is not given, or it cannot be written.
     """
     text = (files("podium") / "config" / "presets" / f"{preset}.toml").read_text(encoding="utf-8")
     if path.is_dir():

@@ -1,12 +1,14 @@
-"""`podium parse`: says what a plan text is. Needs no config."""
+"""`podium parse`: what a plan text says. Needs no config."""
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from podium.cli.screen import BAD_INPUT, Screen
+from podium.cli import drawing
+from podium.cli.arguments import AsJson
+from podium.cli.screen import BAD_INPUT, Screen, reporting
 from podium.errors import ConfigError, PlanError, PlanInvalid, PlanSyntaxError, QueryError
 from podium.plan_text.parser import MAX_CHARS, parse_plan
 
@@ -14,11 +16,25 @@ _EXCERPT = 64
 """Characters shown of the line an error is in."""
 
 
-def show_plan_text(screen: Screen, source: str, workers: str, *, max_steps: int, as_json: bool) -> None:
-    """Read the plan in `source` and show it, or what is wrong with it.
+def parse(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The plan text; - for stdin.")],
+    *,
+    workers: Annotated[
+        str, typer.Option(metavar="N|NAMES", help="How many workers there are, or their names: gpt,claude")
+    ],
+    max_steps: Annotated[int, typer.Option(min=1, help="Most steps the plan may have.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Read a plan text and show its steps, or what is wrong with it and where."""
+    with reporting() as screen:
+        _show(screen, file, workers, max_steps=max_steps, as_json=as_json)
+
+
+def _show(screen: Screen, source: str, workers: str, *, max_steps: int, as_json: bool) -> None:
+    """Show the plan in `source`, or what is wrong with it.
 
     Raises:
-        ConfigError: `workers` names nobody, or somebody twice.
+        ConfigError: `workers` holds no name, or one name twice.
         QueryError: `source` cannot be read.
     """
     roster = read_roster(workers)
@@ -39,16 +55,14 @@ def show_plan_text(screen: Screen, source: str, workers: str, *, max_steps: int,
         steps: list[dict[str, Any]] = plan.to_json()["steps"]
         screen.result_json({"ok": True, "plan": {"steps": steps}})
     else:
-        from podium.cli.plan_table import plan_table  # noqa: PLC0415 - rich is for people, who can wait
-
-        screen.draw(plan_table(plan, None if isinstance(roster, int) else roster, screen.shown))
+        screen.draw(drawing.plan_table(plan, None if isinstance(roster, int) else roster, screen.shown))
 
 
 def read_roster(text: str) -> int | list[str]:
-    """Read how many workers there are, or what they are called.
+    """Read the number of workers, or their names.
 
     Raises:
-        ConfigError: it is neither a number above 0 nor names that differ.
+        ConfigError: the text is neither a number above 0 nor names that differ.
     """
     text = text.strip()
     if text.isdecimal() and text.isascii() and int(text[:9]) > 0:
@@ -78,8 +92,6 @@ def _read(source: str) -> str:
 
 def _pointed(text: str, position: int) -> str:
     """Return the line of `text` that holds `position`, and under it a caret."""
-    from rich.cells import cell_len  # noqa: PLC0415 - as above
-
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
     line = text[start : end if end >= 0 else len(text)]
@@ -87,4 +99,4 @@ def _pointed(text: str, position: int) -> str:
     cut = max(0, column - _EXCERPT // 2)
     before = line[cut:column].replace("\t", " ")
     excerpt = before + line[column : cut + _EXCERPT].replace("\t", " ")
-    return f"{number:>6} | {excerpt}\n       | {' ' * cell_len(before)}^ column {column + 1}"
+    return f"{number:>6} | {excerpt}\n       | {' ' * drawing.width(before)}^ column {column + 1}"

@@ -1,19 +1,42 @@
-"""`podium plan`: what would be done, and nothing of it."""
+"""`podium plan`: the plan for a question, which is not run."""
 
 from functools import partial
+from typing import Annotated
 
 import anyio
+import typer
 from rich.text import Text
 
-from podium.cli.plan_table import plan_table
-from podium.cli.screen import Screen
+from podium.cli import drawing
+from podium.cli.arguments import AsJson, ConfigPath, Labels, Question, names
+from podium.cli.question import read_question
+from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
+from podium.config import find_config, load_config
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
 from podium.types.forecast import explain_forecast
 
 
-def show_plan(
+def plan(
+    question: Question = None,
+    *,
+    labels: Labels = "",
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Draw only the mermaid flowchart.")] = False,
+) -> None:
+    """Show the plan for a question, as a table and a flowchart, and run nothing.
+
+    With --json the plan can be saved, and run by `podium run --plan`.
+    """
+    with reporting() as screen:
+        conductor = load_config(find_config(config)).conductor(journaled=False)
+        asked = read_question(question)
+        _show(screen, conductor, asked, names(labels), as_json=as_json, mermaid=mermaid)
+
+
+def _show(
     screen: Screen,
     conductor: Conductor | HostedConductor,
     question: str,
@@ -25,16 +48,16 @@ def show_plan(
     """Plan `question`, which carries `labels`, and show the plan.
 
     Raises:
-        PodiumError: there is no plan, and why.
+        PodiumError: the conductor is hosted, or cannot plan the question.
     """
     if isinstance(conductor, HostedConductor):
         raise ConfigError("a hosted conductor shows no plan: use a config with a planner and workers")
-    plan = anyio.run(partial(conductor.plan, question, labels=labels))
-    names = conductor.pool.names
-    screen.note(f"{plan.why}\n{explain_forecast(conductor.forecast(plan))}")
+    made = anyio.run(partial(conductor.plan, question, labels=labels))
+    workers = conductor.pool.names
+    screen.note(f"{made.why}\n{explain_forecast(conductor.forecast(made))}")
     if as_json:
-        screen.result_json(plan.to_json())
+        screen.result_json(made.to_json())
         return
     if not mermaid:
-        screen.draw(plan_table(plan, names, screen.shown), Text())
-    screen.result(plan.to_mermaid(names))
+        screen.draw(drawing.plan_table(made, workers, screen.shown), Text())
+    screen.result(made.to_mermaid(workers))

@@ -3,15 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from podium.cli.answer import Answering
 from podium.cli.approve_prompt import at_the_terminal
-from podium.cli.live.watch import Job, hosted_job
+from podium.cli.arguments import Approve, AsJson, ConfigPath, Labels, Question, above_zero, names
+from podium.cli.job import Job, hosted_job
 from podium.cli.plan_files import read_plan
 from podium.cli.question import read_question
-from podium.cli.screen import Screen
+from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
-from podium.config import Config
+from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
 from podium.policy import Policy
@@ -21,9 +25,58 @@ from podium.types.plan import Plan
 from podium.types.result import Result
 
 
+def run(  # noqa: PLR0913 - one parameter for each argument and option
+    question: Question = None,
+    *,
+    file: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Put a text file into the question; repeatable.")
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Run a saved plan, with its own question unless one is given."),
+    ] = None,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say on stderr what was decided and why.")
+    ] = False,
+    steps: Annotated[int | None, typer.Option(min=1, help="Most steps the whole run may start.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Most plans, one after the other.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(callback=above_zero, help="Longest run, in seconds.")
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(callback=above_zero, metavar="USD", help="Most the whole run may cost.")
+    ] = None,
+    approve: Approve = False,
+    run_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The run's id; the same id and question again are the same run."),
+    ] = None,
+    labels: Labels = "",
+    no_journal: Annotated[bool, typer.Option("--no-journal", help="Record nothing of the run.")] = False,
+) -> None:
+    """Answer a question, or run a saved plan."""
+    with reporting() as screen:
+        asked = _Asked(
+            question=question,
+            files=tuple(file or ()),
+            plan=plan,
+            run_id=run_id,
+            labels=names(labels),
+            approve=approve,
+            journaled=not no_journal,
+            steps=steps,
+            rounds=rounds,
+            seconds=seconds,
+            cost=max_cost,
+        )
+        _run(screen, load_config(find_config(config)), asked, as_json=as_json, explain=explain)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is to be run, and how."""
+class _Asked:
+    """What to run, and how."""
 
     question: str | None
     files: Sequence[Path] = ()
@@ -41,12 +94,8 @@ class Asked:
     cost: float | None = None
 
 
-def run_question(screen: Screen, config: Config, asked: Asked, *, as_json: bool, explain: bool) -> None:
-    """Run what was asked, show what it came to, and leave with its exit code.
-
-    Raises:
-        PodiumError: what was asked cannot be run.
-    """
+def _run(screen: Screen, config: Config, asked: _Asked, *, as_json: bool, explain: bool) -> None:
+    """Run the question or plan, show the result, and exit with its exit code."""
     recorded = asked.journaled and not config.is_hosted and config.journal() is not None
     answering = Answering(screen, as_json=as_json, explain=explain, recorded=recorded)
     conductor = config.conductor(
@@ -65,7 +114,7 @@ def run_question(screen: Screen, config: Config, asked: Asked, *, as_json: bool,
     answering.carry_out(_job(conductor, asked, policy))
 
 
-def _job(conductor: Conductor, asked: Asked, policy: Policy | None) -> Job:
+def _job(conductor: Conductor, asked: _Asked, policy: Policy | None) -> Job:
     query = _read(asked, conductor)
 
     async def job(listen: Callable[[Event], None]) -> Result:
@@ -81,7 +130,7 @@ def _job(conductor: Conductor, asked: Asked, policy: Policy | None) -> Job:
     return job
 
 
-def _hosted_question(asked: Asked) -> str:
+def _hosted_question(asked: _Asked) -> str:
     if asked.plan is not None:
         raise ConfigError("a hosted conductor makes its own plan: leave out --plan, or give it workers")
     if asked.run_id is not None or asked.labels or asked.approve:
@@ -89,7 +138,7 @@ def _hosted_question(asked: Asked) -> str:
     return read_question(asked.question, asked.files)
 
 
-def _read(asked: Asked, conductor: Conductor) -> Query | Plan:
+def _read(asked: _Asked, conductor: Conductor) -> Query | Plan:
     if asked.plan is None:
         return read_question(asked.question, asked.files)
     plan = read_plan(asked.plan, conductor.pool.names, conductor.limits.plan_steps)

@@ -1,20 +1,76 @@
-"""`podium runs` and `podium cache`: which runs are recorded, and forgetting them and kept answers."""
+"""`podium runs`: list the recorded runs, and delete some."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from typing import Annotated
 
 import anyio
+import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from podium.cli.run_lookup import SHORT, find_run, look, when
-from podium.cli.screen import Screen
-from podium.journal import Journal, RunRow, SqlCache
+from podium.cli.arguments import AsJson, ConfigPath, Run, span
+from podium.cli.run_lookup import SHORT, find_run, local_time, look
+from podium.cli.screen import EXIT_CODES, Screen, reporting
+from podium.config import find_journal, find_shared_cache
+from podium.journal import Journal, RunRow
+
+runs = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
 
 
-def list_runs(screen: Screen, journal: Journal, *, limit: int, nested: bool, as_json: bool) -> None:
-    """Show the latest runs, the newest first."""
+@runs.callback(invoke_without_command=True)
+def list_(
+    context: typer.Context,
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most, the newest first.")] = 20,
+    nested: Annotated[bool, typer.Option("--nested", help="Show runs nested in others too.")] = False,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the recorded runs, or delete some."""
+    if context.invoked_subcommand is not None:
+        return
+    with reporting() as screen:
+        _list(screen, find_journal(config), limit=limit, nested=nested, as_json=as_json)
+
+
+@runs.command(epilog=EXIT_CODES)
+def delete(run: Run, *, config: ConfigPath = None) -> None:
+    """Delete a run, with all runs nested in it."""
+    with reporting() as screen:
+        journal = find_journal(config)
+
+        async def remove() -> str:
+            run_id = (await find_run(journal, run)).run_id
+            await journal.delete(run_id)
+            return run_id
+
+        screen.note(f"podium: forgot run {look(journal, remove)}")
+
+
+@runs.command(epilog=EXIT_CODES)
+def prune(
+    *,
+    older_than: Annotated[
+        float, typer.Option(parser=span, metavar="SPAN", help="How long ago they ended: 12h, 30d, 8w.")
+    ],
+    config: ConfigPath = None,
+) -> None:
+    """Delete the runs that ended long ago, and the answers that were kept for reuse then."""
+    with reporting() as screen:
+        journal, cache = find_journal(config), find_shared_cache(config)
+        told = counted(look(journal, partial(journal.prune, older_than)), "run")
+        answers = anyio.run(cache.prune, older_than)
+        screen.note(f"podium: forgot {told}" + (f" and {counted(answers, 'kept answer')}" if answers else ""))
+
+
+def counted(count: int, what: str) -> str:
+    """Write a number of things, the noun in the plural unless there is one."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _list(screen: Screen, journal: Journal, *, limit: int, nested: bool, as_json: bool) -> None:
     rows = look(journal, partial(journal.runs, limit=limit, nested=nested))
     if as_json:
         screen.result_json([asdict(row) | {"seconds": _seconds(row)} for row in rows])
@@ -24,37 +80,6 @@ def list_runs(screen: Screen, journal: Journal, *, limit: int, nested: bool, as_
         screen.note("podium: no runs are recorded here yet")
 
 
-def delete_run(screen: Screen, journal: Journal, typed: str) -> None:
-    """Forget a run, with all that are nested in it.
-
-    Raises:
-        JournalError: there is no such run, or someone carries it out.
-    """
-
-    async def delete() -> str:
-        run_id = (await find_run(journal, typed)).run_id
-        await journal.delete(run_id)
-        return run_id
-
-    screen.note(f"podium: forgot run {look(journal, delete)}")
-
-
-def prune_runs(screen: Screen, journal: Journal, cache: SqlCache, older_than: float) -> None:
-    """Forget the runs that ended, and the answers that were kept, longer ago than this, in seconds."""
-    forgot = _counted(look(journal, partial(journal.prune, older_than)), "run")
-    answers = anyio.run(cache.prune, older_than)
-    screen.note(f"podium: forgot {forgot}" + (f" and {_counted(answers, 'kept answer')}" if answers else ""))
-
-
-def clear_cache(screen: Screen, cache: SqlCache) -> None:
-    """Forget all answers that are kept."""
-    screen.note(f"podium: forgot {_counted(anyio.run(cache.prune, 0.0), 'kept answer')}")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def _table(screen: Screen, rows: Sequence[RunRow]) -> Table:
     question = Column("question", no_wrap=True, overflow="ellipsis", ratio=1)  # takes the room that is left
     table = Table("run", "when", "state", question, "cost", "seconds", expand=True)
@@ -62,7 +87,7 @@ def _table(screen: Screen, rows: Sequence[RunRow]) -> Table:
         seconds, unknown = _seconds(row), "-" if row.ended is None else "unknown"
         table.add_row(
             Text(row.run_id[:SHORT]),
-            when(row.began),
+            local_time(row.began),
             row.state,
             Text(" ".join(screen.shown(row.question).split()) or "-"),
             unknown if row.cost is None else f"${row.cost:.4f}",

@@ -2,22 +2,38 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import RenderableType
 
-from podium.cli.live.live_state import LiveState
-from podium.cli.live.live_tree import TreeRenderer
+from podium.cli.arguments import AsJson, ConfigPath, Run
+from podium.cli.live import LiveState, TreeRenderer
 from podium.cli.result_json import result_json, status_line
-from podium.cli.run_lookup import SHORT, find_run, look, read_family, when
-from podium.cli.screen import Screen
+from podium.cli.run_lookup import SHORT, find_run, local_time, look, read_family
+from podium.cli.screen import Screen, reporting
+from podium.config import find_journal
 from podium.journal import Entry, Journal, RunRow
 from podium.resume.rebuild import result_of
 from podium.types.events import RunStarted
 from podium.types.forecast import compare
 
 
-def show_run(screen: Screen, journal: Journal, typed: str, *, as_json: bool, events: bool) -> None:
+def show(
+    run: Run,
+    *,
+    events: Annotated[
+        bool, typer.Option("--events", help="Write all that was recorded, one JSON object per line.")
+    ] = False,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a run did: plans, steps, calls, costs, and why."""
+    with reporting() as screen:
+        _show(screen, find_journal(config), run, as_json=as_json, events=events)
+
+
+def _show(screen: Screen, journal: Journal, typed: str, *, as_json: bool, events: bool) -> None:
     """Show a run: its question, plans, steps, calls, cost and answer.
 
     Raises:
@@ -53,7 +69,7 @@ def show_run(screen: Screen, journal: Journal, typed: str, *, as_json: bool, eve
 
 
 def _heading(row: RunRow, started: RunStarted) -> str:
-    facts = [f"run {row.run_id}", row.state, when(row.began)]
+    facts = [f"run {row.run_id}", row.state, local_time(row.began)]
     if started.labels:
         facts.append(f"labels {', '.join(sorted(started.labels))}")
     if row.recoveries:
@@ -67,10 +83,10 @@ def _heading(row: RunRow, started: RunStarted) -> str:
 
 
 def _tree(screen: Screen, entries: Sequence[Entry]) -> RenderableType:
-    board = LiveState()
+    state = LiveState()
     for entry in entries:
-        board.take(entry.event, entry.at)
-    return TreeRenderer(screen.shown, None, screen.console().width).draw(board)
+        state.take(entry.event, entry.at)
+    return TreeRenderer(screen.shown, None, screen.console().width).draw(state)
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

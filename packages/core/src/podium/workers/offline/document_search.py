@@ -2,8 +2,10 @@
 
 import logging
 from collections.abc import AsyncGenerator, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import anyio.to_thread
 
@@ -55,25 +57,19 @@ class Documents(Worker):
         top: int = 3,
         labels: Iterable[str] = (),
     ) -> None:
-        try:
-            import bm25s  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra
-        except ImportError as error:
-            message = (
+        if find_spec("bm25s") is None:
+            raise ConfigError(
                 "the document search needs bm25s: pip install './packages/core[offline]' in a clone of Podium"
             )
-            raise ConfigError(message) from error
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise ConfigError(f"there is no folder {str(folder)!r} to search: name one that exists")
         if top < 1:
             raise ConfigError(f"top {top} must be 1 or more")
-        # The library logs every index it builds, at a level it sets itself.
-        logging.getLogger("bm25s").setLevel(logging.WARNING)
         told = _DESCRIPTION.format(folder=repr(self.folder.resolve().name))
         said = told if description is None else description
         self.card = Card(name=name, description=said, price=FREE, labels=frozenset(labels))
         self._top = top
-        self._library = bm25s
         self._lock = Lock()
         self._read: dict[str, tuple[int, int]] = {}
         self._passages: list[Passage] = []
@@ -109,7 +105,7 @@ class Documents(Worker):
         terms = [words(" ".join((p.source, *p.headings, p.text))) for p in self._passages]
         self._known = {term for of_passage in terms for term in of_passage}
         if self._known:
-            self._index = self._library.BM25(backend="numpy")
+            self._index = _new_index()
             self._index.index(terms, show_progress=False)
         self._read = documents
 
@@ -122,6 +118,14 @@ class Documents(Worker):
         enough = max(scores) * _LEAST_SHARE
         order = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
         return [self._passages[n] for n in order[: self._top] if scores[n] > 0 and scores[n] >= enough]
+
+
+def _new_index() -> Any:
+    import bm25s  # type: ignore[import-untyped] # noqa: PLC0415 - an extra, and slow to import
+
+    # The library logs every index it builds, at a level that it sets on import.
+    logging.getLogger("bm25s").setLevel(logging.WARNING)
+    return bm25s.BM25(backend="numpy")
 
 
 def _cited(passage: Passage) -> str:

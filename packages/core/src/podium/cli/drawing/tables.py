@@ -1,4 +1,4 @@
-"""Draws a plan as a table. Knows no run."""
+"""Plans as tables."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,9 +12,9 @@ def plan_table(plan: Plan, workers: Sequence[str] | None, shown: Callable[[str],
     """Draw `plan`, one row per step.
 
     Args:
-        plan: what to draw.
+        plan: the plan.
         workers: the workers' names in the pool's order; `None` shows their numbers.
-        shown: makes text that others wrote fit to be shown.
+        shown: makes foreign text safe for a terminal.
     """
     table = Table("step", "worker", "subtask", "sees", show_lines=False)
     for index, step in enumerate(plan.steps):

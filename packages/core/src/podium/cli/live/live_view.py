@@ -1,51 +1,22 @@
-"""Follows a run: live in a terminal, or only to its end."""
+"""The picture of a run in a terminal, drawn anew while the run goes on."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import monotonic
 
 import anyio
 from rich.console import RenderableType
 from rich.live import Live
 
+from podium.cli.job import Job, follow
 from podium.cli.live.live_state import LiveState
 from podium.cli.live.live_tree import TreeRenderer
 from podium.cli.screen import Screen
 from podium.errors import PodiumError
-from podium.hosted import HostedConductor
-from podium.types.events import Event, RunEnded
-from podium.types.messages import Query
 from podium.types.result import Result
 
 _TICK = 0.1
 """Seconds between two drawings."""
-
-Job = Callable[[Callable[[Event], None]], Awaitable[Result]]
-"""A run that tells what happens to the function it is given."""
-
-
-async def follow(job: Job, board: LiveState) -> Result:
-    """Do the job and keep `board` up to date meanwhile.
-
-    Raises:
-        PodiumError: as `Conductor.run`.
-    """
-    return await job(lambda event: board.take(event, monotonic()))
-
-
-def hosted_job(conductor: HostedConductor, query: Query) -> Job:
-    """Return the run of a query by a hosted conductor."""
-
-    async def job(listen: Callable[[Event], None]) -> Result:
-        result = None
-        async with aclosing(conductor.stream(query)) as events:
-            async for event in events:
-                listen(event)
-                result = event.result if isinstance(event, RunEnded) else None
-        assert result is not None  # the last event has it
-        return result
-
-    return job
 
 
 class View:
@@ -57,7 +28,7 @@ class View:
         self._live = Live(console=screen.console(stderr=True), auto_refresh=False)
 
     async def watch(self, job: Job) -> Result:
-        """Do the job and show how it goes.
+        """Run the job and show how it goes.
 
         Raises:
             PodiumError: as `Conductor.run`.

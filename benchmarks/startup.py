@@ -1,0 +1,52 @@
+"""Measures the CPU time that one command takes from start to end: `python -m benchmarks.startup`.
+
+Each command runs in a process and a folder of its own, offline. The figure is user plus system time
+of that process, the median of several runs, so that a busy machine disturbs it little.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+LIMITS = {("--help",): 0.35, ("run", "12*13"): 1.0}
+"""Each command, with the most CPU seconds it is to take."""
+
+
+def cpu_seconds(command: list[str], folder: Path) -> float:
+    """Return the user and system time of one process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    state = {**os.environ, "XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    subprocess.run(  # noqa: S603 - our own command
+        command, cwd=folder, env=state, check=True, capture_output=True, timeout=60
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def main() -> int:
+    """Measure each command, print a line for it, and return 1 if one is over its limit."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="Runs of each command; the median counts.")
+    runs: int = parser.parse_args().runs
+    podium = [sys.executable, "-m", "podium"]
+    over = False
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        cpu_seconds([*podium, "init", "--preset", "offline"], folder)
+        for arguments, limit in LIMITS.items():
+            took = [cpu_seconds([*podium, *arguments], folder) for _ in range(runs)]
+            over |= median(took) > limit
+            spread = f"{min(took):.2f} to {max(took):.2f}"
+            told = f"podium {' '.join(arguments)}: {median(took):.2f} s of CPU ({spread}), limit {limit:g} s"
+            print(told)
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, Python {sys.version.split()[0]}")
+    return int(over)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,17 @@
+from .arguments import (
+    AsJson as AsJson,
+    ConfigPath as ConfigPath,
+    span as span,
+)
+from .root import (
+    app as app,
+    main as main,
+)
+from .run_lookup import (
+    local_time as local_time,
+)
+from .screen import (
+    EXIT_CODES as EXIT_CODES,
+    Screen as Screen,
+    reporting as reporting,
+)

@@ -1,0 +1,24 @@
+"""`podium cache`: delete answers that are kept for reuse."""
+
+import anyio
+import typer
+
+from podium.cli.arguments import ConfigPath
+from podium.cli.commands.runs import counted
+from podium.cli.screen import EXIT_CODES, reporting
+from podium.config import find_shared_cache
+
+cache = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+
+
+@cache.callback()
+def about() -> None:
+    """Delete answers that are kept for reuse."""
+
+
+@cache.command(epilog=EXIT_CODES)
+def clear(*, config: ConfigPath = None) -> None:
+    """Delete all answers that `cache = "shared"` keeps beside the journal."""
+    with reporting() as screen:
+        answers = anyio.run(find_shared_cache(config).prune, 0.0)
+        screen.note(f"podium: forgot {counted(answers, 'kept answer')}")

@@ -1,0 +1,38 @@
+"""A run as the command line starts it: something that reports its events and ends with a result."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from time import monotonic
+
+from podium.cli.live.live_state import LiveState
+from podium.hosted import HostedConductor
+from podium.types.events import Event, RunEnded
+from podium.types.messages import Query
+from podium.types.result import Result
+
+Job = Callable[[Callable[[Event], None]], Awaitable[Result]]
+"""A run that reports its events to the function it is given."""
+
+
+async def follow(job: Job, state: LiveState) -> Result:
+    """Run the job and keep `state` up to date meanwhile.
+
+    Raises:
+        PodiumError: as `Conductor.run`.
+    """
+    return await job(lambda event: state.take(event, monotonic()))
+
+
+def hosted_job(conductor: HostedConductor, query: Query) -> Job:
+    """Return the run of a query by a hosted conductor."""
+
+    async def job(listen: Callable[[Event], None]) -> Result:
+        result = None
+        async with aclosing(conductor.stream(query)) as events:
+            async for event in events:
+                listen(event)
+                result = event.result if isinstance(event, RunEnded) else None
+        assert result is not None  # the last event has it
+        return result
+
+    return job

@@ -1,0 +1,94 @@
+"""A recorded run together with a conductor that can continue it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from podium.cli.plan_files import PlanChange
+from podium.cli.run_lookup import SHORT, find_run, look
+from podium.cli.screen import Screen
+from podium.conductor import Conductor
+from podium.config import find_config, load_config
+from podium.errors import ConfigError
+from podium.resume.bills import paid_results_of
+from podium.types.events import Event
+from podium.types.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRun:
+    """A recorded run, and the conductor of the config."""
+
+    run_id: str
+    events: Sequence[Event]
+    conductor: Conductor
+
+    def changed(self, change: PlanChange) -> Plan | None:
+        """Return the plan of the last round with the change; `None` for no change.
+
+        Raises:
+            PodiumError: as `PlanChange.apply`; or the run has no plan yet.
+        """
+        if change == PlanChange():
+            return None
+        return change.apply(self.plan, self.conductor.pool.names, self.conductor.limits.plan_steps)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the last round.
+
+        Raises:
+            ConfigError: the run has no plan yet, or the pool lacks a worker of it.
+        """
+        plans = paid_results_of(self.events, self.conductor.pool.names).plans
+        if not plans:
+            raise ConfigError(f"run {self.run_id} has no plan yet that could be changed")
+        return plans[max(plans)].plan
+
+    def decide(self, plan: Plan | None, *, approved: bool, by: str, why: str) -> None:
+        """Record the decision on the plan that the run waits with.
+
+        Args:
+            plan: a changed plan in its place; `None` for the plan as it is.
+            approved: whether the run may go on.
+            by: who decides.
+            why: the reason, recorded with the decision.
+
+        Raises:
+            PodiumError: as `Conductor.decide`.
+        """
+        anyio.run(partial(self.conductor.decide, self.run_id, approved=approved, plan=plan, by=by, why=why))
+
+    def report_decision(self, screen: Screen, said: str) -> None:
+        """Say what was decided, and how to go on."""
+        short = self.run_id[:SHORT]
+        screen.note(f"podium: {said} the plan of run {self.run_id}; go on with `podium resume {short}`")
+
+
+def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:
+    """Return the run whose id begins with `typed`, from the journal of the config.
+
+    Args:
+        path: the config; `None` for the one that is found.
+        typed: the beginning of the run's id.
+
+    Raises:
+        ConfigError: the config is wrong, its conductor is hosted, or it records no runs.
+        JournalError: there is no such run, or it cannot be read.
+    """
+    config = load_config(find_config(path))
+    conductor, journal = config.conductor(), config.journal()
+    if not isinstance(conductor, Conductor):
+        raise ConfigError("a hosted conductor's runs are not recorded: use a config with workers")
+    if journal is None:
+        raise ConfigError(f"{config.path} records no runs: take out `off` in [journal]")
+
+    async def read() -> RecordedRun:
+        row = await find_run(journal, typed)
+        events = [entry.event for entry in await journal.read(row.run_id)]
+        return RecordedRun(run_id=row.run_id, events=events, conductor=conductor)
+
+    return look(journal, read)

@@ -1,0 +1,128 @@
+"""The command `podium`: its list of commands, each imported when it runs.
+
+A command of core is the attribute `<name>` of `podium.cli.commands.<name>`: a function or a `typer.Typer`.
+Other packages add commands by entry points, as `podium.config.add_ons` describes.
+"""
+
+import io
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from podium import __version__
+from podium.cli.screen import EXIT_CODES, reporting
+from podium.config import add_ons
+from podium.errors import ConfigError
+
+COMMANDS = {
+    "run": "Answer a question, or run a saved plan.",
+    "plan": "Show the plan for a question, as a table and a flowchart, and run nothing.",
+    "parse": "Read a plan text and show its steps, or what is wrong with it and where.",
+    "check": "Call each worker and the planner once, and show which of them work.",
+    "init": "Write a commented podium.toml to start from.",
+    "demo": "Answer a compound question with no model, key or network.",
+    "runs": "List the recorded runs, or delete some.",
+    "show": "Show what a run did: plans, steps, calls, costs, and why.",
+    "diff": "Show how two runs differ: plans, outputs, costs.",
+    "resume": "Continue a run that broke off, failed or waited, without paying twice.",
+    "approve": "Approve the plan that a run waits with, as it is or changed.",
+    "refuse": "Refuse the plan that a run waits with.",
+    "replay": "Repeat a run from its recorded outputs, at no cost, or with a changed plan.",
+    "cache": "Delete answers that are kept for reuse.",
+    "audit": "Verify recorded runs, or export them.",
+}
+"""Core's commands, each with the first line of its help."""
+
+
+class CommandGroup(TyperGroup):
+    """The commands of core and of add-ons; lists them without importing them."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._list(COMMANDS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Import the command that is named, and find it."""
+        with reporting():
+            if args[0] not in COMMANDS:
+                self._list(add_ons.command_summaries())
+            if args[0] in self.commands:
+                self.commands[args[0]] = _command(args[0])
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the names and summaries into the help."""
+        with reporting():
+            self._list(add_ons.command_summaries())
+        super().format_commands(ctx, formatter)
+
+    def _list(self, summaries: Mapping[str, str]) -> None:
+        for name, summary in summaries.items():
+            self.commands.setdefault(name, TyperCommand(name, short_help=summary))
+
+
+def _command(name: str) -> Any:
+    """Return a command, imported.
+
+    Raises:
+        ConfigError: its package is not installed, or announces something else.
+    """
+    if name in COMMANDS:
+        made = getattr(import_module(f"podium.cli.commands.{name}"), name)
+        return get_command(made if isinstance(made, typer.Typer) else _of_function(name, made))
+    entry = add_ons.announced("podium.commands").get(name)
+    if entry is None:
+        raise ConfigError(add_ons.absent_command(name) or f"no package announces the command {name!r}")
+    made = entry.load()
+    made = made if isinstance(made, typer.Typer) or not callable(made) else made()
+    if not isinstance(made, typer.Typer):
+        raise ConfigError(f"the entry point {entry.value!r} of the command {name!r} gives no typer.Typer")
+    return get_command(made)
+
+
+def _of_function(name: str, function: Any) -> typer.Typer:
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    single.command(name, epilog=EXIT_CODES)(function)
+    return single
+
+
+app = typer.Typer(
+    cls=CommandGroup,
+    help="A conductor for teams of models: it reads a question, writes the plan, and directs the workers.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(asked: bool) -> None:  # noqa: FBT001 - typer calls a callback so
+    if asked:
+        typer.echo(f"podium {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def podium(
+    *,
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Take the options that come before a command."""
+
+
+def main() -> None:
+    """Run the command line on `sys.argv`, and exit with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # A model may write what the terminal's encoding lacks; a paid answer is shown all the same.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    app(prog_name="podium")

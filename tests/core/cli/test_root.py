@@ -1,0 +1,181 @@
+"""The list of commands: of core, and of installed packages that announce some."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from podium.cli import root
+from podium.cli.root import COMMANDS, app
+
+Podium = Callable[..., Result]
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a distribution of one module, as pip would: the module, its metadata and entry points."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+
+    def make(name: str, entry_points: str, source: str) -> None:
+        module = name.replace("-", "_")
+        (site / f"{module}.py").write_text(source)
+        facts = site / f"{module}-1.0.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nSummary: Toys.\n"
+        )
+        (facts / "entry_points.txt").write_text(entry_points)
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+    return make
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_what_each_command_says_of_itself(podium: Podium, name: str) -> None:
+    """The summaries in the table are the first lines of the commands' own help."""
+    result = podium(name, "--help", env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    assert COMMANDS[name] in lines
+
+
+def test_the_help_lists_every_command(podium: Podium) -> None:
+    """Those of core, and those of this project's other packages, with a mark where one is missing."""
+    listed = podium("--help", env={"COLUMNS": "200"}).stdout
+    assert [name for name in COMMANDS if f"\n  {name} " not in listed] == []
+    assert "\n  shadow   Compare candidates" in listed
+    assert "\n  serve    Serve the conductor to OpenAI clients over HTTP. (not installed)" in listed
+
+
+@pytest.mark.parametrize(
+    ("name", "distribution", "folder"),
+    [
+        ("serve", "podium-server", "server"),
+        ("batch", "podium-server", "server"),
+        ("train", "podium-train", "train"),
+    ],
+)
+def test_a_command_that_is_not_installed_says_how_to_install_it(
+    podium: Podium, name: str, distribution: str, folder: str
+) -> None:
+    """With the exit code of a wrong command."""
+    result = podium(name, "--port", "80")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"`podium {name}` needs {distribution}, which is not installed" in result.stderr
+    assert f"run `pip install './packages/{folder}'` in a clone" in result.stderr
+
+
+def test_a_package_may_be_too_old_for_a_command(podium: Podium, install: Install) -> None:
+    """The package is there, and announces nothing of the kind."""
+    install("podium-server", "", "")
+    result = podium("serve")
+    assert result.exit_code == 2
+    assert "`podium serve` needs a newer podium-server than 1.0" in result.stderr
+
+
+def test_a_command_that_nobody_knows_is_no_command(podium: Podium) -> None:
+    """The nearest ones are named."""
+    result = podium("shadw")
+    assert result.exit_code == 2
+    assert "No such command 'shadw'. Did you mean 'shadow'" in result.stderr
+
+
+@pytest.mark.parametrize("made", ["app", "make_app"])
+def test_an_installed_package_adds_a_command(podium: Podium, install: Install, made: str) -> None:
+    """As an app or as a function that returns one; imported when it runs, and not for the list."""
+    source = (
+        "import typer\n"
+        "app = typer.Typer(add_completion=False)\n"
+        "@app.command()\n"
+        "def toy(name: str) -> None:\n"
+        "    'Play.'\n"
+        "    print(f'plays with {name}')\n"
+        "def make_app() -> typer.Typer:\n"
+        "    return app\n"
+    )
+    install("podium-toy", f"[podium.commands]\ntoy = podium_toy:{made}\n", source)
+    assert "\n  toy      Toys.\n" in podium("--help").stdout
+    assert "podium_toy" not in sys.modules
+    result = podium("toy", "blocks")
+    assert (result.exit_code, result.stdout) == (0, "plays with blocks\n")
+
+
+def test_a_known_command_is_listed_as_installed_once_it_is(podium: Podium, install: Install) -> None:
+    """Its summary stays that of the table."""
+    install(
+        "podium-server",
+        "[podium.commands]\nserve = podium_server:app\n",
+        "import typer\napp = typer.Typer()\n",
+    )
+    listed = podium("--help", env={"COLUMNS": "200"}).stdout
+    assert "\n  serve    Serve the conductor to OpenAI clients over HTTP.\n" in listed
+
+
+def test_an_entry_point_that_is_no_app_is_told(podium: Podium, install: Install) -> None:
+    """By name."""
+    install("podium-toy", "[podium.commands]\ntoy = podium_toy:app\n", "app = 3\n")
+    result = podium("toy")
+    assert result.exit_code == 2
+    assert "the entry point 'podium_toy:app' of the command 'toy' gives no typer.Typer" in result.stderr
+
+
+def test_two_packages_cannot_announce_one_command(podium: Podium, install: Install) -> None:
+    """Neither is chosen silently."""
+    for name in ("podium-toy", "podium-other"):
+        install(name, f"[podium.commands]\ntoy = {name.replace('-', '_')}:app\n", "")
+    result = podium("toy")
+    assert result.exit_code == 2
+    assert "both announce 'toy' in podium.commands" in result.stderr
+
+
+def test_commands_stand_in_modules_of_their_names() -> None:
+    """Every module of a command is in the table, and reachable."""
+    folder = Path(root.__file__).parent / "commands"
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
+
+
+LOADED = """
+import sys
+sys.argv = ["podium", *{args!r}]
+try:
+    from podium.cli import main
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+HEAVY = {"bm25s", "numpy", "pydantic", "rich", "sqlalchemy", "httpx", "aiohttp", "podium_shadow", "asyncpg"}
+
+
+def loaded(folder: Path, *args: str) -> set[str]:
+    """Return the modules that a command imports, in a process of its own."""
+    command = [sys.executable, "-c", LOADED.format(args=list(args))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd=folder)
+    return set(done.stderr.splitlines()[-1].split())
+
+
+def test_the_help_imports_no_library_but_typer(tmp_path: Path) -> None:
+    """Neither rich and pydantic nor a package that adds a command."""
+    modules = loaded(tmp_path, "--help")
+    assert modules & HEAVY == set()
+    assert not {name for name in modules if name.startswith("podium.cli.commands.")}
+
+
+def test_parse_imports_little_for_programs(tmp_path: Path) -> None:
+    """No config and no terminal; Typer itself reads arguments with pydantic."""
+    (tmp_path / "plan.txt").write_text('{"worker": 0, "subtask": "Think.", "access": []}\n')
+    modules = loaded(tmp_path, "parse", "plan.txt", "--workers", "1", "--json")
+    assert modules & (HEAVY - {"pydantic"}) == set()
+
+
+def test_an_offline_run_imports_what_it_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum in a pipe needs no search, no drawing, no HTTP and no other package."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    CliRunner().invoke(app, ["init", "--preset", "offline", str(tmp_path / "podium.toml")])
+    modules = loaded(tmp_path, "run", "12*13")
+    assert modules & (HEAVY - {"pydantic", "sqlalchemy"}) == set()
