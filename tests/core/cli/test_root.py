@@ -6,34 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from installing import Install, installer
 from typer.testing import CliRunner, Result
 
 from podium.cli import root
 from podium.cli.root import COMMANDS, app
 
 Podium = Callable[..., Result]
-Install = Callable[..., None]
 
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Install a distribution of one module, as pip would: the module, its metadata and entry points."""
-    site = tmp_path / "site"
-    site.mkdir()
-    monkeypatch.syspath_prepend(str(site))
-
-    def make(name: str, entry_points: str, source: str) -> None:
-        module = name.replace("-", "_")
-        (site / f"{module}.py").write_text(source)
-        facts = site / f"{module}-1.0.dist-info"
-        facts.mkdir()
-        (facts / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nSummary: Toys.\n"
-        )
-        (facts / "entry_points.txt").write_text(entry_points)
-        monkeypatch.delitem(sys.modules, module, raising=False)
-
-    return make
+    """Install a distribution of one module."""
+    return installer(tmp_path / "site", monkeypatch)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,8 +1,7 @@
 """Says what is wrong with a config, in sentences that name the key and the remedy.
 
-It puts pydantic's findings into our words, and finds the names that lead nowhere. It
-never quotes a value that may be a key. Lines are another's business: each complaint comes
-with the path of what it is about.
+It rewords pydantic's findings, and finds names that nothing in the file has. It never quotes
+a value that may be a key. It knows no lines: each complaint comes with the path of its key.
 """
 
 import re
@@ -10,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from podium.config.sections import ChatPlannerSection, ChatSection, JournalSection, Sections
 from podium.config.toml_lines import KeyPath
 
 Complaint = tuple[KeyPath, str]
-"""Where, as keys from the root, and what."""
+"""The path of a key from the root of the file, and what is wrong there."""
 
 _PASSWORD = re.compile("://[^/@:]*:[^/]*@")
 _SECRET = ("api_key", "apikey", "key", "token", "secret", "password", "authorization")
@@ -40,12 +39,21 @@ _WANTED = {
 }
 
 
-def complaints_of(error: ValidationError) -> list[Complaint]:
-    """Put what pydantic found into words."""
+def complaints_of(
+    error: ValidationError, model: type[BaseModel] = Sections, root: KeyPath = ()
+) -> list[Complaint]:
+    """Reword what pydantic found.
+
+    Args:
+        error: what it found.
+        model: the model that did not fit; the default is that of the whole file.
+        root: the path of the table that was to fit it.
+    """
     found: list[tuple[str, Complaint]] = []
     meant: set[KeyPath] = set()
     for details in error.errors(include_url=False):
-        path, table = _walk(details["loc"])
+        path, table = _walk(details["loc"], model)
+        path = (*root, *path)
         if details["type"] == "extra_forbidden":
             text, close = _unknown(path, _properties(table))
             meant.add((*path[:-1], close))
@@ -168,22 +176,33 @@ def _shown(value: object) -> str:
             return f"{value!r:.60}"
 
 
-def _walk(location: Sequence[str | int]) -> tuple[KeyPath, Mapping[str, Any]]:
+def _walk(location: Sequence[str | int], model: type[BaseModel]) -> tuple[KeyPath, Mapping[str, Any]]:
     """Return the path of a location without pydantic's union tags, and the schema of its table."""
-    root: Mapping[str, Any] = Sections.model_json_schema()
+    root: Mapping[str, Any] = model.model_json_schema()
     node = root
     path: list[str | int] = []
     for part in location[:-1]:
         node = _resolved(node, root)
         if "oneOf" in node:
             choices = [_resolved(choice, root) for choice in node["oneOf"]]
-            node = next(c for c in choices if c["properties"]["type"]["const"] == part)
+            node = next((choice for choice in choices if _is_tagged(choice, part)), {})
         else:
             path.append(part)
-            node = node.get("properties", {}).get(part) or node.get("additionalProperties") or {}
+            node = _inside(node, part)
     node = _resolved(node, root)
     last = () if "oneOf" in node else location[-1:]
     return (*path, *last), node
+
+
+def _is_tagged(choice: Mapping[str, Any], tag: str | int) -> bool:
+    return any(each.get("const") == tag for each in choice.get("properties", {}).values())
+
+
+def _inside(node: Mapping[str, Any], part: str | int) -> Mapping[str, Any]:
+    """Return the schema of one key of a table, or of one entry of a list."""
+    found = node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part)
+    found = found or node.get("additionalProperties")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:

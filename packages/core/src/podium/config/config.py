@@ -1,13 +1,16 @@
-"""A checked config, and the parts of a conductor it describes.
+"""A checked config, and the parts of a conductor that it describes.
 
-The only place of the config that reads the environment and makes things. What goes wrong
-is told with the line it was written on.
+The only module of the config that reads the environment and makes things. Errors name the
+line of the key.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel
 
 from podium.conductor import Conductor
 from podium.config.files import read_text
@@ -43,6 +46,7 @@ from podium.workers.openai.endpoint import Endpoint
 from podium.workers.pool import Pool
 from podium.workers.worker import Card, Worker
 
+_Model = TypeVar("_Model", bound=BaseModel)
 _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that say where it is, and not how it is kept."""
 
@@ -54,8 +58,9 @@ class Config:
     environment, and opens nothing.
     """
 
-    def __init__(self, sections: Sections, source: Source) -> None:
+    def __init__(self, sections: Sections, source: Source, added: Mapping[str, BaseModel]) -> None:
         self._sections = sections
+        self._added = added
         self._source = source
         self._endpoints: dict[str, Endpoint] = {}
         self.path = source.path
@@ -152,6 +157,21 @@ class Config:
             use, remedy = "[journal] takes its URL from it", "with the URL, or take url_env out"
             return self._variable(("journal", "url_env"), section.url_env, use, remedy)
         return section.url if section.path is None else self._near(section.path)
+
+    def table(self, name: str, model: type[_Model]) -> _Model | None:
+        """Return the table of another package; `None` when the file does not have it.
+
+        Args:
+            name: the table's name.
+            model: what the package announces for it in the entry points' group `podium.config`.
+
+        Raises:
+            TypeError: the package announces another model.
+        """
+        table = self._added.get(name)
+        if table is None or isinstance(table, model):
+            return table
+        raise TypeError(f"[{name}] is of {type(table).__qualname__}, not of {model.__qualname__}")
 
     def worker(self, name: str) -> Worker:
         """Make the worker of `[workers.NAME]`.

@@ -1,13 +1,15 @@
-"""From a file to a `Config`: which file, and what is wrong with it, by line."""
+"""Finds the config file, reads it, and reports what is wrong with it by line."""
 
 import os
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from podium.config.added_tables import read_added_tables
 from podium.config.complaints import Complaint, complaints_of, dangling, wrong_journal
 from podium.config.config import Config
 from podium.config.files import read_text
@@ -49,10 +51,10 @@ def find_journal(path: str | Path | None = None, *, environ: Mapping[str, str] =
     found = _with_journal(path, environ)
     if found is None:
         return SqlJournal()
-    source, sections = found
-    journal = Config(sections, source).journal()
+    journal = found.config().journal()
     if journal is None:
-        raise ConfigError(source.told(("journal", "off"), "nothing is recorded: take out `off` in [journal]"))
+        told = "nothing is recorded: take out `off` in [journal]"
+        raise ConfigError(found.source.told(("journal", "off"), told))
     return journal
 
 
@@ -65,8 +67,7 @@ def find_shared_cache(path: str | Path | None = None, *, environ: Mapping[str, s
     found = _with_journal(path, environ)
     if found is None:
         return SqlCache()
-    source, sections = found
-    return Config(sections, source).shared_cache()
+    return found.config().shared_cache()
 
 
 def load_config(path: str | Path) -> Config:
@@ -78,21 +79,33 @@ def load_config(path: str | Path) -> Config:
         ConfigError: the file cannot be read, or what stands in it is wrong; one line for
             each finding, with file and line.
     """
-    source, sections = _checked(Path(path))
-    if found := list(dangling(sections)):
-        raise ConfigError(_told(source, found))
-    return Config(sections, source)
+    read = _checked(Path(path))
+    if wrong := list(dangling(read.sections)):
+        raise ConfigError(_told(read.source, wrong))
+    return read.config()
 
 
-def _with_journal(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Source, Sections] | None:
-    """Return what stands in the config that is found, its `[journal]` checked; `None` without one."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A file whose tables fit their models."""
+
+    source: Source
+    sections: Sections
+    added: Mapping[str, BaseModel]
+
+    def config(self) -> Config:
+        return Config(self.sections, self.source, self.added)
+
+
+def _with_journal(path: str | Path | None, environ: Mapping[str, str]) -> _Read | None:
+    """Return the config that is found, its `[journal]` checked; `None` without one."""
     found = _first(_choices(path, environ))
     if found is None:
         return None
-    source, sections = _checked(found)
-    if wrong := list(wrong_journal(sections.journal)):
-        raise ConfigError(_told(source, wrong))
-    return source, sections
+    read = _checked(found)
+    if wrong := list(wrong_journal(read.sections.journal)):
+        raise ConfigError(_told(read.source, wrong))
+    return read
 
 
 def _choices(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -109,19 +122,23 @@ def _first(choices: tuple[Path, ...]) -> Path | None:
     return choices[0] if len(choices) == 1 else next((c for c in choices if c.is_file()), None)
 
 
-def _checked(path: Path) -> tuple[Source, Sections]:
-    """Return what stands in a file, each table for itself checked."""
+def _checked(path: Path) -> _Read:
+    """Read a file and check each table by itself."""
     text = _read(path)
     data, lines = _parse(path, text)
     source = Source(path, lines)
+    added = read_added_tables(data)
     try:
-        return source, Sections.model_validate(data)
+        sections = Sections.model_validate({key: data[key] for key in data if key not in added.names})
     except ValidationError as error:
-        raise ConfigError(_told(source, complaints_of(error))) from error
+        raise ConfigError(_told(source, [*complaints_of(error), *added.complaints])) from error
+    if added.complaints:
+        raise ConfigError(_told(source, added.complaints))
+    return _Read(source, sections, added.tables)
 
 
 def _told(source: Source, found: list[Complaint]) -> str:
-    """Put complaints together, in the order of the file."""
+    """Join complaints, in the order of the file."""
     in_order = sorted(found, key=lambda complaint: source.line(complaint[0]))
     return "\n".join(source.told(where, what) for where, what in in_order)
 

@@ -1,0 +1,33 @@
+"""Installs a distribution of one module for a test, as pip would."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Install = Callable[..., None]
+
+
+def installer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Return a function that installs `name` with entry points and the source of its module.
+
+    Args:
+        folder: where modules and metadata are put; it is on the path for as long as the patch holds.
+        monkeypatch: undoes it.
+    """
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+
+    def install(name: str, entry_points: str, source: str) -> None:
+        module = name.replace("-", "_")
+        (folder / f"{module}.py").write_text(source)
+        facts = folder / f"{module}-1.0.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nSummary: Toys.\n"
+        )
+        (facts / "entry_points.txt").write_text(entry_points)
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+    return install
