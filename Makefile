@@ -10,7 +10,7 @@ export DEMO_FOLDER := $(value FOLDER)
 export UV_SYSTEM_CERTS ?= 1
 export UV_NATIVE_TLS ?= 1
 
-.PHONY: demo test lowest lint types fmt check
+.PHONY: demo test lowest wheels lint types fmt check
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -40,6 +40,12 @@ lowest: $(UV)
 	$(call lowest,autogen,-e 'packages/autogen[agent-framework]' 'autogen-ext[openai]>=0.7.5$(comma)<0.8')
 
 comma := ,
+
+# Builds all wheels, installs them into fresh environments and runs the examples of their pages there.
+PYTHONS := 3.11 3.12 3.13
+
+wheels: $(UV)
+	$(RUN) python -m scripts.check_wheels $(PYTHONS:%=--python %)
 
 lint: $(UV)
 	$(RUN) ruff check

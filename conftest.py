@@ -1,4 +1,4 @@
-"""Runs every code block of the README and of `docs/` as a test.
+"""Runs every code block of the READMEs and of `docs/` as a test.
 
 Models are a loopback server's; `podium.toml` files that a block makes are pointed at it.
 """
@@ -12,20 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers.chat_server import Call, ChatServer, Reply, says
+from servers.chat_server import ChatServer
+from servers.docs_environment import docs_environment
+from servers.docs_model import answer
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from podium.config import load_config
 
 ROOT = Path(__file__).parent
-KEYS = ("LLM_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "FUGU_API_KEY", "VLLM_API_KEY")
-
-
-def model(call: Call) -> Reply:
-    """Plan when asked to conduct; else answer."""
-    conducts = "You are the conductor" in json.dumps(call.body.get("messages", ""))
-    return says(call, '{"worker": 0, "subtask": "Answer it.", "access": []}\n' if conducts else "Forty-two.")
 
 
 def run_shell(example: Example) -> None:
@@ -78,16 +73,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Give a page's blocks a server, keys and a folder of their own."""
-    with ChatServer(model).in_thread() as server, pytest.MonkeyPatch.context() as patch:
+    with ChatServer(answer).in_thread() as server, pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("page"))
-        patch.setenv("LLM_URL", server.url)
-        for name in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
-            patch.setenv(name, str(tmp_path_factory.mktemp("state")))
+        for name, value in docs_environment(server.url, tmp_path_factory.mktemp("home")).items():
+            patch.setenv(name, value)
         patch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-        for key in KEYS:
-            patch.setenv(key, "key-of-a-loopback-server")
-        patch.setenv("CREWAI_DISABLE_TELEMETRY", "true")
-        patch.setenv("CREWAI_TRACING_ENABLED", "false")
         yield
 
 
@@ -100,6 +90,6 @@ pytest_collect_file = Sybil(
         CodeBlockParser("toml", check_toml),
         CodeBlockParser("text", ignore),
     ],
-    patterns=["README.md", "docs/*.md"],
+    patterns=["README.md", "docs/*.md", "packages/*/README.md"],
     fixtures=["documented"],
 ).pytest()
