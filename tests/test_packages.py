@@ -26,8 +26,8 @@ URL = PROJECTS["core"]["urls"]["Repository"]
 """The one place of the project's URL is `packages/core/pyproject.toml`; the other packages repeat it."""
 
 
-_PATH = r"(?:'\./[^'\n]+'|\./[\w/]+)"
-_INSTALL = re.compile(rf"(?:pip|tool) install ({_PATH}(?: {_PATH})*|[\w'\"-]+)")
+_PATH = r"(?:'\./[^'\n{]+'|\./[\w/]+)"
+_INSTALL = re.compile(rf"(?:pip|tool) install ({_PATH}(?: {_PATH})*|['\"]?[\w-]+)")
 
 
 def install_lines() -> list[tuple[str, list[str]]]:
