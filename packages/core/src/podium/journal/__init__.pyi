@@ -13,6 +13,12 @@ from .codec import (
     decode as decode,
     encode as encode,
 )
+from .codec import (
+    read_record as read_record,
+)
+from .codec import (
+    write_record as write_record,
+)
 from .entry import (
     Entry as Entry,
     Record as Record,
@@ -32,9 +38,21 @@ from .journal import (
 from .memory import (
     MemoryJournal as MemoryJournal,
 )
+from .sql.database import (
+    Transaction as Transaction,
+)
+from .sql.schema import (
+    Schema as Schema,
+)
 from .sql.sql_cache import (
     SqlCache as SqlCache,
 )
 from .sql.sql_journal import (
     SqlJournal as SqlJournal,
+)
+from .sql.sql_tables import (
+    SqlTables as SqlTables,
+)
+from .sql.urls import (
+    Location as Location,
 )
