@@ -12,11 +12,7 @@ from .audit import (
 from .codec import (
     decode as decode,
     encode as encode,
-)
-from .codec import (
     read_record as read_record,
-)
-from .codec import (
     write_record as write_record,
 )
 from .entry import (
