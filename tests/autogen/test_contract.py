@@ -14,7 +14,7 @@ from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, S
 
 from autogen_podium import ConductorAgent
 from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor
-from podium.aio.sync import run_sync
+from podium.aio import run_sync
 from podium.planners import FixedPlanner
 
 

@@ -15,7 +15,7 @@ from servers.chat_server import Call, ChatServer, Reply, says
 
 from langchain_podium import ConductorRunnable, as_planner, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
-from podium.aio.shared_loop import run_sync
+from podium.aio import run_sync
 from podium.errors import PlanForbidden, QueryError, RunFailed
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner

@@ -30,7 +30,7 @@ from langchain_podium.shadow_watch import answer_of, question_of
 from langchain_podium.shadowing import Shadow, shadow
 from langchain_podium.workers import as_worker
 from podium import ChatPlanner, Conductor, ScriptedWorker
-from podium.aio.sync import run_sync
+from podium.aio import run_sync
 from podium.cli.root import app
 from podium.errors import ConfigError
 from podium.journal import MemoryJournal, SqlJournal
@@ -61,7 +61,7 @@ def _no_threads_left() -> Iterator[None]:
 def _shadows() -> list[threading.Thread]:
     """Return the threads of shadows; the loop that sync calls share stays."""
     names = {each: each.name for each in threading.enumerate()}
-    return [each for each in names if names[each].startswith("podium-") and names[each] != "podium-home"]
+    return [each for each in names if names[each].startswith("podium-") and names[each] != "podium-sync"]
 
 
 @pytest.fixture

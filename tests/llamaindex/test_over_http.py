@@ -18,7 +18,7 @@ from servers.chat_server import CUT, STALL, Call, ChatServer, Reply, chunk, even
 from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
 from llama_index_podium.messages import write_call
 from podium import Conductor, Plan, Step
-from podium.aio.shared_loop import run_sync
+from podium.aio import run_sync
 from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
 from podium.execution import Retry
 from podium.plan_text import write_plan

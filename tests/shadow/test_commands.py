@@ -9,7 +9,7 @@ import pytest
 from servers.chat_server import ChatServer, says
 from typer.testing import Result
 
-from podium.aio.sync import run_sync
+from podium.aio import run_sync
 from podium.usage import Usage
 from podium_shadow import Pair, Side, Spent, SqlPairs, Tally
 

@@ -172,7 +172,7 @@ def test_what_is_wrong_is_told_with_line_and_remedy(path: Path, old: str, new: s
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('"http://localhost:8000/v1"', '"localhost"', "toml:1: base_url 'localhost' is no http(s) URL"),
+        ('"http://localhost:8000/v1"', '"localhost"', "toml:1: base_url 'localhost' is not an http(s) URL"),
         ('"vllm"', '"vlm"', "podium.toml:1: provider 'vlm' is not known"),
         ("solver", '"so\\tlver"', "podium.toml:5: worker name"),
         ('worker = "solver"', 'type = "fixed"\nplan = "none.json"', "podium.toml:11: the plan"),

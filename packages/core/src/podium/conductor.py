@@ -1,14 +1,13 @@
 """The conductor: the face that users hold. It plans a query and runs the plan over a pool of workers."""
 
-from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
-from weakref import WeakKeyDictionary
 
 from podium.aio.event_stream import events_of
+from podium.aio.per_loop import LoopLocal
 from podium.aio.resources import ResourceGroup
 from podium.aio.sync import run_sync
 from podium.budget.limits import Limits
@@ -116,7 +115,7 @@ class Conductor(Worker):
             show_question=show_question,
         )
         _check_settings(self._settings)
-        self._opened: WeakKeyDictionary[AbstractEventLoop, int] = WeakKeyDictionary()
+        self._entries = LoopLocal(int)
 
     async def plan(self, query: Query, *, labels: Iterable[str] = (), policy: Policy | None = None) -> Plan:
         """Plan `query` and run nothing. Run the plan by giving it to `run` or `stream`.
@@ -325,8 +324,7 @@ class Conductor(Worker):
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        loop = get_running_loop()
-        self._opened[loop] = self._opened.get(loop, 0) + 1
+        self._entries.set(self._entries.get() + 1)
         return self
 
     async def __aexit__(
@@ -335,13 +333,13 @@ class Conductor(Worker):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._opened[get_running_loop()] -= 1
+        self._entries.set(self._entries.get() - 1)
         await super().__aexit__(kind, error, traceback)
 
     def _open(self) -> AbstractAsyncContextManager[object]:
         """Return what keeps everything open during a run: nothing, where the caller does."""
         # Its own parts, and not itself: a run that ends closes nothing under another one.
-        return nullcontext() if self._opened.get(get_running_loop()) else _Parts(self._parts())
+        return nullcontext() if self._entries.get() else _Parts(self._parts())
 
     def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:
         settings = self._settings

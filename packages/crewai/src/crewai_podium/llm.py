@@ -16,7 +16,7 @@ from pydantic import BaseModel, PrivateAttr
 from crewai_podium.outputs import read_answer, sampling_for
 from crewai_podium.spending import metrics_of
 from crewai_podium.turns import Turns, query_of
-from podium.aio.sync import run_sync
+from podium.aio import run_sync
 from podium.conductor import Conductor
 from podium.errors import RunFailed
 from podium.hosted import HostedConductor

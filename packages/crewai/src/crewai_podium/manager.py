@@ -25,7 +25,7 @@ from crewai_podium.spending import Meter, Tally, metrics_of
 from crewai_podium.team import asked_of, last_word, number_of, team_of
 from crewai_podium.workers.agent import AgentWorker
 from crewai_podium.workers.llm import LLMWorker
-from podium.aio.sync import run_sync
+from podium.aio import run_sync
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed

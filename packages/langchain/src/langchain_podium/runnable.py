@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from langchain_podium.apart import apart, each
 from langchain_podium.messages import ConductorInput, to_query
 from langchain_podium.steps import child_runs, hears, tell
-from podium.aio.shared_loop import iterate, run_sync
+from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed
 from podium.hosted import HostedConductor

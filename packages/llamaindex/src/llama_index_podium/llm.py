@@ -26,7 +26,7 @@ from typing_extensions import override
 from llama_index_podium.asking import Asking
 from llama_index_podium.messages import call_blocks, calls_of
 from llama_index_podium.planner import conductor_of
-from podium.aio.shared_loop import iterate, run_sync
+from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.planners import Planner
 

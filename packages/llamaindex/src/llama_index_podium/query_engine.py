@@ -26,7 +26,7 @@ from llama_index_podium.sources import behind, merge
 from llama_index_podium.steps import Steps, Told
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
-from podium.aio.shared_loop import iterate, run_sync
+from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.planners import Planner
 from podium.types import AnswerDelta, Event, Outcome, Plan, PlanReady, RunEnded, StepEnded

@@ -7,7 +7,7 @@ from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
 from llama_index_podium.facts import answered
 from llama_index_podium.steps import Steps
-from podium.aio.shared_loop import run_sync
+from podium.aio import run_sync
 from podium.conductor import Conductor
 from podium.types import Plan
 

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from contextvars import Context, ContextVar
 from typing import Any
 
-from podium.aio.sync import run_sync
+from podium.aio import run_sync
 from podium.errors import PodiumError
 
 LOGGER = logging.getLogger("podium")

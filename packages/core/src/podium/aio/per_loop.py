@@ -1,45 +1,88 @@
-"""What is opened once in each event loop, however many times it is entered there."""
+"""Values and resources that belong to one event loop."""
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Generic, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import anyio
 
 from podium.aio.shielded import shielded
 
+Value = TypeVar("Value")
 Part = TypeVar("Part")
+
+
+class LoopLocal(Generic[Value]):
+    """One value for each event loop, as `threading.local` has one for each thread.
+
+    The value of a loop that was closed is dropped no later than when another loop gets its own.
+
+    Args:
+        make: returns a loop's first value.
+    """
+
+    def __init__(self, make: Callable[[], Value]) -> None:
+        self._make = make
+        self._values: WeakKeyDictionary[asyncio.AbstractEventLoop, Value] = WeakKeyDictionary()
+
+    def get(self) -> Value:
+        """Return the value of the running event loop."""
+        loop = asyncio.get_running_loop()
+        try:
+            return self._values[loop]
+        except KeyError:
+            self._drop_closed()
+            value = self._values[loop] = self._make()
+            return value
+
+    def set(self, value: Value) -> None:
+        """Replace the value of the running event loop."""
+        self._values[asyncio.get_running_loop()] = value
+
+    def drop(self) -> None:
+        """Forget the value of the running event loop; the next `get` makes another."""
+        self._values.pop(asyncio.get_running_loop(), None)
+
+    def _drop_closed(self) -> None:
+        # Weak keys are not enough: a connection refers to its loop, so its entry would keep itself alive.
+        for reference in self._values.keyrefs():
+            loop = reference()
+            if loop is not None and loop.is_closed():
+                self._values.pop(loop, None)
 
 
 @dataclass(slots=True)
 class _Opened(Generic[Part]):
-    """What is open in one event loop, and how many times it was asked for."""
+    """The resource in one event loop, and how many users have entered it there."""
 
     users: int = 0
-    opening: anyio.Lock = field(default_factory=anyio.Lock)
+    opening: anyio.Lock = field(default_factory=lambda: anyio.Lock(fast_acquire=True))
     part: Part | None = None
 
 
 class PerLoop(ABC, Generic[Part]):
-    """An async context manager that may be entered any number of times, in any number of loops and threads.
+    """A resource that is opened once per event loop, shared by all who enter it there.
 
-    What it holds is shared within a loop, and closed at the last exit.
+    It may be entered any number of times, in any number of loops and threads. The first entry
+    in a loop opens the resource, the last exit closes it; these may be in different tasks, so
+    `_open` must leave no cancel scope or task group open.
     """
 
     def __init__(self) -> None:
-        self._opened: dict[asyncio.AbstractEventLoop, _Opened[Part]] = {}
+        self._opened: LoopLocal[_Opened[Part]] = LoopLocal(_Opened)
 
     @abstractmethod
     async def _open(self) -> Part:
-        """Open what it holds."""
+        """Open the resource. If this raises, the next user in line tries again."""
 
     @abstractmethod
     async def _close(self, part: Part) -> None:
-        """Close it; cancelled, let go of it at once."""
+        """Close the resource. It has a second to end once it is cancelled."""
 
     async def __aenter__(self) -> Self:
         await self._enter()
@@ -55,7 +98,7 @@ class PerLoop(ABC, Generic[Part]):
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Part, None]:
-        """Hold it open, and give what it holds in this event loop."""
+        """Enter, and yield the resource of this event loop."""
         part = await self._enter()
         try:
             yield part
@@ -63,7 +106,7 @@ class PerLoop(ABC, Generic[Part]):
             await self._leave()
 
     async def _enter(self) -> Part:
-        opened = self._opened.setdefault(asyncio.get_running_loop(), _Opened())
+        opened = self._opened.get()
         opened.users += 1
         if opened.part is None:
             try:
@@ -76,10 +119,9 @@ class PerLoop(ABC, Generic[Part]):
         return opened.part
 
     async def _leave(self) -> None:
-        loop = asyncio.get_running_loop()
-        opened = self._opened[loop]
+        opened = self._opened.get()
         opened.users -= 1
         if not opened.users:
-            del self._opened[loop]
+            self._opened.drop()
             if opened.part is not None:
                 await shielded(self._close(opened.part))

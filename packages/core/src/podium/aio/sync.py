@@ -1,41 +1,180 @@
-"""The one edge at which code that is not async runs code that is."""
+"""The bridge from sync code to async code: `run_sync` for a function, `iterate` for a generator.
+
+All calls of the process run in one event loop, in a daemon thread that lives as long as the
+process. Async clients keep their connections between calls, and a connection belongs to one
+loop: a new loop for each call would leave every second call with a dead connection.
+
+A call made from inside that loop blocks it, so the call runs in a second loop beneath it.
+
+anyio's `BlockingPortal` does not fit; docs/decisions/0006-one-sync-bridge.md says why.
+"""
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable
-from contextvars import copy_context
-from typing import TypeVar
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing
+from contextvars import ContextVar, copy_context
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
 
 def run_sync(function: Callable[[], Awaitable[T]]) -> T:
-    """Run an async function to its end from code that is not async.
+    """Run an async function from sync code, and return its result.
 
-    Where a loop already runs in this thread (a notebook, a web framework), another
-    thread is used, with the context variables of this one.
+    It may be called in any thread, inside a running event loop too. The function has the
+    caller's context variables. Ctrl-C cancels it and waits until it has ended.
+
+    Args:
+        function: called and awaited in the shared event loop.
+
+    Raises:
+        BaseException: whatever `function` raises.
     """
-
-    async def main() -> T:
-        return await function()
-
-    # Not `anyio.run`, which refuses wherever a context was copied from inside a loop.
+    job = _Job(function)
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(main())
-    context, returned = copy_context(), list[T]()
-    raised: list[BaseException] = []
+        job.start()
+        return job.result()
+    finally:
+        job.cancel()
 
-    def body() -> None:
+
+def iterate(make: Callable[[], AsyncGenerator[T, None]]) -> Generator[T, None, None]:
+    """Iterate over an async generator from sync code.
+
+    The async generator does not wait for the reader: its items are queued without limit.
+    Leaving the iteration early cancels it and waits until it has ended.
+
+    Args:
+        make: returns the async generator; called in the shared event loop.
+
+    Yields:
+        The items of the async generator, in order.
+
+    Raises:
+        BaseException: whatever the async generator raises, after its items.
+    """
+    read = SimpleQueue[tuple[T, ...]]()
+
+    async def drive() -> None:
         try:
-            returned.append(context.run(asyncio.run, main()))
-        except BaseException as error:  # noqa: BLE001 - carried to the thread that asked
-            raised.append(error)
+            async with aclosing(make()) as items:
+                async for item in items:
+                    read.put((item,))
+        finally:
+            read.put(())
 
-    thread = threading.Thread(target=body, name="podium-run-sync")
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
-    return returned[0]
+    job = _Job(drive)
+    try:
+        job.start()
+        while item := read.get():
+            yield item[0]
+        job.result()
+    finally:
+        job.cancel()
+
+
+class _Job(Generic[T]):
+    """One async function, run in the shared loop."""
+
+    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
+        thread, self._context = _thread.get(), copy_context()
+        if thread.is_current():
+            thread = thread.beneath()
+            self._context.run(_thread.set, thread)
+        self._function = function
+        self._loop = thread.loop()
+        self._task: asyncio.Task[T] | None = None
+        self._ended = Event()
+
+    def start(self) -> None:
+        """Start the function."""
+        self._loop.call_soon_threadsafe(self._start, context=self._context)
+
+    def result(self) -> T:
+        """Wait for the end, and return the result or raise the exception."""
+        self._ended.wait()
+        assert self._task is not None
+        return self._task.result()
+
+    def cancel(self) -> None:
+        """Cancel the function if it has not ended, and wait until it has."""
+        if not self._ended.is_set():
+            self._loop.call_soon_threadsafe(self._cancel)
+            self._ended.wait()
+
+    def _start(self) -> None:
+        async def work() -> T:
+            return await self._function()
+
+        self._task = self._loop.create_task(work())
+        self._task.add_done_callback(lambda _: self._ended.set())
+
+    def _cancel(self) -> None:
+        if self._task is None:  # an interrupt came before `start`
+            self._ended.set()
+            return
+        self._task.cancel()
+        self._task.add_done_callback(_retrieve)
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Look at the exception, so that asyncio does not log it: the caller has left."""
+    if not task.cancelled():
+        task.exception()
+
+
+class _LoopThread:
+    """An event loop in a daemon thread. Both start with the first call."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._beneath: _LoopThread | None = None
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the running loop."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                Thread(target=_serve, args=(self._loop,), name="podium-sync", daemon=True).start()
+            return self._loop
+
+    def is_current(self) -> bool:
+        """Return whether the caller runs in this loop, which waiting for it would block."""
+        try:
+            running: Any = asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        return running is self._loop
+
+    def beneath(self) -> "_LoopThread":
+        """Return the thread for calls made from inside this loop."""
+        with self._lock:
+            self._beneath = self._beneath or _LoopThread()
+            return self._beneath
+
+    def forget(self) -> None:
+        """Drop the loop: a forked process has no thread of its parent's, and nobody to release the lock."""
+        self._lock, self._loop = Lock(), None
+        if self._beneath is not None:
+            self._beneath.forget()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            # Raised by one call, whose caller gets it. asyncio stops the loop for it; the other calls go on.
+            continue
+
+
+_FIRST: Final = _LoopThread()
+_thread: Final = ContextVar("podium_sync_thread", default=_FIRST)
+"""Where calls made in this context run."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_FIRST.forget)

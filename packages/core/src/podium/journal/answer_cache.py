@@ -7,7 +7,6 @@ was to write. It knows no worker, no plan and no order of steps.
 import json
 import logging
 from abc import ABC, abstractmethod
-from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -15,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
+from podium.aio.per_loop import LoopLocal
 from podium.aio.resources import ResourceGroup
 from podium.errors import ConfigError, PodiumError
 from podium.secrets.boundary import Boundary
@@ -109,7 +109,7 @@ async def remember(cache: Cache, key: str | None, answer: Completion) -> None:
 
 
 _Asking = dict[str, anyio.Lock]
-_asking: WeakKeyDictionary[Cache, WeakKeyDictionary[AbstractEventLoop, _Asking]] = WeakKeyDictionary()
+_asking: WeakKeyDictionary[Cache, LoopLocal[_Asking]] = WeakKeyDictionary()
 
 
 @asynccontextmanager
@@ -119,7 +119,7 @@ async def asking(cache: Cache, key: str) -> AsyncGenerator[None, None]:
     Without this, two steps that ask the same at once would hear two answers, of which one
     is found again, and what was shown the other would not be.
     """
-    locks = _asking.setdefault(cache, WeakKeyDictionary()).setdefault(get_running_loop(), {})
+    locks = _asking.setdefault(cache, LoopLocal(dict)).get()
     lock = locks.setdefault(key, anyio.Lock(fast_acquire=True))
     try:
         async with lock:

@@ -72,7 +72,7 @@ def encode(event: Event) -> str:
     """
     if isinstance(event, RunEnded):
         event = replace(event, result=replace(event.result, rounds=()))
-    return write_record(event, event.type)
+    return write(event, event.type)
 
 
 def decode(text: str) -> Event:
@@ -93,11 +93,11 @@ def decode(text: str) -> Event:
     kind = TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
         raise JournalBroken(f"a record is of the type {name!r:.40}, which is none")
-    event: Event = read_record(text, kind, name)
+    event: Event = read(text, kind, name)
     return event
 
 
-def write_record(facts: object, name: str) -> str:
+def write(facts: object, name: str) -> str:
     """Write a record of ours in JSON, under the name its type is known by.
 
     Raises:
@@ -119,7 +119,7 @@ def write_record(facts: object, name: str) -> str:
     return written
 
 
-def read_record(text: str, kind: type[Any], name: str) -> Any:
+def read(text: str, kind: type[Any], name: str) -> Any:
     """Read a record of one type.
 
     Raises:

@@ -9,14 +9,13 @@ import anyio.lowlevel
 
 from podium.errors import JournalBroken, JournalError, RunExists, RunHeld, RunUnknown
 from podium.journal.audit import read_lines
-from podium.journal.codec import PIECES, encode
 from podium.journal.entry import Record, RunRow, check_id, question_of
 from podium.journal.hash_chain import ROOT, link, verify
 from podium.journal.journal import Journal, Log
 from podium.secrets import scrub
-from podium.types.events import Event, RunEnded, RunStarted, RunStopped
+from podium.types.events import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
 
-_LEFT_OUT = (*PIECES, RunStarted)
+_LEFT_OUT = (PlanDelta, StepDelta, AnswerDelta, RunStarted)
 
 
 class _Run:
@@ -35,6 +34,8 @@ class _Run:
 
     def add(self, event: Event) -> None:
         """Record an event."""
+        from podium.journal.codec import encode  # noqa: PLC0415  (brings in pydantic)
+
         text, at, number = scrub(encode(event)), time(), len(self.records)
         head = link(self.records[-1].hash if self.records else ROOT, number, at, text)
         self.keep(Record(run_id=self.run_id, number=number, at=at, text=text, hash=head), event)

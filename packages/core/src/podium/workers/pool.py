@@ -1,13 +1,12 @@
 """The workers of a run, numbered, the slots in which they may be called, and what calls took."""
 
-from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import anyio
 
+from podium.aio.per_loop import LoopLocal
 from podium.aio.resources import ResourceGroup
 from podium.errors import ConfigError
 from podium.workers.call_history import CallHistory
@@ -37,8 +36,8 @@ class Pool(ResourceGroup):
             told = ", ".join(repr(name) for name in sorted(twice))
             raise ConfigError(f"two workers are named {told}: give each a name of its own")
         self._histories = tuple(CallHistory() for _ in workers)
-        self._breakers: WeakKeyDictionary[AbstractEventLoop, tuple[CircuitBreaker, ...]] = WeakKeyDictionary()
-        self._slots: WeakKeyDictionary[AbstractEventLoop, list[anyio.Semaphore | None]] = WeakKeyDictionary()
+        self._breakers = LoopLocal(lambda: tuple(CircuitBreaker() for _ in self.cards))
+        self._slots = LoopLocal(lambda: tuple(map(_new_slot, self.cards)))
 
     def __len__(self) -> int:
         return len(self.workers)
@@ -55,31 +54,21 @@ class Pool(ResourceGroup):
 
     def breaker(self, number: int) -> CircuitBreaker:
         """Return whether a worker may be called, as its latest calls ended in all runs of this event loop."""
-        loop = get_running_loop()
-        breaker = self._breakers.get(loop)
-        if breaker is None:
-            breaker = self._breakers[loop] = tuple(CircuitBreaker() for _ in self.workers)
-        return breaker[number]
+        return self._breakers.get()[number]
 
     def slot(self, number: int) -> anyio.Semaphore | None:
         """Return what bounds the calls of a worker, over all runs of this event loop.
 
         `None` means that nothing does.
         """
-        if self.cards[number].concurrency is None:
-            return None
-        loop = get_running_loop()
-        slots = self._slots.get(loop)
-        if slots is None:
-            slots = [
-                None if card.concurrency is None else anyio.Semaphore(card.concurrency, fast_acquire=True)
-                for card in self.cards
-            ]
-            self._slots[loop] = slots
-        return slots[number]
+        return None if self.cards[number].concurrency is None else self._slots.get()[number]
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return self.workers
+
+
+def _new_slot(card: Card) -> anyio.Semaphore | None:
+    return None if card.concurrency is None else anyio.Semaphore(card.concurrency, fast_acquire=True)
 
 
 def _check_worker(worker: object) -> None:

@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_podium.chat_models.answer import Sent, last_chunk, message_of
 from langchain_podium.chat_models.asking import Asking
 from langchain_podium.chat_models.children import ChatRun, during, streamed
-from podium.aio.shared_loop import iterate, run_sync
+from podium.aio import iterate, run_sync
 from podium.types import AnswerDelta, RunEnded
 
 _Input = LanguageModelInput

@@ -7,7 +7,7 @@ from typing import Any, Final
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from podium.aio.shared_loop import run_sync
+from podium.aio import run_sync
 
 State = Mapping[str, Any]
 """A graph's state, as a node is given it."""

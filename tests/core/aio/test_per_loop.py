@@ -1,0 +1,248 @@
+"""Values and resources that belong to one event loop."""
+
+import asyncio
+import gc
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from weakref import ref
+
+import anyio
+import pytest
+
+from podium.aio import LoopLocal, PerLoop
+
+
+class Line:
+    """What is opened; it refers to its loop, as a connection does."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.is_open = True
+
+
+class Lines(PerLoop[Line]):
+    """Opens lines, as slowly and as badly as it is told, and remembers them."""
+
+    def __init__(self, *, open_seconds: float = 0.0, close_seconds: float = 0.0) -> None:
+        super().__init__()
+        self.open_seconds = open_seconds
+        self.close_seconds = close_seconds
+        self.failures: list[Exception] = []
+        self.lines: list[Line] = []
+
+    async def _open(self) -> Line:
+        await anyio.sleep(self.open_seconds)
+        if self.failures:
+            raise self.failures.pop()
+        self.lines.append(Line())
+        return self.lines[-1]
+
+    async def _close(self, part: Line) -> None:
+        try:
+            await anyio.sleep(self.close_seconds)
+        finally:
+            part.is_open = False
+
+    @property
+    def is_open(self) -> list[bool]:
+        """Whether each line is open, in the order they were opened."""
+        return [line.is_open for line in self.lines]
+
+
+@pytest.mark.anyio
+async def test_opens_at_the_first_entry_and_closes_at_the_last_exit() -> None:
+    """Entries in between share what is open."""
+    lines = Lines()
+    async with lines, lines.opened() as one:
+        async with lines.opened() as other:
+            assert one is other
+        assert lines.is_open == [True]
+    assert lines.is_open == [False]
+
+
+@pytest.mark.anyio
+async def test_opens_again_after_the_last_exit() -> None:
+    """A later entry opens another one."""
+    lines = Lines()
+    for _ in range(2):
+        async with lines:
+            assert lines.is_open[-1]
+    assert lines.is_open == [False, False]
+
+
+@pytest.mark.anyio
+async def test_entries_at_once_open_once() -> None:
+    """Tasks that enter while it is being opened wait for it."""
+    lines, given = Lines(open_seconds=0.02), set[Line]()
+
+    async def use() -> None:
+        async with lines.opened() as line:
+            given.add(line)
+            assert line.is_open
+            await anyio.sleep(0.01)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(use)
+    assert len(given) == 1
+    assert lines.is_open == [False]
+
+
+@pytest.mark.anyio
+async def test_the_task_that_opened_need_not_close() -> None:
+    """The last exit closes, in whatever task it is."""
+    lines, entered, leave = Lines(), anyio.Event(), anyio.Event()
+
+    async def stay() -> None:
+        async with lines:
+            entered.set()
+            await leave.wait()
+
+    async with anyio.create_task_group() as tasks:
+        async with lines:
+            tasks.start_soon(stay)
+            await entered.wait()
+        assert lines.is_open == [True]
+        leave.set()
+    assert lines.is_open == [False]
+
+
+def test_each_loop_has_its_own() -> None:
+    """Threads with loops of their own share nothing, and close their own."""
+    lines, together = Lines(), threading.Barrier(6)
+
+    async def use() -> Line:
+        async with lines.opened() as line:
+            await asyncio.to_thread(together.wait, 10)
+            assert lines.is_open.count(True) == 6
+            assert line.loop is asyncio.get_running_loop()
+            await asyncio.to_thread(together.wait, 10)
+            return line
+
+    with ThreadPoolExecutor(6) as threads:
+        given = set(threads.map(lambda _: asyncio.run(use()), range(6)))
+    assert len(given) == 6
+    assert lines.is_open == [False] * 6
+
+
+@pytest.mark.anyio
+async def test_a_failure_to_open_is_raised_and_tried_again() -> None:
+    """Whoever opened is told; the next in line opens, and no entry is left behind."""
+    lines = Lines(open_seconds=0.01)
+    lines.failures = [OSError("down")]
+    ended: Counter[str] = Counter()
+
+    async def use() -> None:
+        try:
+            async with lines:
+                ended["used"] += 1
+        except OSError:
+            ended["failed"] += 1
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(use)
+    assert ended == {"failed": 1, "used": 4}
+    assert True not in lines.is_open
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("turns", range(6))
+@pytest.mark.parametrize("how", ["scope", "task"])
+async def test_a_cancel_at_any_moment_leaves_nothing_open(turns: int, how: str) -> None:
+    """While it is opened, used or closed; those who share it are not disturbed."""
+    lines = Lines(open_seconds=0.01, close_seconds=0.01)
+    used = 0
+
+    async def use() -> None:
+        nonlocal used
+        async with lines.opened() as line:
+            await anyio.sleep(0.01)
+            assert line.is_open
+            used += 1
+
+    async with anyio.create_task_group() as others:
+        others.start_soon(use)
+        if how == "scope":
+            with anyio.move_on_after(0.005 * turns):
+                await use()
+        else:
+            task = asyncio.create_task(use())
+            await anyio.sleep(0.005 * turns)
+            task.cancel()
+            await asyncio.wait([task])
+        others.start_soon(use)
+    assert used >= 2
+    assert True not in lines.is_open
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_close_is_finished() -> None:
+    """Who is cancelled while closing waits for it, and is cancelled then."""
+    lines = Lines(close_seconds=0.05)
+    with anyio.CancelScope() as scope:
+        async with lines:
+            scope.cancel()
+        pytest.fail("the cancel was lost")
+    assert lines.is_open == [False]
+
+
+def test_a_loop_that_died_without_closing_is_not_kept() -> None:
+    """Neither the loop nor what was open in it outlives the next loop's entry."""
+    lines = Lines()
+
+    async def enter_only() -> None:
+        await lines.__aenter__()
+
+    async def use() -> None:
+        async with lines:
+            pass
+
+    asyncio.run(enter_only())
+    line = lines.lines.pop()
+    loop, opened = ref(line.loop), ref(line)
+    del line
+    asyncio.run(use())
+    gc.collect()
+    assert (loop(), opened()) == (None, None)
+
+
+def test_a_loop_that_is_collected_takes_its_value_along() -> None:
+    """A value that does not refer to its loop needs no other loop to come."""
+    local: LoopLocal[set[int]] = LoopLocal(set)
+
+    async def get() -> "ref[set[int]]":
+        return ref(local.get())
+
+    value = asyncio.run(get())
+    gc.collect()
+    assert value() is None
+
+
+def test_a_loop_local_value_is_made_once_and_can_be_replaced() -> None:
+    """As a thread's local value: each loop sees its own."""
+    made: Counter[str] = Counter()
+
+    def make() -> int:
+        made["times"] += 1
+        return 1
+
+    local = LoopLocal(make)
+
+    async def use() -> list[int]:
+        first, again = local.get(), local.get()
+        local.set(2)
+        replaced = local.get()
+        local.drop()
+        return [first, again, replaced, local.get()]
+
+    assert asyncio.run(use()) == [1, 1, 2, 1]
+    assert asyncio.run(use()) == [1, 1, 2, 1]
+    assert made["times"] == 4
+
+
+def test_a_loop_local_value_needs_a_loop() -> None:
+    """There is no value outside of a loop."""
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        LoopLocal(int).get()

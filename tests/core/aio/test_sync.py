@@ -1,0 +1,293 @@
+"""The bridge from sync code to async code: `run_sync` and `iterate`."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from contextvars import ContextVar
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+from servers.chat_server import ChatServer, says
+
+from podium import Conductor, Plan, Step
+from podium.aio import iterate, run_sync
+from podium.planners import FixedPlanner
+from podium.types import Message
+from podium.workers import Card, ChatWorker, Endpoint, FunctionWorker, Request, StepInput, complete
+
+pytestmark = pytest.mark.timeout(60, method="thread")  # a main thread that waits takes no signal
+
+WHO: ContextVar[str] = ContextVar("who", default="nobody")
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and fork are POSIX's")
+
+
+async def this_loop() -> int:
+    """Return which event loop this is."""
+    return id(asyncio.get_running_loop())
+
+
+async def who() -> str:
+    """Return the caller's name, and set another one."""
+    try:
+        return WHO.get()
+    finally:
+        WHO.set("somebody else")
+
+
+async def count(to: int) -> AsyncGenerator[int, None]:
+    """Yield numbers."""
+    for number in range(to):
+        await anyio.lowlevel.checkpoint()
+        yield number
+
+
+def python(code: str, *, seconds: float = 20) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+
+
+def test_calls_of_all_threads_run_in_one_loop() -> None:
+    """Clients keep their connections from call to call, whichever thread calls."""
+    with ThreadPoolExecutor(8) as threads:
+        loops = {run_sync(this_loop), *threads.map(lambda _: run_sync(this_loop), range(24))}
+        assert len(loops) == 1
+
+
+def test_connections_outlive_a_call() -> None:
+    """A client that is opened in one call serves the next ones over the same connection."""
+    with ChatServer(lambda call: says(call, "hello")).in_thread() as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url))
+        run_sync(worker.__aenter__)
+        for _ in range(3):
+            answer = run_sync(lambda: complete(worker, Request(messages=(Message("user", "why?"),))))
+            assert answer.text == "hello"
+        run_sync(lambda: worker.__aexit__(None, None, None))
+        assert server.connections == 1
+
+
+def test_a_limit_on_calls_holds_across_threads() -> None:
+    """A worker that takes one call at a time takes one, however many threads run a conductor."""
+    running, most = 0, 0
+
+    async def work(_: StepInput) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await anyio.sleep(0.01)
+        running -= 1
+        return "done"
+
+    worker = FunctionWorker(work, card=Card(name="one", concurrency=1))
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [worker])
+    with ThreadPoolExecutor(6) as threads:
+        answers = [result.answer for result in threads.map(conductor.run_sync, ["Why?"] * 6)]
+    assert (answers, most) == (["done"] * 6, 1)
+
+
+def test_the_function_has_the_callers_context() -> None:
+    """Context variables go in, and what is set there stays there."""
+    token = WHO.set("me")
+    assert run_sync(who) == "me"
+    assert WHO.get() == "me"
+    WHO.reset(token)
+    assert run_sync(who) == "nobody"
+
+
+@pytest.mark.anyio
+async def test_it_works_inside_a_running_loop() -> None:
+    """As in a notebook or a web framework: the work is done in another loop."""
+    assert run_sync(this_loop) != id(asyncio.get_running_loop())
+    assert list(iterate(lambda: count(3))) == [0, 1, 2]
+
+
+def nested(depth: int) -> list[int]:
+    """Return the loops of calls that are made from inside one another."""
+
+    async def call() -> list[int]:
+        return [await this_loop(), *(nested(depth - 1) if depth else [])]
+
+    return run_sync(call)
+
+
+def test_a_call_from_inside_the_shared_loop_does_not_wait_for_itself() -> None:
+    """Each runs in a loop beneath; later calls use the same ones again."""
+    loops = nested(3)
+    assert len(set(loops)) == 4
+    assert nested(3) == loops
+
+
+def test_a_thread_of_a_nested_call_waits_for_no_blocked_loop() -> None:
+    """The loops above are blocked by those who wait, so what a nested call starts must not use them."""
+
+    async def inner() -> int:
+        return await anyio.to_thread.run_sync(run_sync, this_loop)
+
+    async def outer() -> int:
+        return run_sync(inner)
+
+    assert run_sync(outer) != run_sync(this_loop)
+
+
+def test_iterating_inside_the_shared_loop() -> None:
+    """A generator, too, runs beneath the loop that reads it."""
+
+    async def read() -> list[int]:
+        return list(iterate(lambda: count(3)))
+
+    assert run_sync(read) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()]
+)
+def test_what_a_call_raises_is_its_callers_alone(error: BaseException) -> None:
+    """The caller gets the exception; calls of other threads go on, and so do later ones."""
+    started, go_on = threading.Event(), threading.Event()
+
+    async def other() -> str:
+        started.set()
+        await anyio.to_thread.run_sync(go_on.wait)
+        return "went on"
+
+    async def fail() -> None:
+        raise error
+
+    with ThreadPoolExecutor(1) as threads:
+        beside = threads.submit(run_sync, other)
+        started.wait(10)
+        with pytest.raises(type(error)):
+            run_sync(fail)
+        go_on.set()
+        assert beside.result(10) == "went on"
+    assert run_sync(who) == "nobody"
+
+
+def test_items_come_before_the_exception() -> None:
+    """What was yielded is read, then the exception is raised."""
+
+    async def fail() -> AsyncGenerator[int, None]:
+        yield 1
+        raise ValueError("no")
+
+    items = iterate(fail)
+    assert next(items) == 1
+    with pytest.raises(ValueError, match="no"):
+        next(items)
+
+
+def test_leaving_an_iteration_cancels_it_and_waits() -> None:
+    """When `close` returns, the generator has ended."""
+    ended: list[str] = []
+
+    async def endless() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.05)
+            ended.append("ended")
+
+    with closing(iterate(endless)) as items:
+        assert next(items) == 1
+    assert ended == ["ended"]
+
+
+def test_an_iteration_that_is_never_begun_starts_nothing() -> None:
+    """Making the iterator calls nothing."""
+    made: list[Callable[[], AsyncGenerator[int, None]]] = []
+
+    def make() -> AsyncGenerator[int, None]:
+        made.append(make)
+        return count(1)
+
+    items: Iterator[int] = iterate(make)
+    del items
+    assert made == []
+
+
+@POSIX
+@pytest.mark.parametrize("call", ["run_sync(work)", "list(iterate(works))"])
+def test_ctrl_c_cancels_and_waits(call: str) -> None:
+    """An interrupt in the thread that waits reaches the work, which cleans up before it is raised."""
+    code = f"""
+import anyio
+from podium.aio import iterate, run_sync
+
+async def work():
+    try:
+        print("started", flush=True)
+        await anyio.sleep_forever()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(0.1)
+        print("cleaned up", flush=True)
+
+async def works():
+    await work()
+    yield 1
+
+try:
+    {call}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    command = [sys.executable, "-W", "error", "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=20)
+    assert (out.split("\n"), errors) == (["cleaned up", "interrupted", ""], "")
+
+
+def test_the_interpreter_ends_while_a_call_hangs() -> None:
+    """Neither the shared loop nor a call in a daemon thread keeps the process alive."""
+    done = python(
+        "import threading, anyio\n"
+        "from podium.aio import run_sync\n"
+        "begun = threading.Event()\n"
+        "async def hang():\n"
+        "    begun.set()\n"
+        "    with anyio.CancelScope(shield=True):\n"
+        "        await anyio.sleep_forever()\n"
+        "threading.Thread(target=run_sync, args=(hang,), daemon=True).start()\n"
+        "begun.wait()\n"
+        "print('over')\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
+
+
+@POSIX
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_process_has_a_loop_of_its_own() -> None:
+    """A child that is forked inside the shared loop, or outside of it, can call."""
+    done = python(
+        "import os, warnings\n"
+        "from podium.aio import run_sync\n"
+        "warnings.simplefilter('ignore')\n"  # Python 3.12 and later warn of any fork beside a thread
+        "async def one():\n"
+        "    return 1\n"
+        "async def forked():\n"
+        "    pid = os.fork()\n"
+        "    if not pid:\n"
+        "        os._exit(run_sync(one))\n"
+        "    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])\n"
+        "async def beneath():\n"
+        "    return run_sync(forked)\n"
+        "print(run_sync(one), run_sync(forked), run_sync(beneath))\n"
+        "pid = os.fork()\n"
+        "if not pid:\n"
+        "    os._exit(run_sync(one))\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), run_sync(one))\n"
+    )
+    assert (done.stdout, done.stderr) == ("1 1 1\n1 1\n", "")
