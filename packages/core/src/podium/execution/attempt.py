@@ -94,7 +94,7 @@ class Attempt:
         except PodiumError as error:
             self._fail(error)
         except TimeoutError:
-            seconds = self.context.limits.attempt_seconds
+            seconds = self.context.settings.limits.attempt_seconds
             told = f"worker {self.card.name!r} did not answer within {seconds:g} s (Limits.attempt_seconds)"
             self._fail(WorkerTimeout(told, maybe_paid=True))
         finally:
@@ -111,8 +111,8 @@ class Attempt:
         return self.context.during(caller.round, caller.step, caller.attempt)
 
     async def _read(self, on_text: Callable[["Attempt", str], None]) -> None:
-        room = self.context.limits.output_chars
-        worker, middleware = self.context.pool[self.worker], self.context.request.middleware
+        room = self.context.settings.limits.output_chars
+        worker, middleware = self.context.settings.pool[self.worker], self.context.request.middleware
         call = worker.call(self.request) if middleware is None else middleware(worker, self.request)
         try:
             async for piece in call:
@@ -136,13 +136,13 @@ class Attempt:
             raise WorkerFailed(told, maybe_paid=True)
         if not completion.text.strip() and not (completion.tool_calls and self.request.tools):
             raise self._broken("returned an empty answer", completion)
-        if len(completion.text) > self.context.limits.output_chars:
+        if len(completion.text) > self.context.settings.limits.output_chars:
             raise self._too_long(completion)
         text = storable(completion.text)
         return completion if text is completion.text else replace(completion, text=text)
 
     def _too_long(self, completion: Completion | None = None) -> WorkerBroken:
-        most = self.context.limits.output_chars
+        most = self.context.settings.limits.output_chars
         return self._broken(f"wrote more than {most:,} characters: raise Limits.output_chars", completion)
 
     def _broken(self, what: str, completion: Completion | None = None) -> WorkerBroken:
@@ -159,13 +159,13 @@ class Attempt:
         well = None
         if self.completion is not None:
             well = True
-        elif self.error is not None and self.error.code in context.retry.again:
+        elif self.error is not None and self.error.code in context.settings.retry.again:
             well = False
         self.breaker.ended(now, well=well, tried=self.tries)
         if not self.is_open:
             ok = self.completion is not None
             took = CallRecord(now - self.began, ok, spent.input_tokens, spent.output_tokens, spent.cost)
-            context.pool.history(self.worker).add(took)
+            context.settings.pool.history(self.worker).add(took)
 
     def _was_refused(self) -> bool:
         """Say whether nothing was done for it: no call was sent, and no run begun that did one."""

@@ -14,10 +14,10 @@ class ExternalRound(ExternalScheduler):
     """One round, whose steps a host starts."""
 
     def __init__(self, context: RunContext, number: int, plan: Plan, scheduler: RoundScheduler) -> None:
-        self.run_id = context.run_id
+        self.run_id = context.request.run_id
         self.round = number
         self.plan = plan
-        self.workers = context.pool.names
+        self.workers = context.settings.pool.names
         self.on_failure = context.settings.on_failure
         self._scheduler = scheduler
 

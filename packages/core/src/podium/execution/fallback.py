@@ -54,8 +54,10 @@ class FallbackOrder:
     def rest(self, number: int) -> float:
         """Return the seconds for which a worker is left out; infinite while another call tries it."""
         context = self.context
-        breaker = context.pool.breaker(number)
-        return breaker.rest(context.clock(), context.retry.cool_after, context.retry.cool_seconds)
+        breaker = context.settings.pool.breaker(number)
+        return breaker.rest(
+            context.clock(), context.settings.retry.cool_after, context.settings.retry.cool_seconds
+        )
 
     async def choose(self, deadline: float) -> int:
         """Return who is called now, once that is not left out.
@@ -75,10 +77,10 @@ class FallbackOrder:
                 break
             soonest = min(self._order, key=self.rest)
             rest = self.rest(soonest)
-            until = min(until, clock() + self.context.retry.longest)
+            until = min(until, clock() + self.context.settings.retry.longest)
             if isinf(rest):
                 with anyio.CancelScope(deadline=min(until, deadline)) as scope:
-                    await self.context.pool.breaker(soonest).tried()
+                    await self.context.settings.pool.breaker(soonest).tried()
                 if scope.cancelled_caught:
                     raise self._left_out(soonest, "is being tried by another call")
             elif clock() + rest > min(until, deadline):
@@ -98,7 +100,7 @@ class FallbackOrder:
         Raises:
             GivenUp: there is no next one.
         """
-        error, retry, number = attempt.error, self.context.retry, attempt.worker
+        error, retry, number = attempt.error, self.context.settings.retry, attempt.worker
         left = retry.attempts - len(made)
         assert error is not None
         if not isinstance(error, WorkerError) or error.code not in retry.again | retry.elsewhere or left < 1:
@@ -125,9 +127,9 @@ class FallbackOrder:
         self, attempt: Attempt, error: WorkerError, made: list[Attempt], deadline: float
     ) -> tuple[float, str]:
         """Return how long the same worker is waited for, and why it is not, if that is infinite."""
-        context, retry = self.context, self.context.retry
+        context, retry = self.context, self.context.settings.retry
         failures = sum(call.worker == attempt.worker for call in made)
-        seed = f"{context.run_id}/{self.round}/{self.step}/{attempt.number}"
+        seed = f"{context.request.run_id}/{self.round}/{self.step}/{attempt.number}"
         wait = retry.wait_after(error, failures, seed)
         if isinf(wait) and error.code in retry.again:
             return (
@@ -145,12 +147,12 @@ class FallbackOrder:
             context = self.context
             self._order += [
                 number
-                for number in context.retry.stand_ins_for(self.own, context.pool)
-                if context.policy.admits(context.pool.cards[number], self.labels)
+                for number in context.settings.retry.stand_ins_for(self.own, context.settings.pool)
+                if context.policy.admits(context.settings.pool.cards[number], self.labels)
             ]
         return self._order
 
     def _left_out(self, number: int, how: str) -> WorkerUnavailable:
-        breaker = self.context.pool.breaker(number)
-        name = self.context.pool.names[number]
+        breaker = self.context.settings.pool.breaker(number)
+        name = self.context.settings.pool.names[number]
         return WorkerUnavailable(f"worker {name!r} failed {breaker.failures} times in a row and {how}")

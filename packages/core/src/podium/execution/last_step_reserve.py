@@ -60,23 +60,25 @@ def _way(plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> list[int
 def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> Spend:
     """Return the most that a step may spend; a call alone, where no more is known."""
     step = plan.steps[index]
-    worker = context.pool[step.worker]
+    worker = context.settings.pool[step.worker]
     visible = tuple([_expected(context, plan, seen, outcomes[seen]) for seen in step.access])
-    step_input = StepInput(step.subtask, visible, context.query if context.shows_question else ())
+    step_input = StepInput(step.subtask, visible, context.request.query if context.shows_question else ())
     request = Request(messages=worker_messages(step_input, worker.card), step_input=step_input)
     request = bounded(worker, request, context.ledger)
-    return worker.worst_case(request, context.limits.answer_tokens) or _CALL
+    return worker.worst_case(request, context.settings.limits.answer_tokens) or _CALL
 
 
 def _expected(context: RunContext, plan: Plan, index: int, outcome: Outcome | None) -> VisibleStep:
     step = plan.steps[index]
     if outcome is not None:
         return VisibleStep(index, step.subtask, outcome.text if outcome.status == "ok" else "")
-    written = sorted(took.output_tokens for took in context.pool.history(step.worker).calls if took.ok)
+    written = sorted(
+        took.output_tokens for took in context.settings.pool.history(step.worker).calls if took.ok
+    )
     tokens = written[int(_SHARE * len(written))] if written else FIRST_GUESS
-    most = context.pool[step.worker].max_tokens
+    most = context.settings.pool[step.worker].max_tokens
     tokens = tokens if most is None else min(tokens, most)
-    return VisibleStep(index, step.subtask, "x" * min(4 * tokens, context.limits.output_chars))
+    return VisibleStep(index, step.subtask, "x" * min(4 * tokens, context.settings.limits.output_chars))
 
 
 def _has_calls(left: Remaining, count: int) -> bool:

@@ -127,31 +127,6 @@ class RunContext:
     """When the run began, on that clock."""
 
     @property
-    def run_id(self) -> str:
-        """The run's id."""
-        return self.request.run_id
-
-    @property
-    def query(self) -> tuple[Message, ...]:
-        """The conversation, its question last; empty for a plan that was given without one."""
-        return self.request.query
-
-    @property
-    def pool(self) -> Pool:
-        """The workers."""
-        return self.settings.pool
-
-    @property
-    def limits(self) -> Limits:
-        """What the run may spend."""
-        return self.settings.limits
-
-    @property
-    def retry(self) -> Retry:
-        """Which failed calls are retried."""
-        return self.settings.retry
-
-    @property
     def shows_question(self) -> bool:
         """Whether workers are shown the question besides their subtask."""
         return self.settings.show_question and bool(self.request.query)
@@ -165,7 +140,7 @@ class RunContext:
     def tell(self, kind: Callable[..., Event], **facts: object) -> None:
         """Emit an event of this run; without a listener, none is made."""
         if self.emit is not None:
-            self.emit(kind(run_id=self.run_id, at=self.now(), **facts))
+            self.emit(kind(run_id=self.request.run_id, at=self.now(), **facts))
 
     def during(self, *ids: int) -> AbstractContextManager[object]:
         """Return a block in which a call is made: of round, step and attempt, or of the round's planner."""

@@ -60,7 +60,7 @@ class RoundScheduler:
         self.broke: Exception | None = None
         """What somebody else who started the steps raised."""
         self._tasks = anyio.create_task_group()
-        self._room = anyio.Semaphore(context.limits.concurrency)
+        self._room = anyio.Semaphore(context.settings.limits.concurrency)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -173,7 +173,7 @@ class RoundScheduler:
         if state.outcome is not None:
             return state.written
         labels = self._context.labels.union(*map(self._written, state.step.access))
-        return after(self._context.pool.cards[state.step.worker], labels)
+        return after(self._context.settings.pool.cards[state.step.worker], labels)
 
     def refuse(self, plan: Plan, problem: Problem) -> None:
         """Take the whole plan, none of whose steps may run."""
@@ -251,9 +251,9 @@ class RoundScheduler:
         """Return what is paid for, with what stands for the step there: a record holds no secrets."""
         context = self._context
         if not state.key:
-            query = context.query if context.shows_question else ()
+            query = context.request.query if context.shows_question else ()
             step_input = StepInput(state.step.subtask, state.visible or (), query)
-            worker = context.pool.names[state.step.worker]
+            worker = context.settings.pool.names[state.step.worker]
             tool_messages = context.request.tool_messages if state is self._graph.last else ()
             state.key = step_key(worker, step_input, tool_messages)
             state.exact = (
@@ -277,7 +277,7 @@ class RoundScheduler:
             labels=state.labels,
             before=self._lost(state),
         )
-        deadline = min(context.ledger.deadline, context.clock() + context.limits.step_seconds)
+        deadline = min(context.ledger.deadline, context.clock() + context.settings.limits.step_seconds)
         outcome = None
         with anyio.CancelScope(deadline=deadline) as scope:
             state.scope = scope
@@ -336,7 +336,7 @@ class RoundScheduler:
         return Outcome(
             round=self._number,
             step=state.index,
-            worker=self._context.pool.names[state.step.worker],
+            worker=self._context.settings.pool.names[state.step.worker],
             status="cancelled" if problem is STOPPED else "skipped",
             problem=problem,
             usage=Usage.total(call.usage for call in calls),
@@ -358,7 +358,7 @@ class RoundScheduler:
 
     def _card(self, state: StepState, outcome: Outcome) -> Card:
         """Return the card of whom the output came from: another where one stood in."""
-        pool = self._context.pool
+        pool = self._context.settings.pool
         asked = pool.cards[state.step.worker]
         if outcome.worker == asked.name or outcome.worker not in pool.names:
             return asked

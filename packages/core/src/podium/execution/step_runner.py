@@ -67,7 +67,7 @@ class StepRunner:
         """
         self._deadline = deadline
         try:
-            self.context.policy.guard(self.context.pool.cards[self.step.worker], self.labels)
+            self.context.policy.guard(self.context.settings.pool.cards[self.step.worker], self.labels)
             self.context.ledger.start_step(last=self.last)
             await self._try()
         except RetriesExhausted as end:
@@ -86,7 +86,7 @@ class StepRunner:
     def timed_out(self) -> Outcome:
         """Return the outcome of a step that was stopped at its deadline."""
         context, ledger, worker = self.context, self.context.ledger, self.step.worker
-        limit = f"{context.limits.step_seconds:g} s (Limits.step_seconds)"
+        limit = f"{context.settings.limits.step_seconds:g} s (Limits.step_seconds)"
         out_of_time = context.clock() >= ledger.deadline
         if out_of_time:
             limit = f"the run's {ledger.limits.seconds:g} s (Limits.seconds)"
@@ -95,8 +95,8 @@ class StepRunner:
         if running is not None:
             worker, did = running.worker, "did not answer"
             if not out_of_time:  # else it may have had no time at all
-                context.pool.breaker(worker).ended(context.clock(), well=False, tried=False)
-        message = f"worker {context.pool.names[worker]!r} {did} within {limit}"
+                context.settings.pool.breaker(worker).ended(context.clock(), well=False, tried=False)
+        message = f"worker {context.settings.pool.names[worker]!r} {did} within {limit}"
         return self._ended("failed", Problem(WorkerTimeout.code, message))
 
     def stopped(self, problem: Problem) -> Outcome:
@@ -159,9 +159,9 @@ class StepRunner:
 
     async def _in_slot(self, number: int) -> Attempt | None:
         """Call a worker in one of its slots, unless it is left out."""
-        context, retry = self.context, self.context.retry
+        context, retry = self.context, self.context.settings.retry
         held: list[anyio.Semaphore] = []
-        breaker, slot = context.pool.breaker(number), context.pool.slot(number)
+        breaker, slot = context.settings.pool.breaker(number), context.settings.pool.slot(number)
         try:
             if slot is not None:
                 held = await take(slot)
@@ -198,12 +198,12 @@ class StepRunner:
         Raises:
             LimitExceeded: it does not fit, and is not made.
         """
-        context, worker, deadline = self.context, self.context.pool[number], self._deadline
+        context, worker, deadline = self.context, self.context.settings.pool[number], self._deadline
         began = context.clock()
-        until = began + context.limits.attempt_seconds
+        until = began + context.settings.limits.attempt_seconds
         with Boundary(f"worker {worker.card.name!r}", WorkerFailed):
             request = bounded(worker, self._request(number, min(until, deadline)), context.ledger)
-            worst = worker.worst_case(request, context.limits.answer_tokens)
+            worst = worker.worst_case(request, context.settings.limits.answer_tokens)
         reservation = context.ledger.reserve(worst, last=self.last)
         attempt = Attempt(
             context=context,
@@ -213,7 +213,7 @@ class StepRunner:
             request=request,
             reservation=reservation,
             breaker=breaker,
-            tries=breaker.called(context.retry.cool_after),
+            tries=breaker.called(context.settings.retry.cool_after),
             began=began,
             until=until if until < deadline else None,
         )
@@ -233,17 +233,17 @@ class StepRunner:
 
     def _request(self, number: int, deadline: float) -> Request:
         context, asked = self.context, self.context.request
-        query = context.query if context.shows_question else ()
+        query = context.request.query if context.shows_question else ()
         step_input = StepInput(self.step.subtask, self.visible, query)
         caller = Caller(
-            run_id=context.run_id,
+            run_id=context.request.run_id,
             round=self.round,
             step=self.index,
             attempt=self.following,
             labels=self.labels,
             outer=OuterRun(context),
         )
-        messages = worker_messages(step_input, context.pool.cards[number])
+        messages = worker_messages(step_input, context.settings.pool.cards[number])
         request = Request(
             messages=messages, step_input=step_input, deadline=deadline, stream=asked.stream, caller=caller
         )
@@ -253,7 +253,7 @@ class StepRunner:
             request,
             messages=messages + asked.tool_messages,
             tool_messages=asked.tool_messages,
-            tools=asked.tools if context.pool[number].takes_tools else None,
+            tools=asked.tools if context.settings.pool[number].takes_tools else None,
             sampling=asked.sampling,
         )
 
@@ -264,8 +264,8 @@ class StepRunner:
         """
         if self.context.cache is None or (self.last and self.context.request.tools is not None):
             return None
-        with Boundary(f"worker {self.context.pool.names[number]!r}", WorkerFailed):
-            identity = self.context.pool[number].identity
+        with Boundary(f"worker {self.context.settings.pool.names[number]!r}", WorkerFailed):
+            identity = self.context.settings.pool[number].identity
         if identity is None:
             return None
         request = self._request(number, inf)
@@ -277,14 +277,14 @@ class StepRunner:
 
         def begin() -> Attempt | None:
             """Begin the second if the budget of calls, a slot and the ledger have room for it now."""
-            if len(self._made) >= context.retry.attempts:
+            if len(self._made) >= context.settings.retry.attempts:
                 return None
             number = self._fallback_order().beside(attempt.worker)
             try:
-                if (slot := context.pool.slot(number)) is not None:
+                if (slot := context.settings.pool.slot(number)) is not None:
                     slot.acquire_nowait()
                     held.append(slot)
-                second = self._begin(number, context.pool.breaker(number))
+                second = self._begin(number, context.settings.pool.breaker(number))
             except (anyio.WouldBlock, PodiumError):
                 return None
             self._heard = None
@@ -296,7 +296,7 @@ class StepRunner:
             if other.pieces:
                 self.on_text(self, self.written, other.number)
 
-        patience = hedge.patience(context.pool.history(attempt.worker))
+        patience = hedge.patience(context.settings.pool.history(attempt.worker))
         return await Race(attempt, self._on_text, left).run(patience, begin)
 
     def _on_text(self, attempt: Attempt, text: str) -> None:
@@ -332,7 +332,7 @@ class StepRunner:
         return Outcome(
             round=self.round,
             step=self.index,
-            worker=self.context.pool.names[self.step.worker] if latest is None else latest.card.name,
+            worker=self.context.settings.pool.names[self.step.worker] if latest is None else latest.card.name,
             status=status,
             text=whole.text if whole is not None else "" if latest is None else "".join(latest.pieces),
             problem=problem,

@@ -58,7 +58,7 @@ class AcceptanceCheck:
         known = None if context.paid_results is None else context.paid_results.reasons.get(self.round + 1)
         if known is not None:
             return known
-        question = context.query[-1].text if context.query else ""
+        question = context.request.query[-1].text if context.request.query else ""
         with Boundary("accept", WorkerFailed):
             returned = accept(question, answer)
             verdict = await returned if isawaitable(returned) else returned
@@ -66,7 +66,7 @@ class AcceptanceCheck:
 
     async def _ask(self, judge: Worker, answer: str) -> bool | str:
         """Have a worker judge."""
-        self.check = await self._checked(judge, judge_prompt(self.context.query, answer))
+        self.check = await self._checked(judge, judge_prompt(self.context.request.query, answer))
         if self.check.problem is not None:
             raise WorkerFailed(self.check.problem.message)
         reply = _THOUGHT.sub("", self.check.text)
@@ -84,7 +84,7 @@ class AcceptanceCheck:
             self.check = known
             tell_end(ours, known, key)
             return known
-        alone = replace(ours.retry, stand_ins={}, alike=frozenset())
+        alone = replace(ours.settings.retry, stand_ins={}, alike=frozenset())
         runner = StepRunner(
             context=replace(
                 ours,
@@ -100,8 +100,12 @@ class AcceptanceCheck:
             labels=ours.labels,
             before=() if paid_results is None else tuple(paid_results.lost.pop(place, ())),
         )
-        slots = [ours.pool.slot(number) for number, worker in enumerate(ours.pool) if worker is judge]
-        deadline = min(ours.ledger.deadline, ours.clock() + ours.limits.step_seconds)
+        slots = [
+            ours.settings.pool.slot(number)
+            for number, worker in enumerate(ours.settings.pool)
+            if worker is judge
+        ]
+        deadline = min(ours.ledger.deadline, ours.clock() + ours.settings.limits.step_seconds)
         check, held = None, list[anyio.Semaphore]()
         try:
             with anyio.CancelScope(deadline=deadline):

@@ -103,7 +103,7 @@ async def _decide(
     context: RunContext, number: int, plan: Plan, labels: frozenset[str]
 ) -> ApprovalGiven | None:
     """Ask everybody in turn, each for the plan as those before approved it; `None` means to wait."""
-    given = partial(ApprovalGiven, run_id=context.run_id, at=context.now(), round=number)
+    given = partial(ApprovalGiven, run_id=context.request.run_id, at=context.now(), round=number)
     current = plan
     for approve in context.policy.approvers:
         if approve == "later":
@@ -115,13 +115,13 @@ async def _decide(
                 )
             return None
         request = ApprovalRequest(
-            run_id=context.run_id,
+            run_id=context.request.run_id,
             round=number,
             plan=current,
-            workers=context.pool.names,
-            query=context.query,
+            workers=context.settings.pool.names,
+            query=context.request.query,
             labels=labels,
-            forecast=forecast_plan(context.settings, current, context.query),
+            forecast=forecast_plan(context.settings, current, context.request.query),
         )
         verdict = await _ask(approve, request)
         if isinstance(verdict, Plan):
@@ -151,6 +151,6 @@ def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[s
     Raises:
         PlanError: it cannot be carried out, or the policy forbids it.
     """
-    changed.fit(len(context.pool), context.limits.plan_steps)
-    context.policy.verify(changed, context.pool.cards, labels)
+    changed.fit(len(context.settings.pool), context.settings.limits.plan_steps)
+    context.policy.verify(changed, context.settings.pool.cards, labels)
     return replace(changed, query=plan.query)

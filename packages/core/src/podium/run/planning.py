@@ -106,7 +106,7 @@ class PlanRequester:
 
     async def _ask(self, planner: Planner, turns: tuple[Turn, ...]) -> _Asked:
         context, began = self.context, self.context.clock()
-        limit = context.limits.planner_seconds
+        limit = context.settings.limits.planner_seconds
         written, held = PlannerCall(planner), list[anyio.Semaphore]()
         plan: Plan | None = None
         error: PodiumError | None = None
@@ -125,7 +125,7 @@ class PlanRequester:
             stopped = Problem("cancelled", "the run was stopped") if plan is None else None
             problem = Problem.of(error) if error is not None else stopped
             seconds = context.clock() - began
-            self._book(written, written.proposal(context.query, problem, error, seconds))
+            self._book(written, written.proposal(context.request.query, problem, error, seconds))
         return _Asked(plan, written.text, error, written.reserved is not None)
 
     async def _call(
@@ -134,7 +134,7 @@ class PlanRequester:
         """Set the call's worst case aside, make it, and judge what it came to."""
         context, planner = self.context, written.planner
         request = self._request(planner, order, turns, deadline)
-        worst = planner.worst_case(request, context.limits.answer_tokens)
+        worst = planner.worst_case(request, context.settings.limits.answer_tokens)
         written.reserved = context.ledger.reserve(worst)
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
         reader = PlanReader(workers=[card.name for card in request.cards], max_steps=request.max_steps)
@@ -169,9 +169,9 @@ class PlanRequester:
     ) -> PlanRequest:
         context, most = self.context, self.context.policy.most_steps
         return PlanRequest(
-            query=context.query,
-            cards=tuple(context.pool.cards[number] for number in order),
-            max_steps=min(context.limits.plan_steps, most or context.limits.plan_steps),
+            query=context.request.query,
+            cards=tuple(context.settings.pool.cards[number] for number in order),
+            max_steps=min(context.settings.limits.plan_steps, most or context.settings.limits.plan_steps),
             turns=turns,
             may_keep=bool(self.turns),
             shows_question=context.shows_question,
@@ -194,7 +194,7 @@ class PlanRequester:
         if not plan.steps and not self.turns:
             message = "there is no previous answer to keep yet: write at least one step"
             raise PlanInvalid("nothing_to_keep", message)
-        checked = self.context.policy.check(plan, self.context.pool.cards, self.context.labels)
+        checked = self.context.policy.check(plan, self.context.settings.pool.cards, self.context.labels)
         if checked is not plan:
             written.changed = checked.why
         return checked
@@ -212,8 +212,8 @@ def order_of(context: RunContext, planner: Planner) -> list[int]:
     Raises:
         PlanForbidden: none may, or the planner may not see the data itself.
     """
-    policy, cards, labels = context.policy, context.pool.cards, context.labels
-    order = list(planner.order(len(cards), context.run_id))
+    policy, cards, labels = context.policy, context.settings.pool.cards, context.labels
+    order = list(planner.order(len(cards), context.request.run_id))
     if policy.silent:
         return order
     if planner.card is not None:
@@ -226,7 +226,7 @@ def order_of(context: RunContext, planner: Planner) -> list[int]:
 
 def _slots(context: RunContext, planner: Planner) -> list[anyio.Semaphore | None]:
     """Return what bounds the calls of a planner that is a worker of the pool, too."""
-    card, pool = planner.card, context.pool
+    card, pool = planner.card, context.settings.pool
     if card is None or card.concurrency is None:
         return []
     return [pool.slot(number) for number, other in enumerate(pool.cards) if other is card]
@@ -234,7 +234,7 @@ def _slots(context: RunContext, planner: Planner) -> list[anyio.Semaphore | None
 
 def _scarce(context: RunContext) -> Remaining | None:
     """Return what is left of all that a plan could use up; `None` when there is nothing of the kind."""
-    left, ample = context.ledger.left, 2 * context.limits.plan_steps
+    left, ample = context.ledger.left, 2 * context.settings.limits.plan_steps
     steps = None if left.steps is None or left.steps >= ample else left.steps
     calls = None if left.calls is None or left.calls >= ample else left.calls
     scarce = Remaining(steps, calls, left.input_tokens, left.output_tokens, left.cost)

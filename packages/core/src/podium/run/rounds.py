@@ -109,7 +109,7 @@ class Rounds:
     @property
     def _most(self) -> int:
         """Rounds there can be; a plan given without its question leaves nothing to plan by."""
-        return self.context.limits.rounds if self.context.query else 1
+        return self.context.settings.limits.rounds if self.context.request.query else 1
 
     async def _round(self, number: int, begun: _Next, turns: tuple[Turn, ...], given: Plan | None) -> Round:
         context, why = self.context, begun.why
@@ -173,7 +173,7 @@ class Rounds:
                 context.tell(PlannerEnded, round=number, proposal=proposal)
             if number in paid_results.plans:
                 plan = paid_results.plans[number].plan  # which may have been changed since, as may the policy
-                context.policy.verify(plan, context.pool.cards, context.labels)
+                context.policy.verify(plan, context.settings.pool.cards, context.labels)
                 return plan
         if given is not None:
             return given
@@ -277,9 +277,11 @@ class Rounds:
         if own is not None and own.planner == first.name and order == _order(before):
             return own.text
         if all(step.worker in order for step in plan.steps):
-            numbers = [order.index(number) if number in order else 0 for number in range(len(before.pool))]
+            numbers = [
+                order.index(number) if number in order else 0 for number in range(len(before.settings.pool))
+            ]
             return write_plan(plan.renumbered(numbers), first.spelling)
-        return write_plan(plan, first.spelling, workers=before.pool.names)
+        return write_plan(plan, first.spelling, workers=before.settings.pool.names)
 
 
 def _is_out(current: Round) -> bool:

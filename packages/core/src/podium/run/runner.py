@@ -101,9 +101,9 @@ class RunSession:
                 context.ledger.charge(Spend(), steps=recorder.steps)
             if request.plan is not None:
                 recorder.edit(request.plan)
-            context.tell(RunResumed, workers=context.pool.names, recovery=recorder.recovery)
+            context.tell(RunResumed, workers=context.settings.pool.names, recovery=recorder.recovery)
         elif context.emit is not None:
-            context.emit(started(request, context.pool.names))
+            context.emit(started(request, context.settings.pool.names))
         try:
             with anyio.CancelScope(deadline=context.ledger.deadline) as scope:
                 if recorder is not None:
@@ -181,16 +181,16 @@ class RunSession:
             status, problem = ("partial" if answer else "failed"), LOST
         elif out_of_time:
             status = "partial" if status == "ok" else status
-            limit = f"its {context.limits.seconds:g} s (Limits.seconds)"
+            limit = f"its {context.settings.limits.seconds:g} s (Limits.seconds)"
             limit += " or the limit of its outer run" if context.depth else ""
             problem = Problem(LimitExceeded.code, f"the run was over {limit}")
         return Result(
-            run_id=context.run_id,
+            run_id=context.request.run_id,
             answer=answer,
             status=status,
             problem=problem,
             rounds=tuple(rounds.done),
-            workers=context.pool.names,
+            workers=context.settings.pool.names,
             tool_calls=rounds.tool_calls,
             seconds=context.now(),
             forecast=self._forecast,
