@@ -6,21 +6,27 @@ A run that is resumed is planned and executed as any other, with a `PaidResults`
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import assert_never
 
 from podium.budget.spend import Spend
 from podium.resume.paid_results import PaidResults
 from podium.resume.rebuild import UNKNOWN, is_superseded, renumbered, result_of
 from podium.types.events import (
+    AnswerDelta,
     ApprovalAsked,
     ApprovalGiven,
     AttemptFailed,
     Event,
+    PlanDelta,
     PlannerEnded,
     PlannerStarted,
     PlanReady,
     RoundStarted,
+    RunEnded,
     RunResumed,
     RunStarted,
+    RunStopped,
+    StepDelta,
     StepEnded,
     StepStarted,
 )
@@ -88,27 +94,37 @@ def _unbilled(event: Event) -> Event:
             return event
 
 
-def _read(events: Sequence[Event], workers: Sequence[str], latest: float) -> PaidResults:
+def _read(  # noqa: C901 - one case for each event
+    events: Sequence[Event], workers: Sequence[str], latest: float
+) -> PaidResults:
     paid_results = PaidResults()
     names: tuple[str, ...] = ()
     for event in events:
-        if isinstance(event, RunStarted | RunResumed):
-            names = event.workers
-        elif isinstance(event, RoundStarted):
-            paid_results.reasons[event.round] = event.why
-        elif isinstance(event, PlannerEnded):
-            paid_results.proposals.setdefault(event.round, []).append(event.proposal)
-        elif isinstance(event, PlanReady):
-            ready = replace(event, plan=renumbered(event.plan, names, workers))
-            _forget_decision(paid_results, event.round, ready.plan)
-            paid_results.plans[event.round] = ready
-        elif isinstance(event, ApprovalAsked):
-            paid_results.asked.add(event.round)
-        elif isinstance(event, ApprovalGiven):
-            plan = event.plan and renumbered(event.plan, names, workers)
-            paid_results.decisions[event.round] = replace(event, plan=plan)
-        elif isinstance(event, StepEnded) and event.key and _stands(event.outcome, latest):
-            paid_results.add(event.key, event.outcome)
+        match event:
+            case RunStarted() | RunResumed():
+                names = event.workers
+            case RoundStarted():
+                paid_results.reasons[event.round] = event.why
+            case PlannerEnded():
+                paid_results.proposals.setdefault(event.round, []).append(event.proposal)
+            case PlanReady():
+                ready = replace(event, plan=renumbered(event.plan, names, workers))
+                _forget_decision(paid_results, event.round, ready.plan)
+                paid_results.plans[event.round] = ready
+            case ApprovalAsked():
+                paid_results.asked.add(event.round)
+            case ApprovalGiven():
+                plan = event.plan and renumbered(event.plan, names, workers)
+                paid_results.decisions[event.round] = replace(event, plan=plan)
+            case StepEnded():
+                if event.key and _stands(event.outcome, latest):
+                    paid_results.add(event.key, event.outcome)
+            case PlannerStarted() | StepStarted() | AttemptFailed() | RunEnded() | RunStopped():
+                pass  # they pay for nothing
+            case PlanDelta() | StepDelta() | AnswerDelta():
+                pass  # never recorded
+            case _:
+                assert_never(event)
     return paid_results
 
 

@@ -6,13 +6,17 @@ any other, with a `Recall` filled here.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from podium.errors import ConfigError, JournalBroken
 from podium.types.conclusion import conclusion
 from podium.types.events import (
+    AnswerDelta,
     ApprovalAsked,
     ApprovalGiven,
+    AttemptFailed,
     Event,
+    PlanDelta,
     PlannerEnded,
     PlannerStarted,
     PlanReady,
@@ -21,6 +25,7 @@ from podium.types.events import (
     RunResumed,
     RunStarted,
     RunStopped,
+    StepDelta,
     StepEnded,
     StepStarted,
 )
@@ -106,6 +111,19 @@ def rounds_of(events: Iterable[Event]) -> tuple[Round, ...]:
                 rounds[event.round].take_plan(event, event.plan)
             case StepEnded():
                 rounds[event.round].take_end(event.outcome)
+            case (
+                ApprovalAsked()
+                | ApprovalGiven()
+                | StepStarted()
+                | AttemptFailed()
+                | RunEnded()
+                | RunStopped()
+            ):
+                pass  # no part of a round
+            case PlanDelta() | StepDelta() | AnswerDelta():
+                pass  # never recorded
+            case _:
+                assert_never(event)
     return tuple(rounds[number].finished(names) for number in sorted(rounds))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from podium.budget.spend import Spend
 from podium.errors import JournalError
@@ -10,13 +11,23 @@ from podium.resume.bills import paid_results_of, spent_by, steps_of
 from podium.resume.paid_results import PaidResults
 from podium.resume.rebuild import rounds_of
 from podium.types.events import (
+    AnswerDelta,
+    ApprovalAsked,
+    ApprovalGiven,
+    AttemptFailed,
     Event,
+    PlanDelta,
     PlannerEnded,
+    PlannerStarted,
     PlanReady,
     RoundStarted,
     RunEnded,
+    RunResumed,
     RunStarted,
+    RunStopped,
+    StepDelta,
     StepEnded,
+    StepStarted,
 )
 from podium.types.plan import Plan
 from podium.types.result import Result
@@ -117,7 +128,12 @@ class RunRecorder:
             case StepEnded():
                 known = self._ends.get((event.round, event.step))
                 return event.outcome.reused and known is not None and _is_same(known, event)
-        return False
+            case RunResumed() | PlannerStarted() | ApprovalAsked() | ApprovalGiven() | StepStarted():
+                return False
+            case AttemptFailed() | RunEnded() | RunStopped() | PlanDelta() | StepDelta() | AnswerDelta():
+                return False
+            case _:
+                assert_never(event)
 
     def _noted(self, event: StepEnded) -> StepEnded:
         """Note an end as the latest of its place; one that was recorded there before is billed there."""

@@ -7,19 +7,25 @@ are never logged; what errors say, which may quote them, only where `DEBUG` is.
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, assert_never
 
 from podium.secrets import scrub
 from podium.types.events import (
+    AnswerDelta,
     ApprovalAsked,
+    ApprovalGiven,
     AttemptFailed,
     Event,
+    PlanDelta,
     PlannerEnded,
+    PlannerStarted,
     PlanReady,
+    RoundStarted,
     RunEnded,
     RunResumed,
     RunStarted,
     RunStopped,
+    StepDelta,
     StepEnded,
     StepStarted,
 )
@@ -75,15 +81,24 @@ _Told = tuple[int, str, Problem | None, dict[str, Any]]
 def _told(event: Event) -> _Told:
     """Return how an event is logged; an empty sentence for one that is not."""
     match event:
-        case StepStarted(round=number, step=step, attempt=attempt, worker=worker):
-            said = f"round {number}, step {step}: attempt {attempt} goes to {worker}"
-            return logging.DEBUG, said, None, {"worker": worker}
-        case StepEnded():
-            return _step_ended(event)
-        case AttemptFailed(round=number, step=step, attempt=attempt, call=call, wait=wait):
-            then = "another is under way" if wait is None else f"the next follows in {wait:.3g} s"
-            said = f"round {number}, step {step}: attempt {attempt} of {call.worker} failed, {then}"
-            return logging.WARNING, said, call.problem, {"worker": call.worker, "wait": wait}
+        case RunStarted() | RunResumed() | RunEnded() | RunStopped():
+            return _told_of_run(event)
+        case PlannerEnded() | PlanReady() | ApprovalAsked():
+            return _told_of_plan(event)
+        case StepStarted() | AttemptFailed() | StepEnded():
+            return _told_of_step(event)
+        case RoundStarted() | PlannerStarted() | PlanDelta() | ApprovalGiven() | StepDelta() | AnswerDelta():
+            return logging.NOTSET, "", None, {}
+        case _:
+            assert_never(event)
+
+
+def _told_of_run(event: RunStarted | RunResumed | RunEnded | RunStopped) -> _Told:
+    match event:
+        case RunStarted(workers=workers):
+            return logging.INFO, f"started with {len(workers)} workers", None, {"parent": event.parent}
+        case RunResumed(recovery=recovery):
+            return logging.INFO, "resumed from its journal", None, {"recovery": recovery}
         case RunEnded(result=result):
             level = logging.INFO if result.status in ("ok", "waiting") else logging.WARNING
             cost = "unknown" if result.cost is None else f"{result.cost:.6g} USD"
@@ -93,31 +108,11 @@ def _told(event: Event) -> _Told:
         case RunStopped(problem=problem):
             return logging.WARNING, "was stopped", problem, {}
         case _:
-            return _planned(event)
+            assert_never(event)
 
 
-def _step_ended(event: StepEnded) -> _Told:
-    outcome = event.outcome
-    level = logging.WARNING if outcome.status == "failed" else logging.DEBUG
-    said = f"round {event.round}, step {event.step}: {outcome.worker} ended {outcome.status}"
-    facts = {
-        "worker": outcome.worker,
-        "status": outcome.status,
-        "seconds": outcome.seconds,
-        "input_tokens": outcome.usage.input_tokens,
-        "output_tokens": outcome.usage.output_tokens,
-        "cost": outcome.cost,
-    }
-    return level, said, outcome.problem, facts
-
-
-def _planned(event: Event) -> _Told:
-    """Return how events are logged that come before a step's."""
+def _told_of_plan(event: PlannerEnded | PlanReady | ApprovalAsked) -> _Told:
     match event:
-        case RunStarted(workers=workers):
-            return logging.INFO, f"began with {len(workers)} workers", None, {"parent": event.parent}
-        case RunResumed(recovery=recovery):
-            return logging.INFO, "goes on from its journal", None, {"recovery": recovery}
         case PlannerEnded(round=number, proposal=done):
             level = logging.DEBUG if done.problem is None else logging.WARNING
             used = "was used" if done.problem is None else "was not used"
@@ -129,4 +124,29 @@ def _planned(event: Event) -> _Told:
         case ApprovalAsked(round=number):
             return logging.INFO, f"round {number}: the plan waits for approval", None, {}
         case _:
-            return logging.NOTSET, "", None, {}
+            assert_never(event)
+
+
+def _told_of_step(event: StepStarted | AttemptFailed | StepEnded) -> _Told:
+    match event:
+        case StepStarted(round=number, step=step, attempt=attempt, worker=worker):
+            said = f"round {number}, step {step}: attempt {attempt} goes to {worker}"
+            return logging.DEBUG, said, None, {"worker": worker}
+        case AttemptFailed(round=number, step=step, attempt=attempt, call=call, wait=wait):
+            then = "another is running" if wait is None else f"the next follows in {wait:.3g} s"
+            said = f"round {number}, step {step}: attempt {attempt} of {call.worker} failed, {then}"
+            return logging.WARNING, said, call.problem, {"worker": call.worker, "wait": wait}
+        case StepEnded(round=number, step=step, outcome=outcome):
+            level = logging.WARNING if outcome.status == "failed" else logging.DEBUG
+            said = f"round {number}, step {step}: {outcome.worker} ended {outcome.status}"
+            facts = {
+                "worker": outcome.worker,
+                "status": outcome.status,
+                "seconds": outcome.seconds,
+                "input_tokens": outcome.usage.input_tokens,
+                "output_tokens": outcome.usage.output_tokens,
+                "cost": outcome.cost,
+            }
+            return level, said, outcome.problem, facts
+        case _:
+            assert_never(event)

@@ -3,10 +3,10 @@
 Made from events alone; what a span says of workers and texts is `describe`'s business.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import assert_never
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
@@ -16,10 +16,12 @@ from podium.telemetry.describe import Attributes, as_parts, asked, bill, blame, 
 from podium.telemetry.instruments import Instruments
 from podium.telemetry.tree import Place, Tree
 from podium.types.events import (
+    AnswerDelta,
     ApprovalAsked,
     ApprovalGiven,
     AttemptFailed,
     Event,
+    PlanDelta,
     PlannerEnded,
     PlannerStarted,
     PlanReady,
@@ -28,6 +30,7 @@ from podium.types.events import (
     RunResumed,
     RunStarted,
     RunStopped,
+    StepDelta,
     StepEnded,
     StepStarted,
 )
@@ -56,34 +59,45 @@ class Trace:
         self._content = shows_content()
         self._tree = Tree(instruments.tracer)
         self._run_id = ""
-        self._takes: dict[type[Event], Callable[[Any], None]] = {
-            RunStarted: self._run_started,
-            RunResumed: self._run_started,
-            RoundStarted: self._round_started,
-            PlannerStarted: self._planner_started,
-            PlannerEnded: self._planner_ended,
-            PlanReady: self._plan_ready,
-            ApprovalAsked: self._looked_at,
-            ApprovalGiven: self._looked_at,
-            StepStarted: self._step_started,
-            AttemptFailed: self._attempt_failed,
-            StepEnded: self._step_ended,
-            RunEnded: self._run_ended,
-            RunStopped: self._run_stopped,
-        }
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
-        take = self._takes.get(type(event))
-        if take is None:
-            return
         self._run_id = self._run_id or event.run_id
         if event.run_id == self._run_id:
-            take(event)
+            self._take(event)
         elif isinstance(event, RunStarted) and event.parent is not None and event.parent[0] == self._run_id:
             called = self._tree.get(event.parent[1:])
             if called is not None:
                 called.holds_run = True
+
+    def _take(self, event: Event) -> None:  # noqa: C901 - one case for each event
+        match event:
+            case RunStarted() | RunResumed():
+                self._run_started(event)
+            case RoundStarted():
+                self._round_started(event)
+            case PlannerStarted():
+                self._planner_started(event)
+            case PlannerEnded():
+                self._planner_ended(event)
+            case PlanReady():
+                self._plan_ready(event)
+            case ApprovalAsked() | ApprovalGiven():
+                self._looked_at(event)
+            case StepStarted():
+                self._step_started(event)
+            case AttemptFailed():
+                self._attempt_failed(event)
+            case StepEnded():
+                self._step_ended(event)
+            case RunEnded():
+                self._run_ended(event)
+            case RunStopped():
+                self._run_stopped(event)
+            case PlanDelta() | StepDelta() | AnswerDelta():
+                pass  # spans hold no pieces of text
+            case _:
+                assert_never(event)
 
     def within(self, *ids: int) -> AbstractContextManager[object]:
         """Return a block in which the span of a call is the current one.
