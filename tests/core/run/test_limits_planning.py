@@ -280,7 +280,7 @@ async def test_a_planner_without_a_free_slot_was_not_asked() -> None:
     """It has so long and no longer, and nothing is on the bill."""
     worker = Actor(replace(BOSS, concurrency=1), never)
     round_ = Round(ChatPlanner(worker), worker, limits=Limits(planner_seconds=5))
-    slot = round_.context.pool.slot(0)
+    slot = round_.context.settings.pool.slot(0)
     assert slot is not None
     async with slot:
         await round_.make()

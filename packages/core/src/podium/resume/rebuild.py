@@ -86,7 +86,7 @@ class _Round:
         return Outcome(round=self.number, step=index, worker=worker, status="cancelled", problem=UNFINISHED)
 
 
-def rounds_of(events: Iterable[Event]) -> tuple[Round, ...]:
+def rounds_of(events: Iterable[Event]) -> tuple[Round, ...]:  # noqa: C901 - one case for each event
     """Return the rounds that events tell of, their plans numbered as the last pool was."""
     rounds: dict[int, _Round] = {}
     names: tuple[str, ...] = ()

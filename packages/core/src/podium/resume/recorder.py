@@ -113,7 +113,7 @@ class RunRecorder:
             self._new.append(event)
         self._log.append(event)
 
-    def _holds(self, event: Event) -> bool:
+    def _holds(self, event: Event) -> bool:  # noqa: PLR0911 - one case for each event
         """Say whether the log has this from when the run was carried out before."""
         match event:
             case RunStarted():

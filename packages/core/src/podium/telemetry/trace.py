@@ -70,7 +70,7 @@ class Trace:
             if called is not None:
                 called.holds_run = True
 
-    def _take(self, event: Event) -> None:  # noqa: C901 - one case for each event
+    def _take(self, event: Event) -> None:  # noqa: C901, PLR0912 - one case for each event
         match event:
             case RunStarted() | RunResumed():
                 self._run_started(event)
