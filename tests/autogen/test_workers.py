@@ -277,7 +277,7 @@ async def test_retries_are_podiums() -> None:
     busy.insert(0, False)
     async with ModelServer(once) as server:
         workers = [as_worker(AssistantAgent("one", server.client()))]
-        result = await Conductor(planner_of((0, "x", ())), workers, retry=Retry(base=0.001)).run("?")
+        result = await Conductor(planner_of((0, "x", ())), workers, retry=Retry(first_wait=0.001)).run("?")
     assert (result.answer, result.outcomes[0].attempts) == ("fine", 2)
 
 

@@ -47,7 +47,7 @@ async def test_cancel_closes_what_is_under_way(parts: tuple[Part, ...], *, strea
     async with ChatServer(reply) as server:
         tasks = asyncio.all_tasks()
         pool = [ChatWorker("m", endpoint=Endpoint(server.url))]
-        async with Conductor(PLAN, pool, retry=Retry(attempts=3, base=0.01)) as conductor:
+        async with Conductor(PLAN, pool, retry=Retry(attempts=3, first_wait=0.01)) as conductor:
 
             async def go() -> None:
                 if not stream:
@@ -91,7 +91,7 @@ async def test_deadline_closes_what_is_under_way() -> None:
     async with ChatServer(lambda _: Reply((STALL,))) as server:
         tasks = asyncio.all_tasks()
         pool = [ChatWorker("m", endpoint=Endpoint(server.url))]
-        retry = Retry(attempts=3, base=0.01)
+        retry = Retry(attempts=3, first_wait=0.01)
         async with Conductor(PLAN, pool, limits=Limits(seconds=0.2), retry=retry) as conductor:
             result = await conductor.run("Why?")
             await until(server.calls[0].hung_up.is_set)

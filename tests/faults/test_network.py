@@ -102,7 +102,7 @@ async def _run(case: Case, server: ChatServer, proxy: FaultProxy, attempts: int)
         for card, url in zip(cards, urls, strict=True)
     ]
     limits = Limits(attempt_seconds=0.3 if case.stalls else 20.0)
-    retry = Retry(attempts=attempts, base=0.01)
+    retry = Retry(attempts=attempts, first_wait=0.01)
     async with Conductor(PLAN, pool, limits=limits, retry=retry) as conductor:
         if not case.stream:
             return await conductor.run("Is it there?")

@@ -139,7 +139,7 @@ def flaky(attempts: Any) -> ChatPodium:
             yield Completion(text)
 
     pool = [finder(), Breaking("writer", "")]
-    return ChatPodium(conductor=Conductor(planner(), pool, retry=Retry(base=0.001)))
+    return ChatPodium(conductor=Conductor(planner(), pool, retry=Retry(first_wait=0.001)))
 
 
 async def test_a_run_without_an_answer_raises_so_that_fallbacks_work() -> None:

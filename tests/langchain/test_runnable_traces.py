@@ -197,7 +197,7 @@ async def test_a_failing_step_s_run_ends_with_its_error_and_each_attempt_has_a_r
     conductor = Conductor(
         FixedPlanner(Plan((Step(0, "do"),))),
         [ScriptedWorker("a", reply)],
-        retry=Retry(again=frozenset({"worker_failed"}), base=0.001),
+        retry=Retry(retry_on=frozenset({"worker_failed"}), first_wait=0.001),
     )
     assert await ConductorRunnable(conductor).ainvoke("What?", {"callbacks": [tree]}) == "done"
     attempts = [run_id for run_id, name in tree.names.items() if name == "a"]

@@ -84,7 +84,7 @@ async def test_nodes_of_an_attempt_that_failed_do_not_count() -> None:
 
     twice = Twice(answers=[Response("", nodes[:2]), Response("fine", nodes[2:])])
     engine = ConductorQueryEngine.from_defaults(
-        [as_worker(twice, name="twice")], planned((0, "Acme", ())), retry=Retry(attempts=2, base=0.001)
+        [as_worker(twice, name="twice")], planned((0, "Acme", ())), retry=Retry(attempts=2, first_wait=0.001)
     )
     response = await engine.aquery("?")
     assert (str(response), [node.node_id for node in response.source_nodes]) == ("fine", ["shared"])

@@ -81,7 +81,7 @@ async def test_a_call_that_hangs_counts_as_the_most_it_may_come_to() -> None:
     """What it cost nobody knows; the run goes on with what is left for certain."""
     async with ChatServer(lambda _: Reply((STALL,))) as server:
         limits = Limits(cost=0.0012, answer_tokens=100, attempt_seconds=0.2, seconds=5)
-        retry = Retry(attempts=3, base=0.001)
+        retry = Retry(attempts=3, first_wait=0.001)
         result = await Conductor(
             FixedPlanner(plan_of((0, "one", ()))), [_worker(server)], limits=limits, retry=retry
         ).run("What?")

@@ -329,9 +329,9 @@ def test_huge_plan_file_is_refused(path: Path) -> None:
         ("[conductor]\ncache = true", "10: 'cache' in [conductor] is true: write one"),
         ("[retry]\nattempt = 1", "10: unknown key 'attempt' in [retry]: did you mean"),
         ("[retry]\nattempts = 0", "9: [retry]: Retry.attempts is 0"),
-        ("[retry]\nagain = 3", "10: 'again' in [retry] is 3: write a list"),
-        ("[retry]\nagain = ['x']", "9: [retry]: Retry: 'x' is no code"),
-        ("[retry]\nstand_ins = {a = 'b'}", "10: 'a' in [retry.stand_ins] is 'b': write a"),
+        ("[retry]\nretry_on = 3", "10: 'retry_on' in [retry] is 3: write a list"),
+        ("[retry]\nretry_on = ['x']", "9: [retry]: Retry: 'x' is not the code"),
+        ("[retry]\nfallbacks = {a = 'b'}", "10: 'a' in [retry.fallbacks] is 'b': write a"),
         ("[retry]\nhedge = {percent = 1}", "10: unknown key 'percent' in [retry.hedge]"),
         ("[retry]\nhedge = {percentile = 0}", "10: [retry.hedge]: Hedge.percentile is 0"),
         ("[policy]\ndeny = []", "10: unknown key 'deny' in [policy]: did you mean"),
@@ -355,7 +355,7 @@ def test_what_is_wrong_in_a_table_is_told(path: Path, table: str, told: str) -> 
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ("[retry]\nstand_ins = {x = ['solver']}", "podium.toml:9: Retry.stand_ins: 'x'"),
+        ("[retry]\nfallbacks = {x = ['solver']}", "podium.toml:9: Retry.fallbacks: 'x'"),
         ("[policy]\nrequired = ['x']", "podium.toml:9: "),
         ("[[policy.rules]]\nlabel = 'x'", "podium.toml:9: the rule on 'x' needs one of"),
         ("[journal]\nurl_env = 'NO_SUCH'", "podium.toml:10: the environment variable NO"),
@@ -376,7 +376,7 @@ def test_records_are_read_from_their_tables(path: Path) -> None:
         GOOD.replace('model = "qwen"', 'model = "qwen"\nlabels = ["eu"]')
         + "[limits]\ncost = 0.5\nunpriced = 0\n"
         + "[conductor]\non_failure = 'note'\n"
-        + "[retry]\nattempts = 2\nagain = ['worker_timeout']\nhedge = {seconds = 3}\n"
+        + "[retry]\nattempts = 2\nretry_on = ['worker_timeout']\nhedge = {seconds = 3}\n"
         + "[policy]\nsteps = 2\nrequired = ['eu']\napart = [['a', 'b']]\n"
         + "[[policy.rules]]\nlabel = 'x'\nnever = ['y']\n"
         + "[[policy.pins]]\nwords = 'compute total'\nworker = 'solver'\n"

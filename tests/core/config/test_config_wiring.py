@@ -212,13 +212,13 @@ def _down(_: Call) -> Reply:
     [
         ("attempts = 3", ["alpha", "alpha", "alpha"]),
         ("attempts = 1", ["alpha"]),
-        ("again = ['worker_timeout']", ["alpha"]),
-        ("attempts = 2\nstand_ins = { alpha = ['bravo'] }", ["alpha", "bravo"]),
+        ("retry_on = ['worker_timeout']", ["alpha"]),
+        ("attempts = 2\nfallbacks = { alpha = ['bravo'] }", ["alpha", "bravo"]),
     ],
 )
 async def test_retry(site: Site, keys: str, called: list[str]) -> None:
     """`[retry]` decides who is asked again, and how often."""
-    await site.run(tables=f"[retry]\nbase = 0.01\n{keys}\n", alpha=_down)
+    await site.run(tables=f"[retry]\nfirst_wait = 0.01\n{keys}\n", alpha=_down)
     assert [call.body["model"] for call in site.calls if call.body["model"] != "boss"] == called
 
 

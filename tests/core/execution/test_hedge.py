@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 PLAN = plan_of((0, "do it", ()))
 PRICE = Price(input=10.0, output=10.0)
-HEDGED = Retry(stand_ins={"a": ["b"]}, hedge=Hedge(seconds=5.0))
+HEDGED = Retry(fallbacks={"a": ["b"]}, hedge=Hedge(seconds=5.0))
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ async def test_a_worker_that_always_fails_is_called_as_often_as_configured(
 ) -> None:
     """No more and no less, and each call is told."""
     worker = ScriptedWorker("a", kind("no"))
-    events = await told(conductor([worker], Retry(attempts=attempts, cool_after=None)))
+    events = await told(conductor([worker], Retry(attempts=attempts, break_after=None)))
     assert len(worker.requests) == attempts
     assert [number for _, number, _ in started(events)] == list(range(1, attempts + 1))
     assert [event.attempt for event in events if isinstance(event, AttemptFailed)] == list(range(1, attempts))
@@ -109,11 +109,11 @@ async def test_what_will_not_get_better_is_not_tried_again(kind: type[PodiumErro
 async def test_codes_can_be_chosen() -> None:
     """What is made again, and for what a stand-in is asked, is configured."""
     worker = flaky("a", WorkerFailed("bug"), "fine")
-    result = await conductor([worker], Retry(again=frozenset({"worker_failed"}))).run(PLAN)
+    result = await conductor([worker], Retry(retry_on=frozenset({"worker_failed"}))).run(PLAN)
     assert result.answer == "fine"
     refusing = ScriptedWorker("a", DOWN)
     other = ScriptedWorker("b", "other")
-    elsewhere = Retry(again=frozenset(), elsewhere=frozenset({DOWN.code}), stand_ins={"a": ["b"]})
+    elsewhere = Retry(retry_on=frozenset(), fallback_on=frozenset({DOWN.code}), fallbacks={"a": ["b"]})
     assert (await conductor([refusing, other], elsewhere).run(PLAN)).answer == "other"
     assert len(refusing.requests) == 1
 
@@ -143,7 +143,9 @@ async def test_the_answer_of_a_later_call_is_the_outcome() -> None:
 async def test_waits_double_and_are_drawn_from_zero() -> None:
     """Each call begins as long after the one before as `AttemptFailed` told."""
     events = await told(
-        conductor([ScriptedWorker("a", DOWN)], Retry(attempts=6, base=1.0, longest=5.0, cool_after=None))
+        conductor(
+            [ScriptedWorker("a", DOWN)], Retry(attempts=6, first_wait=1.0, max_wait=5.0, break_after=None)
+        )
     )
     at = [moment for _, _, moment in started(events)]
     waits = [event.wait for event in events if isinstance(event, AttemptFailed)]
@@ -159,7 +161,7 @@ def test_a_wait_can_be_repeated() -> None:
     retry = Retry()
     assert retry.wait_after(DOWN, 1, "run/0/1") == retry.wait_after(DOWN, 1, "run/0/1")
     assert retry.wait_after(DOWN, 1, "run/0/1") != retry.wait_after(DOWN, 1, "run/0/2")
-    assert retry.wait_after(DOWN, 10_000, "run/0/1") <= retry.longest
+    assert retry.wait_after(DOWN, 10_000, "run/0/1") <= retry.max_wait
 
 
 async def test_retry_after_is_honoured() -> None:
@@ -176,10 +178,10 @@ async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
     busy = WorkerUnavailable("busy", retry_after=120.0)
     alone = outcome_of(await told(conductor([ScriptedWorker("a", busy)])))
     assert alone.problem is not None
-    assert "120 s, more than Retry.longest (30 s)" in alone.problem.message
+    assert "120 s, more than Retry.max_wait (30 s)" in alone.problem.message
     assert alone.seconds == 0
     worker, other = ScriptedWorker("a", busy), ScriptedWorker("b", "fine")
-    helped = outcome_of(await told(conductor([worker, other], Retry(stand_ins={"a": ["b"]}))))
+    helped = outcome_of(await told(conductor([worker, other], Retry(fallbacks={"a": ["b"]}))))
     assert (helped.worker, helped.text, helped.seconds) == ("b", "fine", 0)
     assert len(worker.requests) == 1
 
@@ -202,7 +204,7 @@ async def test_a_wait_beyond_the_steps_time_is_not_begun() -> None:
 async def test_stand_ins_share_the_budget(attempts: int, called: str) -> None:
     """The worker is asked again while calls are left over, then each stand-in in turn."""
     workers: list[Worker] = [ScriptedWorker(name, DOWN) for name in "abc"]
-    retry = Retry(attempts=attempts, stand_ins={"a": ("b", "c")}, cool_after=None)
+    retry = Retry(attempts=attempts, fallbacks={"a": ("b", "c")}, break_after=None)
     events = await told(conductor(workers, retry))
     assert "".join(name for name, _, _ in started(events)) == called
     assert outcome_of(events).worker == called[-1]
@@ -211,7 +213,7 @@ async def test_stand_ins_share_the_budget(attempts: int, called: str) -> None:
 async def test_a_refusal_goes_to_a_stand_in_at_once() -> None:
     """Who refused is not asked again; the stand-in may be, if it is only down."""
     refusing, other = ScriptedWorker("a", WorkerRefused("no")), flaky("b", DOWN, "fine")
-    events = await told(conductor([refusing, other], Retry(stand_ins={"a": ["b"]})))
+    events = await told(conductor([refusing, other], Retry(fallbacks={"a": ["b"]})))
     assert [name for name, _, _ in started(events)] == ["a", "b", "b"]
     outcome = outcome_of(events)
     assert (outcome.text, outcome.worker, outcome.attempts) == ("fine", "b", 3)
@@ -228,7 +230,7 @@ async def test_workers_of_a_label_stand_in_for_one_another() -> None:
         ScriptedWorker("d", WorkerRefused("no")),
         ScriptedWorker(Card(name="e", labels=frozenset({"large"})), "fine"),
     ]
-    retry = Retry(attempts=9, alike=frozenset({"large"}), stand_ins={"a": ["d"]})
+    retry = Retry(attempts=9, fallback_labels=frozenset({"large"}), fallbacks={"a": ["d"]})
     events = await told(conductor(workers, retry))
     assert [name for name, _, _ in started(events)] == ["a", "d", "c", "e"]
 
@@ -239,7 +241,7 @@ async def test_a_stand_in_the_policy_forbids_is_never_called() -> None:
         ScriptedWorker("a", WorkerRefused("no")),
         ScriptedWorker(Card(name="b", labels=frozenset({"outside"})), "leak"),
     ]
-    retry = Retry(stand_ins={"a": ["b"]})
+    retry = Retry(fallbacks={"a": ["b"]})
     guarded = conductor(workers, retry, policy=Policy(denied=frozenset({"outside"})))
     result = await guarded.run(PLAN)
     assert result.problem is not None
@@ -362,7 +364,7 @@ async def test_a_nested_run_is_not_run_again() -> None:
     """Its own steps are retried; the run as a whole is not, so that calls do not multiply."""
     worker = ScriptedWorker("a", DOWN)
     inner = Conductor(
-        FixedPlanner(PLAN), [worker], retry=Retry(attempts=2, cool_after=None), card=Card(name="inner")
+        FixedPlanner(PLAN), [worker], retry=Retry(attempts=2, break_after=None), card=Card(name="inner")
     )
     result = await conductor([inner], Retry(attempts=5)).run("Do it.")
     assert len(worker.requests) == 2
@@ -373,7 +375,7 @@ async def test_a_worker_that_keeps_failing_is_left_out() -> None:
     """Its stand-in takes its steps in every run over the pool, until one call finds it back."""
     worker, other = flaky("a", *[DOWN] * 3, "back"), ScriptedWorker("b", "other")
     pool = Pool([worker, other])
-    retry = Retry(attempts=2, stand_ins={"a": ["b"]}, cool_after=3, cool_seconds=60.0)
+    retry = Retry(attempts=2, fallbacks={"a": ["b"]}, break_after=3, break_seconds=60.0)
     one = conductor(pool, retry)
     answers = [(await one.run(PLAN)).answer for _ in range(4)]
     assert answers == ["other"] * 4
@@ -390,7 +392,7 @@ async def test_one_call_at_a_time_finds_out_if_a_worker_is_back() -> None:
     worker = Actor("a", _slowly_down)
     other = ScriptedWorker("b", "other")
     pool = Pool([worker, other])
-    retry = Retry(attempts=2, stand_ins={"a": ["b"]}, cool_after=1, cool_seconds=60.0)
+    retry = Retry(attempts=2, fallbacks={"a": ["b"]}, break_after=1, break_seconds=60.0)
     one = conductor(pool, retry)
     await one.run(PLAN)
     await anyio.sleep(60.0)
@@ -412,12 +414,12 @@ async def test_a_step_without_stand_in_waits_for_a_worker_that_cools_down() -> N
     """A short while is waited; a long one is told of in place of being waited for."""
     worker = flaky("a", DOWN, "back")
     pool = Pool([worker])
-    await conductor(pool, Retry(attempts=1, cool_after=1)).run(PLAN)
-    late = outcome_of(await told(conductor(pool, Retry(cool_after=1, cool_seconds=90.0))))
+    await conductor(pool, Retry(attempts=1, break_after=1)).run(PLAN)
+    late = outcome_of(await told(conductor(pool, Retry(break_after=1, break_seconds=90.0))))
     assert (late.status, late.attempts, late.started) == ("failed", 0, None)
     assert late.problem is not None
     assert "failed 1 times in a row and is left out for another 90 s" in late.problem.message
-    events = await told(conductor(pool, Retry(cool_after=1, cool_seconds=12.0)))
+    events = await told(conductor(pool, Retry(break_after=1, break_seconds=12.0)))
     assert [moment for _, _, moment in started(events)] == pytest.approx([12.0])
     assert outcome_of(events).text == "back"
 
@@ -434,7 +436,7 @@ async def test_steps_wait_for_the_call_that_tries_a_worker() -> None:
         yield Completion("back")
 
     worker = Actor("a", act)
-    one = conductor(Pool([worker]), Retry(attempts=1, cool_after=1, cool_seconds=10.0))
+    one = conductor(Pool([worker]), Retry(attempts=1, break_after=1, break_seconds=10.0))
     await one.run(PLAN)
     result = await one.run(plan_of((0, "x", ()), (0, "y", ()), (0, "join", (0, 1))))
     assert result.status == "ok"
@@ -447,13 +449,13 @@ async def test_steps_wait_for_the_call_that_tries_a_worker() -> None:
     [
         ({"attempts": 0}, "Retry.attempts is 0"),
         ({"attempts": True}, "Retry.attempts is True"),
-        ({"base": 0}, "Retry.base is 0"),
-        ({"longest": float("inf")}, "Retry.longest is inf"),
-        ({"cool_after": 0}, "Retry.cool_after is 0"),
-        ({"again": "worker_broken"}, "give a set of texts"),
-        ({"again": {"limit"}}, "'limit' is no code"),
-        ({"elsewhere": {"worker_broken"}}, "is in both"),
-        ({"stand_ins": {"a": "b"}}, "give a list of names"),
+        ({"first_wait": 0}, "Retry.first_wait is 0"),
+        ({"max_wait": float("inf")}, "Retry.max_wait is inf"),
+        ({"break_after": 0}, "Retry.break_after is 0"),
+        ({"retry_on": "worker_broken"}, "give a set of texts"),
+        ({"retry_on": {"limit"}}, "'limit' is not the code"),
+        ({"fallback_on": {"worker_broken"}}, "is in both"),
+        ({"fallbacks": {"a": "b"}}, "give a list of names"),
     ],
 )
 def test_a_wrong_setting_is_refused(options: Mapping[str, Any], told: str) -> None:
@@ -465,10 +467,10 @@ def test_a_wrong_setting_is_refused(options: Mapping[str, Any], told: str) -> No
 @pytest.mark.parametrize(
     ("retry", "told"),
     [
-        (Retry(stand_ins={"a": ["nobody"]}), "'nobody' is no worker of the pool: a, b"),
-        (Retry(stand_ins={"nobody": ["a"]}), "'nobody' is no worker"),
-        (Retry(stand_ins={"a": ["a"]}), "cannot stand in for itself"),
-        (Retry(alike=frozenset({"large"})), "fewer than two"),
+        (Retry(fallbacks={"a": ["nobody"]}), "'nobody' is no worker of the pool: a, b"),
+        (Retry(fallbacks={"nobody": ["a"]}), "'nobody' is no worker"),
+        (Retry(fallbacks={"a": ["a"]}), "cannot be its own fallback"),
+        (Retry(fallback_labels=frozenset({"large"})), "fewer than two"),
     ],
 )
 def test_names_are_checked_against_the_pool(retry: Retry, told: str) -> None:

@@ -56,7 +56,7 @@ async def test_a_server_that_fails_sees_the_configured_number_of_calls(fault: st
     """Exactly that many arrive, whatever it does; nothing below retries by itself."""
     reply, code, maybe_paid = FAULTS[fault]
     async with ChatServer(lambda call: reply) as server:
-        result = await _run([_worker("a", server)], Retry(attempts=attempts, base=0.01))
+        result = await _run([_worker("a", server)], Retry(attempts=attempts, first_wait=0.01))
         assert len(server.calls) == attempts
     (outcome,) = result.outcomes
     assert (outcome.attempts, outcome.maybe_paid) == (attempts, maybe_paid)
@@ -75,7 +75,7 @@ async def test_stand_ins_add_no_calls(fault: str) -> None:
 
     async with ChatServer(bad) as first, ChatServer(bad) as second, ChatServer(bad) as third:
         workers = [_worker(name, server) for name, server in zip("abc", (first, second, third), strict=True)]
-        retry = Retry(attempts=3, base=0.01, stand_ins={"a": ["b", "c"]})
+        retry = Retry(attempts=3, first_wait=0.01, fallbacks={"a": ["b", "c"]})
         await _run(workers, retry)
         assert [len(server.calls) for server in (first, second, third)] == [1, 1, 1]
 
@@ -87,7 +87,7 @@ async def test_a_server_that_recovers_is_paid_for_what_it_did() -> None:
         return _status(500) if len(server.calls) < 3 else says(call, "hello")
 
     async with ChatServer(reply) as server:
-        result = await _run([_worker("a", server)], Retry(base=0.01))
+        result = await _run([_worker("a", server)], Retry(first_wait=0.01))
     assert result.answer == "hello"
     assert result.usage.total_tokens == 18
     assert [call.cost for call in result.outcomes[0].calls] == [0.0, 0.0, pytest.approx(18e-6)]
@@ -117,7 +117,7 @@ async def test_the_slower_of_two_hedged_calls_is_hung_up_on() -> None:
     """The stand-in answers, and the socket of the other is closed at once."""
     async with ChatServer(lambda call: Reply((STALL,))) as slow, ChatServer(lambda c: says(c, "hi")) as quick:
         workers = [_worker("a", slow), _worker("b", quick)]
-        retry = Retry(stand_ins={"a": ["b"]}, hedge=Hedge(seconds=0.05))
+        retry = Retry(fallbacks={"a": ["b"]}, hedge=Hedge(seconds=0.05))
         conductor = Conductor(FixedPlanner(PLAN), workers, retry=retry, limits=Limits(attempt_seconds=30.0))
         async with conductor:
             result = await conductor.run(PLAN)

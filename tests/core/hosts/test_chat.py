@@ -94,7 +94,7 @@ async def test_a_step_that_is_tried_again_is_streamed_on_if_it_writes_the_same()
                 yield text[3:]
                 yield Completion(text)
 
-        retry = Retry(attempts=2, base=0.001, again=frozenset({"worker_failed"}))
+        retry = Retry(attempts=2, first_wait=0.001, retry_on=frozenset({"worker_failed"}))
         return team(Breaks("writer", ""), retry=retry)
 
     items = [item async for item in ChatCall(conductor("Yes, but", "Yes, it is."), ASK).stream()]

@@ -181,7 +181,7 @@ async def test_what_failed_is_not_kept_and_what_followed_is() -> None:
 async def test_a_hedged_answer_is_kept_for_who_gave_it() -> None:
     """The stand-in's answer is not taken for the slow worker's."""
     cache, slow, quick = MemoryCache(), counting("a", latency=60.0), counting("b")
-    retry = Retry(stand_ins={"a": ["b"]}, hedge=Hedge(seconds=5.0))
+    retry = Retry(fallbacks={"a": ["b"]}, hedge=Hedge(seconds=5.0))
     (first,) = await run([slow, quick], cache, retry=retry)
     assert first.worker == "b"
     (own,) = await run([slow, quick], cache, plan_of((1, "do it", ())))

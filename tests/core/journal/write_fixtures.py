@@ -28,7 +28,7 @@ async def write(journal: SqlJournal) -> None:
     """Record a run that went well, one with failures, one with another nested in it, and one cut off."""
     team = [ScriptedWorker(name, f"{name} said") for name in ("a", "b", "c")]
     broken = [team[0], team[1], ScriptedWorker("c", WorkerUnavailable("it is down"))]
-    retry = Retry(attempts=2, base=0.001)
+    retry = Retry(attempts=2, first_wait=0.001)
     plan = '{"worker": 0, "subtask": "Do it.", "access": []}'
     inner = Conductor(FixedPlanner(plan), [ScriptedWorker("inmost", "inmost said")])
     outer = Conductor(FixedPlanner(plan), [inner], journal=journal)

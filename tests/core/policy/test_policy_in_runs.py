@@ -165,7 +165,7 @@ async def test_a_stand_in_that_may_not_see_the_step_is_never_asked() -> None:
     down = WorkerUnavailable("down")
     workers = [worker("retriever", "untrusted"), worker("writer", "", down), worker("mailer", "write-tools")]
     workers.append(worker("other"))
-    retry = Retry(attempts=3, base=0.001, stand_ins={"writer": ("mailer", "other")})
+    retry = Retry(attempts=3, first_wait=0.001, fallbacks={"writer": ("mailer", "other")})
     conductor = Conductor(boss(GOOD), workers, policy=Policy(rules=[NO_MAIL]), retry=retry)
     result = await conductor.run("Why?")
     assert result.answer == "other"
@@ -176,7 +176,7 @@ async def test_what_a_stand_in_wrote_carries_its_own_labels() -> None:
     """A plan that was proven for a trusted worker stops where an untrusted one stood in."""
     down = WorkerUnavailable("down")
     workers = [worker("finder", "", down), worker("retriever", "untrusted"), worker("mailer", "write-tools")]
-    retry = Retry(attempts=2, base=0.001, stand_ins={"finder": ("retriever",)})
+    retry = Retry(attempts=2, first_wait=0.001, fallbacks={"finder": ("retriever",)})
     planner = boss(rows((0, "find", ()), (2, "mail", (0,))))
     result = await Conductor(planner, workers, policy=Policy(rules=[NO_MAIL]), retry=retry).run("Why?")
     assert calls(workers)[1:] == [1, 0]
@@ -283,7 +283,7 @@ def test_no_run_shows_a_worker_what_a_rule_keeps_from_it(
         workers,
         limits=Limits(plan_steps=6),
         policy=policy,
-        retry=Retry(attempts=2, base=0.0001, cool_after=None, stand_ins={"w0": ("w1", "w2")}),
+        retry=Retry(attempts=2, first_wait=0.0001, break_after=None, fallbacks={"w0": ("w1", "w2")}),
     )
     messages = read_query(query)
     job = replace(plan, query=messages) if origin == "given" else messages

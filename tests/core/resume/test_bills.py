@@ -129,7 +129,7 @@ async def test_a_nested_run_that_is_asked_again_in_the_same_process_is_booked_on
         [nested(inner)],
         journal=MemoryJournal(),
         limits=Limits(attempt_seconds=0.1, calls=3),
-        retry=Retry(base=0.001),
+        retry=Retry(first_wait=0.001),
     )
     result = await conductor.run("What?")
     assert (result.status, len(inner[0].requests), len(inner[1].requests)) == ("ok", 1, 2)

@@ -98,7 +98,7 @@ class Stage:
             )
         planner = self.planner(*(write_plan(plan, "rows") for plan in script.plans))
         retry = Retry(
-            attempts=script.attempts, base=0.1, stand_ins={"w0": ("w1",)} if len(workers) > 2 else {}
+            attempts=script.attempts, first_wait=0.1, fallbacks={"w0": ("w1",)} if len(workers) > 2 else {}
         )
         limits, policy = script.limits, script.on_failure
         return Conductor(planner, workers, limits=limits, retry=retry, on_failure=policy)

@@ -150,7 +150,7 @@ class Play:
             boss(*(write_plan(plan, "rows") for plan in self.plans)),
             [*self.workers, Nested(self, inner_pool)],
             limits=Limits(plan_steps=6, rounds=2),
-            retry=Retry(attempts=3, base=0.1, cool_after=None, stand_ins={"w0": ["w1"], "w1": ["w3"]}),
+            retry=Retry(attempts=3, first_wait=0.1, break_after=None, fallbacks={"w0": ["w1"], "w1": ["w3"]}),
             on_failure=scene.on_failure,
             accept=self.judge if scene.judged else None,
             show_question=scene.shows_question,

@@ -119,7 +119,7 @@ async def test_a_server_that_echoes_the_key(
     seen: list[Event] = []
     async with ChatServer(script) as server, SqlJournal(tmp_path / "runs.db") as journal:
         worker = ChatWorker("m", endpoint=endpoint(server))
-        again = Retry(attempts=2, base=0.001, longest=0.002)
+        again = Retry(attempts=2, first_wait=0.001, max_wait=0.002)
         conductor = Conductor(ChatPlanner(worker), [worker], journal=journal, retry=again)
         if stream:
             seen = [event async for event in conductor.stream(f"Is this my key: {KEY}?")]

@@ -59,7 +59,7 @@ async def test_retries_and_failures_are_warnings(caplog: pytest.LogCaptureFixtur
             ChatWorker("m", endpoint=Endpoint(server.url)),
             ScriptedWorker("down", WorkerUnavailable("down for good")),
         ]
-        retry = Retry(attempts=2, base=0.001, longest=0.002)
+        retry = Retry(attempts=2, first_wait=0.001, max_wait=0.002)
         await Conductor(boss(""), workers, retry=retry).run(plan_of((0, "x", ()), (1, "y", (0,))))
     warned = told(caplog, logging.WARNING)
     seen = [(each["event"], each.get("step"), each.get("attempt"), each["code"]) for each in warned]
@@ -120,7 +120,9 @@ Conductor(RulePlanner(), [ScriptedWorker("a", WorkerUnavailable("down"))], limit
 def test_is_silent_until_logging_is_configured(more: str, lines: int) -> None:
     """Not even warnings are printed to a program that has not asked for logs."""
     more += "\nfrom podium.execution.retry_policy import Retry\n"
-    code = RUN.format(more=more).replace("limits=None", "retry=Retry(attempts=3, base=0.001, longest=0.002)")
+    code = RUN.format(more=more).replace(
+        "limits=None", "retry=Retry(attempts=3, first_wait=0.001, max_wait=0.002)"
+    )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True, timeout=60
     )

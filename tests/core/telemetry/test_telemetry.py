@@ -252,7 +252,7 @@ async def test_calls_that_failed_are_attempts_of_one_step(seen: Seen) -> None:
 
     async with ChatServer(reply) as server:
         worker = ChatWorker("m", endpoint=Endpoint(server.url))
-        retry = Retry(attempts=2, base=0.001, longest=0.002)
+        retry = Retry(attempts=2, first_wait=0.001, max_wait=0.002)
         result = await Conductor(boss(""), [worker], retry=retry).run(plan_of((0, "x", ())))
     assert result.status == "ok"
     first, second = [span for span in seen.spans if span.name == "chat m"]

@@ -48,7 +48,7 @@ async def _broken_run() -> list[Event]:
     events, journal = list[Event](), MemoryJournal()
     replies: list[Reply] = [WorkerUnavailable("busy"), "done"]
     workers = [ScriptedWorker("flaky", lambda request: replies.pop(0))]
-    retry = Retry(base=0.001)
+    retry = Retry(first_wait=0.001)
     stopped = Conductor(boss("no plan"), workers, strict=True, journal=journal, retry=retry)
     with pytest.raises(PlanSyntaxError):
         await stopped.run("What?", run_id="x", on_event=events.append)

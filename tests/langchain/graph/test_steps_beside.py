@@ -26,7 +26,7 @@ async def test_a_step_is_tried_again_inside_of_its_node() -> None:
     luck = iter([WorkerUnavailable("busy"), "done"])
     worker = ScriptedWorker("A", lambda request: next(luck))
     conductor = Conductor(
-        FixedPlanner(Plan((Step(0, "try"),))), [worker], retry=Retry(attempts=2, base=0.001)
+        FixedPlanner(Plan((Step(0, "try"),))), [worker], retry=Retry(attempts=2, first_wait=0.001)
     )
     nodes = [
         update

@@ -159,7 +159,7 @@ class Attempt:
         well = None
         if self.completion is not None:
             well = True
-        elif self.error is not None and self.error.code in context.settings.retry.again:
+        elif self.error is not None and self.error.code in context.settings.retry.retry_on:
             well = False
         self.breaker.ended(now, well=well, tried=self.tries)
         if not self.is_open:

@@ -1,6 +1,6 @@
-"""The places of a round's steps: which can start, what they are shown, and which nobody needs.
+"""The dependencies of a round's steps: which can start, what they are shown, and which nobody needs.
 
-It decides and does nothing: `execute` starts, stops and ends steps.
+The graph decides; `scheduler` starts, stops and ends steps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ class DependencyGraph:
     """The steps of a round, in the plan's order, while the plan may still be arriving.
 
     Args:
-        on_failure: what becomes of a step that lacks what it was to be shown.
+        on_failure: what happens to a step that lacks an input.
     """
 
     def __init__(self, on_failure: OnFailure) -> None:

@@ -1,7 +1,6 @@
-"""Who is asked for a step, and when: its worker again, or one that stands in for it.
+"""Picks the next worker of a step after a failed call: the same worker again, or a fallback.
 
-It applies `retry` to what has happened so far, leaves out workers that cool down and those
-the policy would not let see the step, and calls nobody.
+Workers whose circuit breaker is open, and workers that the policy does not admit, are left out.
 """
 
 from dataclasses import dataclass, field
@@ -15,11 +14,11 @@ from podium.execution.run_context import RunContext
 
 
 class RetriesExhausted(Exception):
-    """No call is made after one that failed.
+    """No call follows a failed call.
 
     Args:
-        error: what that call ended in.
-        because: why nobody is asked again, where the error does not say; else empty.
+        error: the error of the failed call.
+        because: why no worker is called again, if the error does not say it; else empty.
     """
 
     def __init__(self, error: PodiumError, because: str = "") -> None:
@@ -30,43 +29,43 @@ class RetriesExhausted(Exception):
 
 @dataclass(slots=True)
 class FallbackOrder:
-    """The turns of one step."""
+    """The workers that one step may call, in order."""
 
     context: RunContext
     round: int
     step: int
     own: int
-    """The step's own worker, as its number in the pool, as below."""
+    """The number of the step's own worker in the pool."""
     labels: frozenset[str]
-    """Those of all that is shown."""
+    """The labels of everything that the step is shown."""
     _order: list[int] = field(default_factory=list)
-    """Who may be asked, the next first."""
-    _with_stand_ins: bool = False
+    """Numbers of the workers that may be called, the next first."""
+    _has_fallbacks: bool = False
 
     def __post_init__(self) -> None:
         self._order.append(self.own)
 
     @property
     def next(self) -> int:
-        """Who is asked next."""
+        """The number of the worker that is called next."""
         return self._order[0]
 
     def rest(self, number: int) -> float:
-        """Return the seconds for which a worker is left out; infinite while another call tries it."""
+        """Return the seconds until a worker may be called; infinite while another call tries it."""
         context = self.context
         breaker = context.settings.pool.breaker(number)
         return breaker.rest(
-            context.clock(), context.settings.retry.cool_after, context.settings.retry.cool_seconds
+            context.clock(), context.settings.retry.break_after, context.settings.retry.break_seconds
         )
 
     async def choose(self, deadline: float) -> int:
-        """Return who is called now, once that is not left out.
+        """Return the worker that is called now, once its circuit breaker lets it.
 
         Args:
             deadline: when the step must have ended, on the event loop's clock.
 
         Raises:
-            WorkerUnavailable: all who could be asked are left out for too long.
+            WorkerUnavailable: the circuit breakers of all workers stay open for too long.
         """
         clock, until = self.context.clock, inf
         while rest := self.rest(self.next):
@@ -77,33 +76,37 @@ class FallbackOrder:
                 break
             soonest = min(self._order, key=self.rest)
             rest = self.rest(soonest)
-            until = min(until, clock() + self.context.settings.retry.longest)
+            until = min(until, clock() + self.context.settings.retry.max_wait)
             if isinf(rest):
                 with anyio.CancelScope(deadline=min(until, deadline)) as scope:
                     await self.context.settings.pool.breaker(soonest).tried()
                 if scope.cancelled_caught:
                     raise self._left_out(soonest, "is being tried by another call")
             elif clock() + rest > min(until, deadline):
-                raise self._left_out(soonest, f"is left out for another {rest:.3g} s (Retry.cool_seconds)")
+                raise self._left_out(soonest, f"is left out for another {rest:.3g} s (Retry.break_seconds)")
             else:
                 await anyio.sleep(rest)
         return self.next
 
     def after(self, attempt: Attempt, made: list[Attempt], deadline: float) -> float:
-        """Return the seconds to wait before the next call, after one that failed.
+        """Return the seconds to wait before the next call, after a failed one.
 
         Args:
-            attempt: the latest.
+            attempt: the failed call.
             made: all calls of the step so far.
             deadline: when the step must have ended, on the event loop's clock.
 
         Raises:
-            GivenUp: there is no next one.
+            RetriesExhausted: there is no next call.
         """
         error, retry, number = attempt.error, self.context.settings.retry, attempt.worker
         left = retry.attempts - len(made)
         assert error is not None
-        if not isinstance(error, WorkerError) or error.code not in retry.again | retry.elsewhere or left < 1:
+        if (
+            not isinstance(error, WorkerError)
+            or error.code not in retry.retry_on | retry.fallback_on
+            or left < 1
+        ):
             raise RetriesExhausted(error)
         others = [other for other in self._listed() if other != number]
         ready = [other for other in others if not self.rest(other)]
@@ -114,40 +117,40 @@ class FallbackOrder:
             return max(wait, resting)
         if not others:
             raise RetriesExhausted(error, because)
-        back = [number] if error.code in retry.again else []
+        back = [number] if error.code in retry.retry_on else []
         self._order = [*ready, *(other for other in others if other not in ready), *back]
         return 0.0
 
     def beside(self, number: int) -> int:
-        """Return who is given a second call beside a slow one of a worker: a stand-in, or it again."""
+        """Return the worker of a second call beside a slow one: a fallback, or the same worker."""
         others = (other for other in self._listed() if other != number and not self.rest(other))
         return next(others, number)
 
     def _wait(
         self, attempt: Attempt, error: WorkerError, made: list[Attempt], deadline: float
     ) -> tuple[float, str]:
-        """Return how long the same worker is waited for, and why it is not, if that is infinite."""
+        """Return the wait before the same worker is called again, and why there is none if it is infinite."""
         context, retry = self.context, self.context.settings.retry
         failures = sum(call.worker == attempt.worker for call in made)
         seed = f"{context.request.run_id}/{self.round}/{self.step}/{attempt.number}"
         wait = retry.wait_after(error, failures, seed)
-        if isinf(wait) and error.code in retry.again:
+        if isinf(wait) and error.code in retry.retry_on:
             return (
                 inf,
-                f"it asks for {error.retry_after:.3g} s, more than Retry.longest ({retry.longest:g} s)",
+                f"it asks for {error.retry_after:.3g} s, more than Retry.max_wait ({retry.max_wait:g} s)",
             )
         if context.clock() + wait >= deadline:
-            return inf, "" if isinf(wait) else "the step's time ends before it could be asked again"
+            return inf, "" if isinf(wait) else "the step's time ends before it could be called again"
         return wait, ""
 
     def _listed(self) -> list[int]:
-        """Return who may be asked, the stand-ins among them, which are looked for once."""
-        if not self._with_stand_ins:
-            self._with_stand_ins = True
+        """Return the workers that may be called, fallbacks included."""
+        if not self._has_fallbacks:
+            self._has_fallbacks = True
             context = self.context
             self._order += [
                 number
-                for number in context.settings.retry.stand_ins_for(self.own, context.settings.pool)
+                for number in context.settings.retry.fallbacks_of(self.own, context.settings.pool)
                 if context.policy.admits(context.settings.pool.cards[number], self.labels)
             ]
         return self._order

@@ -1,7 +1,7 @@
-"""Runs the steps of one round over workers, each as soon as its inputs exist.
+"""Schedules the steps of one round: each starts as soon as its inputs exist.
 
-An `RoundScheduler` takes steps one by one, while the plan may still be arriving, and the whole
-plan once it is known. It knows no planner, no other round and no journal.
+The scheduler takes steps one by one while the plan may still be arriving, and then the
+whole plan. It knows no planner, no other round and no journal.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -30,7 +30,7 @@ from podium.workers.worker import Card, StepInput
 
 
 class RoundScheduler:
-    """The execution of one round; an async context manager that ends when all steps have.
+    """The scheduler of one round; an async context manager that ends when all steps have ended.
 
     Args:
         context: the run it belongs to.

@@ -1,7 +1,7 @@
-"""The calls of one step until one of them answers, and the outcome they come to.
+"""Runs one step: calls workers until one answers, and returns the step's outcome.
 
-The only place that calls a worker twice. `turns` says who is next; here they are called,
-within the run's ledger, its policy and its slots, and answers are looked up in the cache.
+Retries and fallbacks of steps happen here, within the run's ledger, policy and slots.
+Answers are looked up in the cache.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +33,7 @@ from podium.workers.worst_case import bounded
 
 @dataclass(slots=True, eq=False)
 class StepRunner:
-    """A step being tried; what it wrote so far can be read at any time."""
+    """Runs one step; the text written so far can be read at any time."""
 
     context: RunContext
     round: int
@@ -166,7 +166,7 @@ class StepRunner:
             if slot is not None:
                 held = await take(slot)
                 await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
-            if breaker.failures and breaker.rest(context.clock(), retry.cool_after, retry.cool_seconds):
+            if breaker.failures and breaker.rest(context.clock(), retry.break_after, retry.break_seconds):
                 return None
             attempt = await self._begin_once_it_fits(number, breaker)
             # Of a recorded run that books its own calls, the second would wait for the first.
@@ -213,7 +213,7 @@ class StepRunner:
             request=request,
             reservation=reservation,
             breaker=breaker,
-            tries=breaker.called(context.settings.retry.cool_after),
+            tries=breaker.called(context.settings.retry.break_after),
             began=began,
             until=until if until < deadline else None,
         )

@@ -1,6 +1,6 @@
-"""What recorded events say is paid for: results, plans, decisions, and what they have cost.
+"""Reads from recorded events what is paid for: results, plans, decisions, and their cost.
 
-A run that is resumed is planned and executed as any other, with a `PaidResults` filled here.
+A resumed run is planned and executed as any other run; it finds these results and does not pay again.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,6 @@
 """What recorded events say of a run: its rounds and result, and what is paid for already.
 
-It reads events and knows no database. A run that is resumed is planned and executed as
-any other, with a `Recall` filled here.
+It reads events and knows no database. `bills` says what of the run is paid for.
 """
 
 from collections.abc import Iterable, Sequence

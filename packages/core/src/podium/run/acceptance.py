@@ -84,7 +84,7 @@ class AcceptanceCheck:
             self.check = known
             tell_end(ours, known, key)
             return known
-        alone = replace(ours.settings.retry, stand_ins={}, alike=frozenset())
+        alone = replace(ours.settings.retry, fallbacks={}, fallback_labels=frozenset())
         runner = StepRunner(
             context=replace(
                 ours,

@@ -1,8 +1,8 @@
-"""How the latest calls of one worker ended, over all runs of one event loop.
+"""The circuit breaker of one worker, over all runs of one event loop.
 
-A worker that failed too often in a row is left out for a while; then one call tries
-whether it is back, and the others wait for how that ends. It calls nobody, and knows no
-clock: it is told the time, on the event loop's clock, in seconds.
+A worker that failed too often in a row gets no calls for a while. Then one call tries
+whether the worker is back, and the other calls wait for its end. Times are passed in, in
+seconds on the event loop's clock.
 """
 
 from math import inf
@@ -11,7 +11,7 @@ import anyio
 
 
 class CircuitBreaker:
-    """Whether a worker may be called."""
+    """Counts failures in a row, and says whether the worker may be called."""
 
     __slots__ = ("_last", "_probed", "failures")
 
@@ -26,8 +26,8 @@ class CircuitBreaker:
 
         Args:
             now: the time.
-            after: failures in a row after which it is left out; `None` leaves it in.
-            seconds: for how long, from the latest failure.
+            after: failures in a row that open the breaker; `None` never opens it.
+            seconds: how long the breaker stays open after the latest failure.
         """
         if after is None or self.failures < after:
             return 0.0
@@ -36,7 +36,7 @@ class CircuitBreaker:
         return max(0.0, self._last + seconds - now)
 
     def called(self, after: int | None) -> bool:
-        """Tell that the worker is called, and return whether that call tries if it is back."""
+        """Note that the worker is called; return whether this call tries if the worker is back."""
         if after is None or self.failures < after or self._probed is not None:
             return False
         self._probed = anyio.Event()
@@ -48,11 +48,11 @@ class CircuitBreaker:
             await self._probed.wait()
 
     def ended(self, now: float, *, well: bool | None, tried: bool) -> None:
-        """Tell how a call ended.
+        """Note how a call ended.
 
         Args:
             now: the time.
-            well: `None` where its end says nothing of the worker, as that of a cancelled one.
+            well: whether it succeeded; `None` if its end says nothing about the worker, as with a cancel.
             tried: what `called` returned.
         """
         if well is not None:
