@@ -18,10 +18,12 @@ from typing import Any, ClassVar
 
 import anyio
 import pytest
+from contracts.provider_errors import PROVIDER_ERRORS, ProviderError
 
 from podium.budget import Limits
 from podium.errors import PodiumError
 from podium.execution import Retry
+from podium.hosts import worker_error
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.types import Plan, Step
@@ -204,6 +206,18 @@ class AdapterContract:
         told = answer.steps[1]
         assert (told.worker, told.status) == ("bad", "failed")
         assert "out of order" in told.problem
+
+    @pytest.mark.parametrize("case", PROVIDER_ERRORS, ids=lambda case: case.name)
+    async def test_a_provider_exception_is_told_alike(self, adapter: Adapter, case: ProviderError) -> None:
+        """In the words of `podium.hosts`, whichever host it came through."""
+
+        async def speak(shown: str) -> str:
+            raise case.make()
+
+        planner = planner_of((0, "a", ()), (1, "b", (0,)))
+        workers = [adapter.worker("good", saying("fine")), adapter.worker("bad", speak)]
+        answer = await adapter.face(planner, workers, retry=ONCE).ask("?")
+        assert answer.steps[1].problem == str(worker_error(case.make(), "bad"))
 
     async def test_a_run_without_any_answer_fails_with_what_went_wrong(self, adapter: Adapter) -> None:
         """By an error of Podium's that names the worker; the host may wrap it."""

@@ -68,7 +68,7 @@ async def test_the_answer_and_what_is_told_of_the_run() -> None:
     assert podium["steps"][0]["usage"]["total_tokens"] == 25
     assert podium["usage"]["total_tokens"] == 72
     assert (podium["status"], podium["problem"], podium["cost"]) == ("ok", None, 0.0)
-    assert "turn" not in podium
+    assert "continuation" not in podium
 
 
 async def test_history_reaches_the_workers() -> None:

@@ -138,7 +138,7 @@ async def test_what_cannot_be_gone_on_from_is_planned_anew(lost: str) -> None:
         model = ChatPodium(conductor=podium(server.url)).bind_tools([weather])
         question = HumanMessage("How is the weather in 'Bonn'?")
         called = await model.ainvoke([question])
-        turn = called.response_metadata["podium"]["turn"]
+        turn = called.response_metadata["podium"]["continuation"]
         if lost == "metadata":
             called = AIMessage("", tool_calls=called.tool_calls)
         elif lost == "question":
@@ -237,7 +237,7 @@ async def test_tool_choice_by_name() -> None:
         model = ChatPodium(conductor=langchain(server.url)).bind_tools([weather, tide], tool_choice="tide")
         message = await model.ainvoke("Well?")
         assert [call["name"] for call in message.tool_calls] == ["tide"]
-    with pytest.raises(ValueError, match="none of the tools: weather"):
+    with pytest.raises(ConfigError, match="none of the tools: weather"):
         ChatPodium(conductor=podium("http://127.0.0.1:9/v1")).bind_tools([weather], tool_choice="tide")
 
 

@@ -12,11 +12,11 @@ from langchain_podium.messages import (
     from_langchain,
     read_calls,
     read_usage,
+    text_of,
     to_langchain,
     write_calls,
     write_usage,
 )
-from langchain_podium.texts import text_of
 from podium.errors import QueryError
 from podium.types import Message
 from podium.usage import Usage

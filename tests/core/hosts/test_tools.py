@@ -87,7 +87,7 @@ def test_values_become_text() -> None:
         x: int
 
     texts = [text_of(value) for value in (None, "a\0b", Point(x=1), [Point(x=2)], {"at": Card})]
-    assert texts[:4] == ["", "a\N{REPLACEMENT CHARACTER}b", '{"x":1}', '[{"x": 2}]']
+    assert texts[:4] == ["", "a\N{REPLACEMENT CHARACTER}b", '{"x": 1}', '[{"x": 2}]']
     assert "Card" in texts[4]
 
 

@@ -19,7 +19,7 @@ from langgraph.types import Command, interrupt
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from langchain_podium.graph import create_conductor_agent
-from langchain_podium.graph.conducting import Executor
+from langchain_podium.graph.conductor_nodes import Executor
 from langchain_podium.workers import as_worker
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import ConfigError

@@ -16,7 +16,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from servers.postgres import postgres_server, postgres_url
 
-from langchain_podium.graph.conducting import Executor
+from langchain_podium.graph.conductor_nodes import Executor
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import JournalBroken
 from podium.journal import MemoryJournal

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from servers.chat_server import Call, ChatServer, Reply, says
 
 from langchain_podium.graph import conductor_node
-from langchain_podium.graph.conducting import Executor
+from langchain_podium.graph.conductor_nodes import Executor
 from langchain_podium.workers import as_worker
 from podium import Conductor, Plan, Step
 from podium.errors import ConfigError, RunFailed, WorkerFailed

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from langchain_podium.graph.conducting import Executor
+from langchain_podium.graph.conductor_nodes import Executor
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import ConfigError, PlanInvalid, RunFailed, WorkerFailed
 from podium.planners import FixedPlanner

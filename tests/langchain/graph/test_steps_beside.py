@@ -7,7 +7,7 @@ from graphs.conducted import DIAMOND, Calls, Plans, around
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from langchain_podium.graph.conducting import Executor
+from langchain_podium.graph.conductor_nodes import Executor
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import WorkerUnavailable
 from podium.execution import Retry

@@ -5,7 +5,6 @@ objects. It calls none of them.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -15,8 +14,8 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.tools import BaseTool
 
-from podium.errors import ConfigError
-from podium.workers import Card, Price
+from podium.hosts import CardMaker
+from podium.workers import Card
 
 _PARTS: Final[Mapping[str, str]] = {
     "image_inputs": "image_url",
@@ -25,22 +24,18 @@ _PARTS: Final[Mapping[str, str]] = {
     "pdf_inputs": "file",
 }
 """Which fact of a model's profile says that it takes which content part."""
+_SEARCHES: Final = "Searches its documents for the subtask's words; answers with passages and sources."
 
 
-def card_of(
-    thing: Runnable[Any, Any],
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    price: Price | None = None,
-    labels: frozenset[str] = frozenset(),
-) -> Card:
-    """Return the card of a Runnable; what is given stands in place of what can be told from it."""
-    inner = innermost(thing)
-    derived = _of_model(inner, settings(thing)) if isinstance(inner, BaseChatModel) else _of_other(inner)
-    named = name or given_name(thing) or derived.name
-    said = derived.description if description is None else description
-    return replace(derived, name=named, description=said, price=price, labels=labels)
+def card_of(thing: Runnable[Any, Any], maker: CardMaker | None = None) -> Card:
+    """Return the card of a Runnable; what `as_worker` was told stands in place of what can be derived."""
+    inner, maker = innermost(thing), maker or CardMaker({})
+    if isinstance(inner, BaseChatModel):
+        facts = _model_facts(inner, settings(thing))
+    else:
+        own_name = inner.name if isinstance(inner, BaseTool) else inner.get_name()
+        facts = {"name": own_name, "description": _own_words(inner)}
+    return maker.card(**{**facts, "name": given_name(thing) or facts["name"]})
 
 
 def innermost(thing: Runnable[Any, Any]) -> Runnable[Any, Any]:
@@ -85,42 +80,27 @@ def _layers(thing: Runnable[Any, Any]) -> Iterator[Runnable[Any, Any]]:
             return
 
 
-def _of_model(model: BaseChatModel, bound: Mapping[str, Any]) -> Card:
+def _model_facts(model: BaseChatModel, bound: Mapping[str, Any]) -> dict[str, Any]:
     facts = facts_of(model, bound)
     named = next((getattr(model, key) for key in ("model_name", "model") if getattr(model, key, None)), None)
-    name = str(facts.get("ls_model_name") or named or model.get_name())
     provider = facts.get("ls_provider")
     profile = getattr(model, "profile", None) or {}
-    return Card(
-        name=_printable(name),
-        description=f"A chat model of {provider}." if provider else "A chat model.",
-        context_window=profile.get("max_input_tokens"),
-        parts=frozenset(part for fact, part in _PARTS.items() if profile.get(fact)),
-    )
-
-
-def _of_other(thing: Runnable[Any, Any]) -> Card:
-    if isinstance(thing, BaseTool):
-        return Card(name=_printable(thing.name), description=thing.description.strip())
-    said = _own_words(thing)
-    if isinstance(thing, BaseRetriever):
-        said = said or "Searches its documents for the subtask's words; answers with passages and sources."
-    return Card(name=_printable(thing.get_name()), description=said)
+    return {
+        "name": str(facts.get("ls_model_name") or named or model.get_name()),
+        "description": f"A chat model of {provider}." if provider else "A chat model.",
+        "context_window": profile.get("max_input_tokens"),
+        "parts": frozenset(part for fact, part in _PARTS.items() if profile.get(fact)),
+    }
 
 
 def _own_words(thing: Runnable[Any, Any]) -> str:
-    """Return the docstring somebody wrote for it; a framework's own says nothing of this one."""
+    """Return what the author of an object wrote about it; a framework's own docstring is not about it."""
+    if isinstance(thing, BaseTool):
+        return thing.description
     own: object = type(thing)
     if isinstance(thing, RunnableLambda):
         own = getattr(thing, "func", None) or getattr(thing, "afunc", None)
     elif type(thing).__module__.split(".")[0] in ("langchain", "langchain_core", "langgraph"):
-        return ""
-    paragraphs = (getattr(own, "__doc__", None) or "").strip().split("\n\n")
-    return " ".join(paragraphs[0].split())
-
-
-def _printable(name: str) -> str:
-    clean = " ".join("".join(char if char.isprintable() else " " for char in name).split())
-    if not clean:
-        raise ConfigError("a worker needs a name: as_worker(..., name=...)")
-    return clean
+        own = None
+    words = "" if own is None else (getattr(own, "__doc__", None) or "").strip().split("\n\n")[0]
+    return _SEARCHES if isinstance(thing, BaseRetriever) and not words else words

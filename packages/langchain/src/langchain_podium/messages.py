@@ -1,12 +1,12 @@
-"""LangChain's messages, tool calls and usage, and those of Podium, each read as the other.
+"""LangChain's messages, tool calls, usage and values, and those of Podium, each read as the other.
 
 It owns what may be asked of a conductor in LangChain's terms. It knows no worker and no run.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -23,9 +23,10 @@ from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, Us
 from langchain_core.prompt_values import PromptValue
 
 from podium.errors import QueryError
+from podium.hosts import text_of as plain_text, tool_arguments, tool_call
 from podium.types import Message, Part, Plan
 from podium.usage import Usage
-from podium.workers.openai.usage import read_usage as read_counts
+from podium.workers import read_usage as read_counts
 
 ConductorInput = (
     str | PromptValue | BaseMessage | Sequence[MessageLikeRepresentation] | Mapping[str, Any] | Plan
@@ -137,44 +138,37 @@ def read_calls(calls: Sequence[Part]) -> tuple[list[ToolCall], list[InvalidToolC
     """Return calls, as OpenAI writes them, in LangChain's form; apart, those whose arguments are broken."""
     good, broken = list[ToolCall](), list[InvalidToolCall]()
     for call in calls:
-        name, told = call["function"].get("name", ""), call["function"].get("arguments") or "{}"
-        try:
-            arguments = json.loads(told, strict=False)
-        except ValueError:
-            arguments = None
-        if isinstance(arguments, dict):
-            good.append(ToolCall(name=name, args=arguments, id=call.get("id"), type="tool_call"))
-        else:
-            problem = "the arguments are no JSON object"
-            broken.append(
-                InvalidToolCall(
-                    name=name, args=told, id=call.get("id"), error=problem, type="invalid_tool_call"
-                )
+        name, call_id, arguments = call["function"].get("name", ""), call.get("id"), tool_arguments(call)
+        if arguments is not None:
+            good.append(ToolCall(name=name, args=arguments, id=call_id, type="tool_call"))
+            continue
+        broken.append(
+            InvalidToolCall(
+                name=name,
+                args=call["function"]["arguments"],
+                id=call_id,
+                error="the arguments are no JSON object",
+                type="invalid_tool_call",
             )
+        )
     return good, broken
 
 
 def write_calls(message: AIMessage) -> tuple[Part, ...]:
     """Return the calls a message asks for as OpenAI writes them, those with broken arguments as they came."""
-    said: list[tuple[str | None, str | None, str | None]]
     if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
         # of a stream that was cut within the arguments, `tool_calls` has them as if they were whole
-        said = [(c["id"], c["name"], c["args"]) for c in message.tool_call_chunks]
-    else:
-        said = [(c["id"], c["name"], json.dumps(c["args"], ensure_ascii=False)) for c in message.tool_calls]
-        said += [(c["id"], c["name"], c["args"]) for c in message.invalid_tool_calls]
-    return tuple(
-        {"id": own or "", "type": "function", "function": {"name": name or "", "arguments": arguments or ""}}
-        for own, name, arguments in said
-    )
+        return tuple(tool_call(c["id"], c["name"], c["args"] or "") for c in message.tool_call_chunks)
+    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    return tuple(tool_call(c["id"], c["name"], c["args"]) for c in calls)
 
 
 def read_usage(metadata: Mapping[str, Any] | None) -> Usage | None:
     """Return a message's `usage_metadata` as Podium counts; `None` where nothing usable was reported."""
-    return read_counts(count_usage(metadata))
+    return read_counts(usage_counts(metadata))
 
 
-def count_usage(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+def usage_counts(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a message's `usage_metadata` in the form of chat completions; empty where there is none."""
     if not metadata:
         return {}
@@ -189,11 +183,40 @@ def count_usage(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def write_usage(usage: Usage) -> UsageMetadata:
     """Return a usage as LangChain's `usage_metadata`; what a hosted conductor's own workers used is in it."""
-    read = usage.input_tokens + usage.orchestration_input_tokens
-    written = usage.output_tokens + usage.orchestration_output_tokens
-    metadata = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-    if cached := usage.cached_tokens + usage.orchestration_cached_tokens:
+    metadata = UsageMetadata(
+        input_tokens=usage.total_input_tokens,
+        output_tokens=usage.total_output_tokens,
+        total_tokens=usage.total_tokens,
+    )
+    if cached := usage.total_cached_tokens:
         metadata["input_token_details"] = InputTokenDetails(cache_read=cached)
     if usage.reasoning_tokens:
         metadata["output_token_details"] = OutputTokenDetails(reasoning=usage.reasoning_tokens)
     return metadata
+
+
+def text_of(value: object) -> str:
+    """Return what a Runnable gave as text: a message's own, the last one's of many, else its JSON."""
+    if isinstance(value, dict) and "messages" in value:
+        value = value["messages"]
+    if isinstance(value, list | tuple) and value and isinstance(value[-1], BaseMessage):
+        value = value[-1]
+    if isinstance(value, BaseMessage):
+        return str(value.text)
+    if isinstance(value, list) and value and all(isinstance(each, Document) for each in value):
+        return cited(value)
+    return plain_text(value)
+
+
+def cited(documents: Sequence[Document]) -> str:
+    """Return the documents' texts, each under the name of its source where that is known."""
+    return "\n\n".join(map(_cited, documents))
+
+
+def _cited(document: Document) -> str:
+    facts = document.metadata
+    source = next((str(facts[key]) for key in ("source", "url", "title") if facts.get(key)), document.id)
+    if not source:
+        return document.page_content
+    page = f", page {facts['page']}" if "page" in facts else ""
+    return f"[{source}{page}]\n{document.page_content}"

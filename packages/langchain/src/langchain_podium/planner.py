@@ -1,12 +1,12 @@
 """A chat model of LangChain's as the planner."""
 
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import Runnable
 
 from langchain_podium.cards import card_of
 from langchain_podium.workers.chat_model import ChatModelWorker
-from podium.errors import ConfigError
+from podium.hosts import CardMaker
 from podium.plan_text import Spelling
 from podium.planners import ChatPlanner, Show
 from podium.types import Sampling
@@ -41,12 +41,10 @@ def as_planner(  # noqa: PLR0913 - as ChatPlanner takes them
     Raises:
         ConfigError: it is no chat model, or there is a card and parts of another.
     """
-    if card is not None and (name is not None or price is not None):
-        raise ConfigError("a name or price beside a card would not count: put it on the card")
-    if not isinstance(model, Worker):
-        model = ChatModelWorker(model, card=card or card_of(model, name=name, price=price))
-    elif card is not None or name is not None or price is not None:
-        raise ConfigError(f"{model!r:.80} has a card already: say it there")
+    maker = CardMaker({"card": card, "name": name, "price": price})
+    worker = maker.podium_worker(model)
+    if worker is None:
+        worker = ChatModelWorker(cast("Runnable[Any, Any]", model), card=card_of(cast("Any", model), maker))
     return ChatPlanner(
-        model, spelling=spelling, show=show, shuffle=shuffle, constrain=constrain, sampling=sampling
+        worker, spelling=spelling, show=show, shuffle=shuffle, constrain=constrain, sampling=sampling
     )

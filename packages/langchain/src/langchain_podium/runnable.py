@@ -14,17 +14,20 @@ from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from langchain_core.tools import BaseTool, convert_runnable_to_tool
 from pydantic import BaseModel, ConfigDict
 
-from langchain_podium.apart import apart, each
+from langchain_podium.cancellation import apart, each
+from langchain_podium.events import hears, tell
 from langchain_podium.messages import ConductorInput, to_query
-from langchain_podium.steps import child_runs, hears, tell
+from langchain_podium.tracing import child_runs
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.errors import ConfigError, RunFailed
+from podium.errors import ConfigError
 from podium.hosted import HostedConductor
+from podium.hosts import ConductorFace, StreamedAnswer, answered, whole_answers
 from podium.policy import Policy
 from podium.types import AnswerDelta, Event, Result, RunEnded
 
 
+@ConductorFace.register
 class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
     """Asks a conductor.
 
@@ -155,15 +158,18 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
         **facts: Any,
     ) -> AsyncGenerator[str | Result, None]:
         """Run, and yield the answer's pieces."""
-        own, sent = "", ""
+        own, streamed = "", StreamedAnswer()
         events = self._events(await anext(inputs), run_manager, stream=True, **facts)
         async with aclosing(events):
             async for event in events:
                 own, last = own or event.run_id, event
-                if isinstance(event, AnswerDelta) and event.run_id == own and self.output == "answer":
-                    sent += event.text
-                    yield event.text
-        if rest := self._rest(_ended(last), sent):
+                if event.run_id != own or self.output != "answer":
+                    continue
+                if isinstance(event, AnswerDelta) and (text := streamed.add(event)):
+                    yield text
+        result = _ended(last)
+        given = self._given(result)
+        if rest := given if isinstance(given, Result) else streamed.rest(result):
             yield rest
 
     async def _events(
@@ -191,11 +197,12 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
                 raise ConfigError("a hosted conductor takes neither labels nor a policy: it shows no plan")
             return {}
         run_id = None if self.conductor.journal is None else str(run_manager.run_id)
+        middleware = child_runs()
         return {
             "run_id": run_id,
             "labels": labels,
             "policy": policy,
-            "middleware": child_runs(stream=stream) if run_manager.handlers else None,
+            "middleware": middleware if stream else whole_answers(middleware),
         }
 
     def _given(self, result: Result) -> str | Result:
@@ -204,43 +211,16 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
         Raises:
             RunFailed: there is nothing it could go on with.
         """
-        status, problem = result.status, result.problem
-        told = f" ({problem.code}: {problem.message})" if problem is not None else ""
-        if status == "failed":
-            raise _failed(f"the run came to no answer{told}", result)
-        if status == "partial" and self.partial == "raise":
-            raise _failed(f"the answer is not whole{told}", result)
-        if self.output == "result":
+        if self.output == "result" and result.status == "waiting":
             return result
-        if status == "waiting":
-            told = f"run {result.run_id} waits for its plan to be approved: decide, then resume it"
-            raise _failed(told, result)
-        return result.answer
-
-    def _rest(self, result: Result, sent: str) -> str | Result:
-        """Return what is still to be yielded when the run has ended.
-
-        Raises:
-            RunFailed: what was yielded is not the answer: its step failed then, and another took its place.
-        """
-        given = self._given(result)
-        if isinstance(given, Result):
-            return given
-        if not given.startswith(sent):
-            raise _failed("the answer is another than what was streamed of it: see the result", result)
-        return given[len(sent) :]
+        answered(result, partial=self.partial)
+        return result if self.output == "result" else result.answer
 
 
 def _ended(event: Event) -> Result:
     """Return the result that a run's last event holds."""
     assert isinstance(event, RunEnded)  # a run that ends otherwise raises
     return event.result
-
-
-def _failed(told: str, result: Result) -> RunFailed:
-    error = RunFailed(told)
-    error.result = result
-    return error
 
 
 async def _only(asked: ConductorInput) -> AsyncGenerator[ConductorInput, None]:

@@ -21,9 +21,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langchain_podium.messages import to_query, write_calls
+from langchain_podium.messages import text_of, to_query, write_calls
 from langchain_podium.shadow_spent import SpentHandler
-from langchain_podium.texts import text_of
 from podium.errors import PodiumError
 from podium.types import Plan, Result
 from podium.workers import Price

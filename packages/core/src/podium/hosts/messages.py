@@ -43,8 +43,6 @@ def text_of(value: object) -> str:
     """Return what a tool or a chain returned as text: text as it is, anything else as JSON."""
     if value is None or isinstance(value, str):
         return storable(value or "")
-    if isinstance(value, BaseModel):
-        return storable(value.model_dump_json())
     return storable(json.dumps(value, ensure_ascii=False, default=_plain))
 
 

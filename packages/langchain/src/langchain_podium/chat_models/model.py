@@ -15,9 +15,8 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field, model_validator
 
-from langchain_podium.chat_models.asking import Asking
-from langchain_podium.chat_models.calls import ConductedChatModel
-from langchain_podium.chat_models.options import Options, choice_of
+from langchain_podium.chat_models.call import ModelCall
+from langchain_podium.chat_models.conducted import ConductedChatModel
 from langchain_podium.chat_models.structured import Method, Schema, structured
 from langchain_podium.planner import as_planner
 from langchain_podium.workers import as_worker
@@ -25,12 +24,14 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import Retry
 from podium.hosted import HostedConductor
+from podium.hosts import ConductorFace, read_tools
 from podium.planners import Planner
 
 NAME = "podium"
 """What a chat model over a conductor of one's own is called."""
 
 
+@ConductorFace.register
 class ChatPodium(ConductedChatModel):
     """A conductor as a chat model: plans each question and has its workers answer it.
 
@@ -135,10 +136,10 @@ class ChatPodium(ConductedChatModel):
             kwargs: what else is to be said in each call.
 
         Raises:
-            ValueError: `tool_choice` names none of the tools.
+            ConfigError: `tool_choice` names none of the tools.
         """
         offered = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
-        choice = choice_of(tool_choice, offered)
+        choice = read_tools(offered, tool_choice).choice
         if choice is not None:
             kwargs["tool_choice"] = choice
         return self.bind(tools=offered, **kwargs)
@@ -173,15 +174,15 @@ class ChatPodium(ConductedChatModel):
             raise TypeError(f"with_structured_output takes no {', '.join(kwargs)}")
         return structured(self, schema, method=method, strict=strict, include_raw=include_raw)
 
-    def _asking(
+    def _call(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, said: dict[str, Any]
-    ) -> Asking:
+    ) -> ModelCall:
         conductor, own = self.conductor, {"model": self.model_name, "stop": self.stop}
         own |= {name: getattr(self, name) for name in ("temperature", "max_tokens", "timeout")}
         given = {name: value for name, value in {**said, "stop": stop}.items() if value is not None}
-        options = Options.of(own | given)
-        if isinstance(conductor, Conductor) and options.model != self.model_name:
+        call = ModelCall(conductor, messages, own | given)
+        if isinstance(conductor, Conductor) and call.model != self.model_name:
             raise ConfigError(
-                f"model {options.model!r}: a conductor's models are those of its planner and its workers"
+                f"model {call.model!r}: a conductor's models are those of its planner and its workers"
             )
-        return Asking(conductor, messages, options)
+        return call

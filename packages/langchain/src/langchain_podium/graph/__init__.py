@@ -4,27 +4,19 @@ Needs the extra `langgraph`.
 """
 
 import re
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from langchain_podium.graph.agent import create_conductor_agent
-    from langchain_podium.graph.kept import to_langgraph
-    from langchain_podium.graph.node import conductor_node
+import lazy_loader
 
-__all__ = ["conductor_node", "create_conductor_agent", "to_langgraph"]
-
-_MODULES: Final = {"conductor_node": "node", "create_conductor_agent": "agent", "to_langgraph": "kept"}
-
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _LOWEST: Final = [1, 2, 16]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    _check_version()
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    if name in __all__:
+        _check_version()
+    return _load(name)
 
 
 def _check_version() -> None:

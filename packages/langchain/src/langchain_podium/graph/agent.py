@@ -12,9 +12,9 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_podium.graph.conducting import Conducting, Executor, Partial
+from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
+from langchain_podium.graph.graph_node import Data
 from langchain_podium.graph.node import draw
-from langchain_podium.graph.nodes import Data
 from langchain_podium.graph.state import RECORD, VIEW, schema
 from langchain_podium.planner import as_planner
 from langchain_podium.workers import as_worker
@@ -61,7 +61,7 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
     elif workers or options:
         told = ", ".join([*(["workers"] if workers else []), *options])
         raise ConfigError(f"{told}: give them to the conductor, which is made already")
-    conducting = Conducting(
+    nodes = ConductorNodes(
         conductor=conductor,
         input="messages",
         output="messages",
@@ -75,5 +75,5 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
         input_schema=schema({"messages": messages}),
         output_schema=schema({"messages": messages, VIEW: Data}),
     )
-    draw(graph, conducting)
+    draw(graph, nodes)
     return graph.compile(checkpointer=checkpointer, store=store, name=name)

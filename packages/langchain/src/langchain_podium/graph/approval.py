@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from langchain_podium.graph.nodes import Data
+from langchain_podium.graph.graph_node import Data
 from podium.errors import PlanInvalid, PlanSyntaxError
 from podium.plan_text import edit_plan, parse_plan, read_edits
 from podium.secrets import scrub

@@ -5,8 +5,8 @@ from typing import Any
 from langchain_core.runnables import Runnable
 from langgraph.graph import END, START, StateGraph
 
-from langchain_podium.graph.conducting import Conducting, Executor, Partial
-from langchain_podium.graph.nodes import Data, Node
+from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
+from langchain_podium.graph.graph_node import Data, Node
 from langchain_podium.graph.state import RECORD, VIEW, schema
 from podium.conductor import Conductor
 
@@ -43,35 +43,35 @@ def conductor_node(
         ConfigError: the executor is none.
     """
     output = output or (input if input == "messages" else "answer")
-    conducting = Conducting(
+    nodes = ConductorNodes(
         conductor=conductor, input=input, output=output, executor=executor, approve=approve, partial=partial
     )
-    if executor == "podium" and not conducting.waits:
-        conducting.is_inner = False
-        return Node("conduct", conducting.conduct)
+    if executor == "podium" and not nodes.waits:
+        nodes.is_inner = False
+        return Node("conduct", nodes.conduct)
     keys: dict[str, Any] = dict.fromkeys((input, output), Any)
     graph = StateGraph(
         schema({**keys, VIEW: Data, RECORD: list[str]}),
         input_schema=schema({input: Any}),
         output_schema=schema({output: Any, VIEW: Data}),
     )
-    draw(graph, conducting)
+    draw(graph, nodes)
     return graph.compile(name="conductor")
 
 
-def draw(graph: "StateGraph[Any, Any, Any, Any]", conducting: Conducting) -> None:
+def draw(graph: "StateGraph[Any, Any, Any, Any]", nodes: ConductorNodes) -> None:
     """Put a conductor's nodes and edges into a graph."""
-    if conducting.executor == "podium" and not conducting.waits:
-        graph.add_node("conduct", Node("conduct", conducting.conduct))
+    if nodes.executor == "podium" and not nodes.waits:
+        graph.add_node("conduct", Node("conduct", nodes.conduct))
         graph.add_edge(START, "conduct")
         return
-    graph.add_node("plan", Node("plan", conducting.plan))
-    graph.add_node("execute", Node("execute", conducting.execute))
-    graph.add_conditional_edges(START, conducting.first, ["plan", "execute"])
+    graph.add_node("plan", Node("plan", nodes.plan))
+    graph.add_node("execute", Node("execute", nodes.execute))
+    graph.add_conditional_edges(START, nodes.first, ["plan", "execute"])
     paths = ["execute", END]
-    if conducting.waits:
+    if nodes.waits:
         paths.append("approve")
-        graph.add_node("approve", Node("approve", conducting.ask))
+        graph.add_node("approve", Node("approve", nodes.ask))
         graph.add_edge("approve", "execute")
-    graph.add_conditional_edges("plan", conducting.following, paths)
-    graph.add_conditional_edges("execute", conducting.following, paths)
+    graph.add_conditional_edges("plan", nodes.following, paths)
+    graph.add_conditional_edges("execute", nodes.following, paths)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict
 
 from pydantic import TypeAdapter
 
-from langchain_podium.graph.nodes import Data
+from langchain_podium.graph.graph_node import Data
 from podium.secrets import scrub
 from podium.types import Outcome, Plan, Result
 

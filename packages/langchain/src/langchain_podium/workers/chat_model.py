@@ -14,15 +14,15 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
-from langchain_podium.apart import apart, each
+from langchain_podium.cancellation import apart, each
 from langchain_podium.cards import facts_of, innermost, settings
-from langchain_podium.messages import count_usage, to_langchain, write_calls
-from langchain_podium.workers.faults import asking
+from langchain_podium.messages import to_langchain, usage_counts, write_calls
+from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
+from podium.hosts import read_completion, sampling_arguments
 from podium.secrets import register, scrubbing
 from podium.types import Completion, Part, Sampling, Tools
 from podium.workers import Card, Request, Worker
-from podium.workers.openai.chat_response import AnswerReader
 
 _FINISHES: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _STATING: Final = frozenset(
@@ -99,13 +99,13 @@ class ChatModelWorker(Worker):
         asked, options = to_langchain(request.messages), self._options(request.sampling)
         with scrubbing():
             if not request.stream:
-                with asking(self.card.name):
+                with langchain_errors(self.card.name):
                     answer = await apart(model.ainvoke(asked, **options))
             else:
                 async with aclosing(each(model.astream(asked, **options))) as stream:
                     while True:
                         try:
-                            with asking(self.card.name):
+                            with langchain_errors(self.card.name):
                                 chunk = await anext(stream, None)
                         except (WorkerBroken, WorkerTimeout):
                             if _finish(answer) is None:
@@ -127,10 +127,7 @@ class ChatModelWorker(Worker):
         return self.model.bind_tools([dict(tool) for tool in tools.offered], **choice)
 
     def _options(self, sampling: Sampling) -> dict[str, Any]:
-        names = ("temperature", "top_p", "max_tokens", "seed")
-        options = {name: value for name in names if (value := getattr(sampling, name)) is not None}
-        if sampling.stop:
-            options["stop"] = list(sampling.stop)
+        options = sampling_arguments(sampling)
         if sampling.effort is not None and "reasoning_effort" in self._kind.model_fields:
             options["reasoning_effort"] = sampling.effort
         if sampling.constraint is not None and sampling.constraint.kind in self.constraint_kinds:
@@ -145,21 +142,15 @@ class ChatModelWorker(Worker):
             raise WorkerBroken(f"worker {self.card.name!r} returned {told}", maybe_paid=True)
         metadata = answer.response_metadata
         provider = metadata.get("model_provider") or self._facts.get("ls_provider")
-        message = {
-            "content": streamed or str(answer.text),
-            "tool_calls": list(write_calls(answer)),
-            "refusal": answer.additional_kwargs.get("refusal"),
-        }
-        finish = _finish(answer) or (None if provider in _STATING else "stop")
-        reader = AnswerReader()
-        reader.feed(
-            {
-                "choices": [{"message": message, "finish_reason": finish}],
-                "usage": count_usage(answer.usage_metadata),
-                "model": metadata.get("model_name") or metadata.get("model"),
-            }
+        return read_completion(
+            request.messages,
+            text=streamed or str(answer.text),
+            finish_reason=_finish(answer) or (None if provider in _STATING else "stop"),
+            tool_calls=write_calls(answer),
+            refusal=answer.additional_kwargs.get("refusal"),
+            usage=usage_counts(answer.usage_metadata),
+            model=metadata.get("model_name") or metadata.get("model"),
         )
-        return reader.completion(request.messages)
 
 
 def _finish(answer: object) -> str | None:

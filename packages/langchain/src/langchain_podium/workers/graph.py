@@ -15,11 +15,11 @@ import anyio.to_thread
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config
 
-from langchain_podium.graph.nodes import is_called_sync
+from langchain_podium.graph.graph_node import is_called_sync
 from langchain_podium.messages import to_langchain
-from langchain_podium.workers.calling import interrupted
+from langchain_podium.usage import Spent
+from langchain_podium.workers.errors import interrupted
 from langchain_podium.workers.runnable import RunnableWorker
-from langchain_podium.workers.spent import Spent
 from podium.types import Completion
 from podium.workers import Card, Request, StepInput
 

@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator
 
 from langchain_core.retrievers import BaseRetriever
 
-from langchain_podium.apart import apart
-from langchain_podium.texts import cited
-from langchain_podium.workers.calling import calling
+from langchain_podium.cancellation import apart
+from langchain_podium.messages import cited
+from langchain_podium.workers.errors import langchain_errors
 from podium.types import Completion
 from podium.workers import Card, Request, Worker, step_input_of
 
@@ -31,7 +31,7 @@ class RetrieverWorker(Worker):
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Look the subtask up."""
         subtask = step_input_of(request).subtask
-        with calling(self.card.name):
+        with langchain_errors(self.card.name):
             found = await apart(self.retriever.ainvoke(subtask))
             text = cited(found)
         text = text if text.strip() else f"Nothing was found for: {subtask[:200]}"

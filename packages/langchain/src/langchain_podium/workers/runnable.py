@@ -12,13 +12,13 @@ from langchain_core.messages import BaseMessageChunk
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs
 
-from langchain_podium.apart import apart, each
-from langchain_podium.texts import prompt_of, text_of
-from langchain_podium.workers.calling import calling
-from langchain_podium.workers.spent import Spent
-from podium.errors import WorkerBroken, WorkerError
+from langchain_podium.cancellation import apart, each
+from langchain_podium.messages import text_of
+from langchain_podium.usage import Spent
+from langchain_podium.workers.errors import langchain_errors
+from podium.errors import WorkerBroken
+from podium.hosts import prompt_text
 from podium.types import Completion
-from podium.usage import Usage
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 
@@ -46,29 +46,25 @@ class RunnableWorker(Worker):
         """Invoke the Runnable, or stream it where somebody reads along."""
         spent, streamed, returned = Spent(), "", None
         config = merge_configs(ensure_config(), self._config(spent))
-        try:
-            with calling(self.card.name):
-                given = self._input(request)
-                if not request.stream:
-                    returned = await apart(self._invoke(given, config))
-            if request.stream:
-                async with aclosing(each(self.runnable.astream(given, config))) as stream:
-                    while True:
-                        with calling(self.card.name):
-                            chunk = await anext(stream, _END)
-                        if chunk is _END:
-                            break
-                        returned = _joined(returned, chunk)
-                        if text := _piece(chunk):
-                            streamed += text
-                            yield text
+        with langchain_errors(self.card.name, lambda: spent.known):
+            given = self._input(request)
+            if not request.stream:
+                returned = await apart(self._invoke(given, config))
+        if request.stream:
+            async with aclosing(each(self.runnable.astream(given, config))) as stream:
+                while True:
+                    with langchain_errors(self.card.name, lambda: spent.known):
+                        chunk = await anext(stream, _END)
+                    if chunk is _END:
+                        break
+                    returned = _joined(returned, chunk)
+                    if text := _piece(chunk):
+                        streamed += text
+                        yield text
+        with langchain_errors(self.card.name, lambda: spent.known):
             text = streamed or self._text(returned)
-        except WorkerError as error:
-            raise _billed(error, spent) from error.__cause__
-        if not text.strip():
-            raise WorkerBroken(
-                f"worker {self.card.name!r} returned no text", maybe_paid=True, usage=_known(spent)
-            )
+            if not text.strip():
+                raise WorkerBroken(f"worker {self.card.name!r} returned no text", maybe_paid=True)
         if request.stream and not streamed:
             yield text
         yield Completion(text, usage=spent.usage)
@@ -82,7 +78,7 @@ class RunnableWorker(Worker):
     def _input(self, request: Request) -> Any:
         if self._give is not None:
             return self._give(step_input_of(request))
-        return prompt_of(request.messages)
+        return prompt_text(request.messages)
 
     def _text(self, returned: object) -> str:
         return text_of(returned)
@@ -106,13 +102,3 @@ def _piece(chunk: object) -> str:
     if isinstance(chunk, str):
         return chunk
     return str(chunk.text) if isinstance(chunk, BaseMessageChunk) else ""
-
-
-def _known(spent: Spent) -> Usage | None:
-    return None if spent.is_open or spent.usage == Usage() else spent.usage
-
-
-def _billed(error: WorkerError, spent: Spent) -> WorkerError:
-    """Return the error with what the calls before it have spent, where that is known."""
-    error.usage = error.usage or _known(spent)
-    return error

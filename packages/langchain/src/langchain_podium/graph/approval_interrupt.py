@@ -5,7 +5,7 @@ from dataclasses import replace
 from langgraph.types import interrupt
 
 from langchain_podium.graph.approval import read_decision, shown
-from langchain_podium.graph.nodes import Data
+from langchain_podium.graph.graph_node import Data
 from podium.conductor import Conductor
 from podium.errors import PlanError
 from podium.journal import Journal
@@ -13,7 +13,9 @@ from podium.resume import renumbered, waiting_for
 from podium.types import Message, Plan
 
 
-async def decided(conductor: Conductor, journal: Journal, view: Data, query: tuple[Message, ...]) -> None:
+async def ask_approval(
+    conductor: Conductor, journal: Journal, view: Data, query: tuple[Message, ...]
+) -> None:
     """Ask, and record what was decided; nothing is asked that was decided out of band.
 
     Args:

@@ -7,7 +7,7 @@ from langgraph.types import StreamWriter
 from podium.types import Event, Plan, PlanReady
 
 
-def telling(
+def stream_events(
     writer: StreamWriter, workers: Sequence[str], heard: list[Event] | None = None
 ) -> Callable[[Event], None] | None:
     """Return what sends a run's events to a graph's stream: `podium_step_ended`, with the event as JSON.

@@ -3,11 +3,11 @@
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphInterrupt
 
-from langchain_podium.graph.dynamic import carry_out
+from langchain_podium.graph.plan_graph import carry_out
 from podium.execution import ExternalScheduler, Pause
 
 
-class ByGraph:
+class GraphStepStarter:
     """Carries the steps of one round out as a graph, and puts off those of a later one.
 
     Args:
@@ -42,7 +42,7 @@ class ByGraph:
             raise Pause from None
 
 
-async def put_off(_: ExternalScheduler) -> None:
+async def pause_round(_: ExternalScheduler) -> None:
     """Put off every round.
 
     Raises:

@@ -7,12 +7,12 @@ from typing import Any, Final
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
-from langchain_podium.graph.bubbles import Bubble, letting_through, unwrapped
-from langchain_podium.graph.dynamic import channel, lifted, node_name
-from langchain_podium.graph.nodes import Data, Node, State, Work
+from langchain_podium.graph.control_flow import GraphExit, pass_graph_exits, unwrap_graph_exit
+from langchain_podium.graph.graph_node import Data, Node, State, Work
+from langchain_podium.graph.plan_graph import channel, node_name, raised_above
 from langchain_podium.graph.state import schema
 from langchain_podium.messages import to_query
-from langchain_podium.steps import child_runs
+from langchain_podium.tracing import child_runs
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed
 from podium.execution import ExternalScheduler
@@ -69,11 +69,11 @@ def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
         query = to_query(asked) if asked else plan.query
         given = replace(part, query=query.query if isinstance(query, Plan) else query)
         try:
-            result = await unwrapped(
-                conductor.run(given, middleware=letting_through(child_runs()), step_starter=step_starter)
+            result = await unwrap_graph_exit(
+                conductor.run(given, middleware=pass_graph_exits(child_runs()), step_starter=step_starter)
             )
-        except Bubble as bubble:
-            raise lifted(bubble, config["configurable"]["checkpoint_ns"]) from None
+        except GraphExit as graph_exit:
+            raise raised_above(graph_exit, config["configurable"]["checkpoint_ns"]) from None
         outcome = result.rounds[0].outcomes[index]
         if outcome.status != "ok":
             why = "" if outcome.problem is None else f": {outcome.problem.message}"

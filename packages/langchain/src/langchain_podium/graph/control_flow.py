@@ -1,8 +1,8 @@
-"""What LangGraph raises to leave a node is no failure of a worker, and leaves a run as it came.
+"""Carries the exceptions with which LangGraph leaves a node through a run, unchanged.
 
 `interrupt()` and `Command(graph=Command.PARENT)` are exceptions. Raised inside a worker's
-call they pass the run as a `BaseException`, which no retry and no error boundary takes, and
-are what they were again in the node.
+call they pass the run as a `BaseException`, which no retry and no error boundary takes. The
+node raises the original again.
 """
 
 from collections.abc import AsyncGenerator, Awaitable
@@ -18,11 +18,11 @@ from podium.workers import CallMiddleware, Request, Worker
 T = TypeVar("T")
 
 
-class Bubble(BaseException):
-    """Carries what a worker's call was left by through the run.
+class GraphExit(BaseException):
+    """Carries an exception of LangGraph's from a worker's call through the run.
 
     Attributes:
-        raised: what LangGraph raised.
+        raised: the exception that LangGraph raised.
         worker: the name of the worker.
     """
 
@@ -32,8 +32,8 @@ class Bubble(BaseException):
         self.worker = worker
 
 
-def letting_through(inner: CallMiddleware | None) -> CallMiddleware:
-    """Return what calls workers as `inner` does, and lets through what LangGraph raises in them."""
+def pass_graph_exits(inner: CallMiddleware | None) -> CallMiddleware:
+    """Return a middleware that calls workers as `inner`; LangGraph's exceptions become `GraphExit`."""
 
     async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         call = worker.call(request) if inner is None else inner(worker, request)
@@ -42,16 +42,16 @@ def letting_through(inner: CallMiddleware | None) -> CallMiddleware:
                 async for piece in pieces:
                     yield piece
         except (GraphBubbleUp, PodiumError) as error:
-            raised = bubble_in(error)
+            raised = graph_exit_in(error)
             if raised is None:
                 raise
-            raise Bubble(raised, worker.card.name) from None
+            raise GraphExit(raised, worker.card.name) from None
 
     return middleware
 
 
-def bubble_in(error: BaseException | None) -> GraphBubbleUp | None:
-    """Return what LangGraph raised, where an error is that or came of it."""
+def graph_exit_in(error: BaseException | None) -> GraphBubbleUp | None:
+    """Return the exception of LangGraph's that an error is or was caused by; `None` where there is none."""
     while error is not None:
         if isinstance(error, GraphBubbleUp):
             return error
@@ -59,8 +59,8 @@ def bubble_in(error: BaseException | None) -> GraphBubbleUp | None:
     return None
 
 
-async def unwrapped(run: Awaitable[T]) -> T:
-    """Await what may be left by a `Bubble`, which leaves here alone, without the groups of a task group."""
+async def unwrap_graph_exit(run: Awaitable[T]) -> T:
+    """Await a run; a `GraphExit` in the exception groups of its task groups is raised alone."""
     try:
         return await run
     except BaseExceptionGroup as group:
@@ -70,9 +70,9 @@ async def unwrapped(run: Awaitable[T]) -> T:
         raise found from None
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> Bubble | None:
+def _first(group: BaseExceptionGroup[BaseException]) -> GraphExit | None:
     for error in group.exceptions:
-        if isinstance(error, Bubble):
+        if isinstance(error, GraphExit):
             return error
         if isinstance(error, BaseExceptionGroup) and (found := _first(error)) is not None:
             return found

@@ -1,23 +1,15 @@
 """What makes the calls of a run's workers, and of its planner's model, child runs of a LangChain run.
 
-It owns their names, tags and metadata, and the custom events a run is told in. Which run is
-the parent, LangChain's own context variable says: inside a step it is the step's, so that
-what a worker calls, and the steps of a nested conductor, stand under it.
+It owns their names, tags and metadata. LangChain's own context variable says which run is the
+parent: inside a step it is the step's run, so that what a worker calls, and the steps of a
+nested conductor, stand under it.
 """
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import asdict, replace
-from typing import Any, Final, Protocol
-from uuid import UUID
+from typing import Any
 
-from langchain_core.callbacks import (
-    AsyncCallbackHandler,
-    AsyncCallbackManager,
-    AsyncCallbackManagerForChainRun,
-    BaseCallbackHandler,
-    BaseCallbackManager,
-)
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, BaseCallbackManager
 from langchain_core.runnables.config import (
     RunnableConfig,
     ensure_config,
@@ -27,50 +19,22 @@ from langchain_core.runnables.config import (
 )
 
 from podium.secrets import scrub, scrub_data
-from podium.types import Completion, Event, Result, RunEnded
-from podium.usage import Usage
+from podium.types import Completion
 from podium.workers import CallMiddleware, Request, Worker
 
-_SILENT: Final = (BaseCallbackHandler.on_custom_event, AsyncCallbackHandler.on_custom_event)
 
-
-class Run(Protocol):
-    """A LangChain run that can have children: of a chain, a tool, a graph's node."""
-
-    @property
-    def run_id(self) -> UUID:
-        """Its id."""
-
-    @property
-    def handlers(self) -> list[BaseCallbackHandler]:
-        """Who is told of it."""
-
-    def get_child(self, tag: str | None = None) -> Any:
-        """Return the manager of its children."""
-
-
-def child_runs(*, stream: bool = True) -> CallMiddleware | None:
-    """Return what has each call of a worker be a run of its own, under the run that goes on here.
+def child_runs() -> CallMiddleware | None:
+    """Return a middleware that makes each call of a worker a run of its own, under the current run.
 
     Each is a chain run with the worker's name, the tag `podium:step` or `podium:planner`, and
     metadata that what the worker calls has too: `podium_worker`, and of a step `podium_run_id`,
     `podium_round`, `podium_step` and `podium_attempt`.
 
-    Args:
-        stream: whether steps are asked for pieces where the run wants them; if not, they are
-            asked for whole answers all the same.
-
     Returns:
-        `None` where nobody listens: LangChain's configuration reaches the workers all the same.
+        `None` where no callback listens: LangChain's configuration reaches the workers all the same.
     """
-    if not get_async_callback_manager_for_config(ensure_config()).handlers:
-        return None
-
-    def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        whole = not stream and request.caller is not None
-        return _called(worker, replace(request, stream=False) if whole else request)
-
-    return middleware
+    has_handlers = bool(get_async_callback_manager_for_config(ensure_config()).handlers)
+    return call_as_child_run if has_handlers else None
 
 
 @contextmanager
@@ -80,34 +44,8 @@ def under(children: BaseCallbackManager) -> Iterator[None]:
         yield
 
 
-def hears(run: Run) -> bool:
-    """Say whether anybody would take the run's custom events."""
-    return any(
-        not handler.ignore_custom_event and type(handler).on_custom_event not in _SILENT
-        for handler in run.handlers
-    )
-
-
-async def tell(run: Run, event: Event) -> None:
-    """Send an event of Podium's as a custom event of the run: `podium_step_ended`, with the event as JSON.
-
-    `podium_run_ended` also holds what the run took in all: `calls`, `usage`, and `cost` in USD.
-    """
-    data = event.to_json()
-    if isinstance(event, RunEnded):
-        data |= _total(event.result)
-    children: AsyncCallbackManager = run.get_child()
-    await children.on_custom_event(f"podium_{event.type}", data, run_id=run.run_id)
-
-
-def _total(result: Result) -> dict[str, Any]:
-    asked = [proposal for proposal in result.proposals if proposal.usage != Usage() or proposal.cost is None]
-    calls = len(asked) + sum(outcome.attempts for outcome in result.outcomes)
-    return {"calls": calls, "usage": asdict(result.usage), "cost": result.cost}
-
-
-async def _called(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-    """Call a worker as a child run; what it calls meanwhile is under that run."""
+async def call_as_child_run(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+    """Call a worker as a child run of the current run; what the worker calls is under that child."""
     config = ensure_config()
     run = await _begun(config, worker, request)
     inside = patch_config(config, callbacks=run.get_child())

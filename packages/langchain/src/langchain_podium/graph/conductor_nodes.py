@@ -16,16 +16,16 @@ from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import END
 
-from langchain_podium.graph.asking import decided
-from langchain_podium.graph.bubbles import Bubble, enclosing, letting_through, unwrapped
-from langchain_podium.graph.carrying import ByGraph, is_kept, put_off
-from langchain_podium.graph.dynamic import lifted
+from langchain_podium.graph.approval_interrupt import ask_approval
+from langchain_podium.graph.control_flow import GraphExit, enclosing, pass_graph_exits, unwrap_graph_exit
+from langchain_podium.graph.events import stream_events
+from langchain_podium.graph.graph_node import Data, State
 from langchain_podium.graph.journal import StateJournal
-from langchain_podium.graph.nodes import Data, State
+from langchain_podium.graph.plan_graph import raised_above
 from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
-from langchain_podium.graph.telling import telling
+from langchain_podium.graph.step_starter import GraphStepStarter, is_kept, pause_round
 from langchain_podium.messages import to_query
-from langchain_podium.steps import child_runs
+from langchain_podium.tracing import child_runs
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed
 from podium.execution import StepStarter
@@ -46,7 +46,7 @@ _MESSAGES: Final = "messages"
 
 
 @dataclass(slots=True, kw_only=True)
-class Conducting:
+class ConductorNodes:
     """A conductor at work in a graph.
 
     Raises:
@@ -86,13 +86,15 @@ class Conducting:
         """Begin a run, up to its plan, so that this is kept before anything is paid for by it."""
         del is_sync
         run_id, journal = self._new_id(config), self.conductor.journal or StateJournal()
-        return self._kept(await self._begin(state, config, run_id, journal, put_off), journal)
+        return self._kept(await self._begin(state, config, run_id, journal, pause_round), journal)
 
     async def execute(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Go on with the run, to its end or to the next plan; where nothing is kept, do all of it."""
         begins = self._begins(config)
         number = None if begins else state[VIEW]["round"]
-        step_starter = ByGraph(config, number, is_sync=is_sync) if self.executor == "langgraph" else None
+        step_starter = (
+            GraphStepStarter(config, number, is_sync=is_sync) if self.executor == "langgraph" else None
+        )
         if begins:
             run_id, journal = self._new_id(config), self.conductor.journal
             result = await self._begin(state, config, run_id, journal, step_starter)
@@ -108,7 +110,7 @@ class Conducting:
         """Show the plan at an interrupt, until somebody has said something of it that can be done."""
         del config, is_sync
         journal = self._journal(state)
-        await decided(self.conductor, journal, state[VIEW], self._query(state))
+        await ask_approval(self.conductor, journal, state[VIEW], self._query(state))
         return {RECORD: _lines(journal)}
 
     def first(self, state: State, config: RunnableConfig) -> Literal["plan", "execute"]:
@@ -149,12 +151,12 @@ class Conducting:
         heard: list[Event] | None = None,
     ) -> Result:
         """Call the conductor, and raise what LangGraph leaves a node by as it came."""
-        middleware = letting_through(child_runs())
+        middleware = pass_graph_exits(child_runs())
         beside = _LATER if self.approve and not self.conductor.policy.waits else None
-        listen = telling(get_stream_writer(), self.conductor.pool.names, heard)
+        listen = stream_events(get_stream_writer(), self.conductor.pool.names, heard)
         kept = None if journal is self.conductor.journal else journal
         try:
-            return await unwrapped(
+            return await unwrap_graph_exit(
                 run(
                     policy=beside,
                     journal=kept,
@@ -163,12 +165,12 @@ class Conducting:
                     on_event=listen,
                 )
             )
-        except Bubble as bubble:
-            if isinstance(bubble.raised, GraphInterrupt) and step_starter is None:
+        except GraphExit as graph_exit:
+            if isinstance(graph_exit.raised, GraphInterrupt) and step_starter is None:
                 told = "steps can wait for somebody only as nodes of a graph: give it executor='langgraph'"
-                raise ConfigError(f"worker {bubble.worker!r} called interrupt(): {told}") from None
+                raise ConfigError(f"worker {graph_exit.worker!r} called interrupt(): {told}") from None
             above = _namespace(config)
-            raise lifted(bubble, enclosing(above) if self.is_inner else above) from None
+            raise raised_above(graph_exit, enclosing(above) if self.is_inner else above) from None
 
     def _kept(self, result: Result, journal: Journal | None) -> Data:
         """Return what is to stand in the state once a run has ended, waits, or has its next plan."""

@@ -14,11 +14,9 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableConfig
 
-from langchain_podium.chat_models.answer import Sent, last_chunk, message_of
-from langchain_podium.chat_models.asking import Asking
-from langchain_podium.chat_models.children import ChatRun, during, streamed
+from langchain_podium.chat_models.call import ModelCall
+from langchain_podium.chat_models.chat_run import ChatRun, during, streamed
 from podium.aio import iterate, run_sync
-from podium.types import AnswerDelta, RunEnded
 
 _Input = LanguageModelInput
 
@@ -27,9 +25,9 @@ class ConductedChatModel(BaseChatModel):
     """A chat model each of whose calls is a run of a conductor."""
 
     @abstractmethod
-    def _asking(
+    def _call(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, said: dict[str, Any]
-    ) -> Asking:
+    ) -> ModelCall:
         """Return a call as it is asked of the conductor.
 
         Args:
@@ -103,10 +101,8 @@ class ConductedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        asking = self._asking(messages, stop, kwargs)
         with during(run_manager):
-            result = await asking.result()
-        message = message_of(result, asking.unseen(result), asking.facts(result))
+            message = await self._call(messages, stop, kwargs).message()
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _generate(
@@ -126,15 +122,16 @@ class ConductedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        pieces = _pieces(self._asking(messages, stop, kwargs))
+        pieces = self._call(messages, stop, kwargs).chunks()
         with during(run_manager):
             ChatRun.current().streams.append(pieces)
         async with aclosing(pieces):
             while True:
                 with during(run_manager):
-                    piece = await anext(pieces, None)
-                if piece is None:
+                    message = await anext(pieces, None)
+                if message is None:
                     return
+                piece = ChatGenerationChunk(message=message)
                 if run_manager is not None:
                     await run_manager.on_llm_new_token(piece.text, chunk=piece)
                 yield piece
@@ -146,28 +143,14 @@ class ConductedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        asking = self._asking(messages, stop, kwargs)
-        with closing(iterate(lambda: _pieces(asking))) as pieces:
+        call = self._call(messages, stop, kwargs)
+        with closing(iterate(call.chunks)) as pieces:
             while True:
                 with during(run_manager):
-                    piece = next(pieces, None)
-                if piece is None:
+                    message = next(pieces, None)
+                if message is None:
                     return
+                piece = ChatGenerationChunk(message=message)
                 if run_manager is not None:
                     run_manager.on_llm_new_token(piece.text, chunk=piece)
                 yield piece
-
-
-async def _pieces(asking: Asking) -> AsyncGenerator[ChatGenerationChunk, None]:
-    """Carry out a call, and yield the answer as it comes; the last piece tells what it came to."""
-    sent = Sent()
-    async with aclosing(asking.events(stream=True)) as events:
-        async for event in events:
-            if isinstance(event, AnswerDelta):
-                if text := sent.more(event):
-                    yield ChatGenerationChunk(message=AIMessageChunk(content=text))
-            elif isinstance(event, RunEnded):
-                result = asking.answered(event.result)
-                rest = sent.rest(result)
-                chunk = last_chunk(result, rest, asking.unseen(result), asking.facts(result))
-                yield ChatGenerationChunk(message=chunk)

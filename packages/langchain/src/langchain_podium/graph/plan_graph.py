@@ -18,8 +18,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
-from langchain_podium.graph.bubbles import Bubble, enclosing, unwrapped
-from langchain_podium.graph.nodes import Data, Node, State
+from langchain_podium.graph.control_flow import GraphExit, enclosing, unwrap_graph_exit
+from langchain_podium.graph.graph_node import Data, Node, State
 from langchain_podium.graph.state import plan_hash, read_outcome, schema, write_outcome
 from podium.errors import ConfigError, WorkerFailed
 from podium.execution import ExternalScheduler
@@ -62,9 +62,9 @@ class Stepping:
         shown = self.steps.plan.steps[index].access
         known = {seen: read_outcome(state[channel(seen)]) for seen in shown}
         try:
-            outcome = await unwrapped(self.steps.run(index, known))
-        except Bubble as bubble:
-            raise lifted(bubble, self.above) from None
+            outcome = await unwrap_graph_exit(self.steps.run(index, known))
+        except GraphExit as graph_exit:
+            raise raised_above(graph_exit, self.above) from None
         if outcome.status == "failed" and self.steps.on_failure == "fail":
             raise WorkerFailed(_told(outcome))
         return {channel(index): write_outcome(outcome)}
@@ -145,23 +145,23 @@ def node_name(index: int, worker: str) -> str:
     return f"{index} {worker}".replace(":", "_").replace("|", "_")
 
 
-def lifted(bubble: Bubble, above: str) -> Exception:
+def raised_above(graph_exit: GraphExit, above: str) -> Exception:
     """Return what a worker's call was left by, as it is to be raised out of the conductor.
 
     A command to the parent graph means the graph that the conductor is a node of, and not
     the graphs in between, which are nobody's own.
 
     Args:
-        bubble: what the call was left by.
+        graph_exit: what the call was left by.
         above: the namespace of the conductor's node there; empty where there is none.
     """
-    raised = bubble.raised
+    raised = graph_exit.raised
     if not isinstance(raised, ParentCommand):
         return raised
     if not above:
         told = "the conductor is a graph of its own: put it into one as a node, by conductor_node(...)"
         return ConfigError(
-            f"worker {bubble.worker!r} sent a Command to the parent graph, and there is none: {told}"
+            f"worker {graph_exit.worker!r} sent a Command to the parent graph, and there is none: {told}"
         )
     command = raised.args[0]
     return ParentCommand(

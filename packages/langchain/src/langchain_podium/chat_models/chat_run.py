@@ -24,7 +24,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, get_async_callback_manager_for_config
 
 from langchain_podium.messages import read_usage
-from langchain_podium.steps import under
+from langchain_podium.tracing import under
 from podium.usage import Usage
 
 NOSTREAM: Final = "nostream"

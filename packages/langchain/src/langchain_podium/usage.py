@@ -30,6 +30,11 @@ class Spent(BaseCallbackHandler):
         """Whether a call has not ended, or not well: what it has spent is not known."""
         return bool(self._asked)
 
+    @property
+    def known(self) -> Usage | None:
+        """What was spent; `None` where that is nothing, or a call has not ended well."""
+        return None if self.is_open or self.usage == Usage() else self.usage
+
     def on_chat_model_start(
         self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:

@@ -1,0 +1,12 @@
+from .chat_models import ChatPodium as ChatPodium
+from .graph import (
+    conductor_node as conductor_node,
+    create_conductor_agent as create_conductor_agent,
+    to_langgraph as to_langgraph,
+)
+from .planner import as_planner as as_planner
+from .runnable import ConductorRunnable as ConductorRunnable
+from .shadowing import shadow as shadow
+from .workers import as_worker as as_worker
+
+__version__: str

@@ -1,0 +1,126 @@
+"""One call of a chat model as a run of its conductor."""
+
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+import anyio
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+
+from langchain_podium.chat_models.chat_run import ChatRun, Counter
+from langchain_podium.chat_models.result_metadata import last_chunk, message_of
+from langchain_podium.chat_models.tool_continuation import latest_continuation
+from langchain_podium.events import hears, tell
+from langchain_podium.messages import from_langchain
+from langchain_podium.tracing import call_as_child_run
+from podium.conductor import Conductor
+from podium.errors import LimitExceeded
+from podium.hosted import HostedConductor
+from podium.hosts import ChatCall, read_sampling, read_tools
+from podium.policy import Policy
+from podium.types import Event
+
+_Item = tuple[Event, str]
+_TAKES: Final = ("tools", "tool_choice", "timeout", "model", "labels", "policy")
+
+
+class ModelCall:
+    """A call of a chat model that a conductor answers.
+
+    Args:
+        conductor: the conductor that answers.
+        messages: the conversation.
+        options: what the call says, under LangChain's names, with the model's own settings
+            where it says nothing.
+
+    Raises:
+        ConfigError: an option is none that a conductor takes, or has a value of no meaning.
+    """
+
+    def __init__(
+        self,
+        conductor: Conductor | HostedConductor,
+        messages: Sequence[BaseMessage],
+        options: Mapping[str, Any],
+    ) -> None:
+        said = dict(options)
+        self.model: str = said.pop("model")
+        self._timeout: float | None = said.pop("timeout", None)
+        self._labels = frozenset(said.pop("labels", None) or ())
+        self._policy: Policy | None = said.pop("policy", None)
+        self._tools = read_tools(said.pop("tools", None), said.pop("tool_choice", None))
+        self._sampling = read_sampling(said, of="ChatPodium", takes=_TAKES)
+        self._conductor = conductor
+        self._messages = messages
+        self._counter = Counter()
+
+    async def message(self) -> AIMessage:
+        """Run the call, and return the answer.
+
+        Raises:
+            RunFailed: there is no answer, or none that the caller can use.
+            LimitExceeded: the call took longer than its timeout.
+            PodiumError: as `Conductor.run`.
+        """
+        call = self._call(ChatRun.current())
+        async with aclosing(self._events(call, stream=False)) as events:
+            async for _ in events:
+                pass
+        answer = call.answer()
+        return message_of(answer, answer.usage.beyond(self._counter.seen), self.model)
+
+    async def chunks(self) -> AsyncGenerator[AIMessageChunk, None]:
+        """Run the call, and yield the answer as it is written; the last chunk has the metadata.
+
+        Leaving the iteration cancels the run. Raises as `message`.
+        """
+        call = self._call(ChatRun.current())
+        async with aclosing(self._events(call, stream=True)) as events:
+            async for _, text in events:
+                if text:
+                    yield AIMessageChunk(content=text)
+        answer = call.answer()
+        yield last_chunk(answer, call.rest(), answer.usage.beyond(self._counter.seen), self.model)
+
+    def _call(self, run: ChatRun) -> ChatCall:
+        conductor = self._conductor
+        has_journal = isinstance(conductor, Conductor) and conductor.journal is not None
+        return ChatCall(
+            conductor,
+            from_langchain(self._messages),
+            tools=self._tools,
+            sampling=self._sampling,
+            model=self.model,
+            continuation=latest_continuation(self._messages),
+            options={
+                "run_id": str(run.run_id) if has_journal else None,
+                "labels": self._labels,
+                "policy": self._policy,
+                "middleware": call_as_child_run,
+            },
+        )
+
+    async def _events(self, call: ChatCall, *, stream: bool) -> AsyncGenerator[_Item, None]:
+        """Yield the run's events; what the workers call is below LangChain's current run."""
+        run = ChatRun.current()
+        end = None if self._timeout is None else time.monotonic() + self._timeout
+        listened = hears(run)
+        with run.counted() as self._counter:  # the run's task begins here, with these context variables
+            events = call.events(stream=stream)
+            item = await self._next(events, end)
+        async with aclosing(events):
+            while item is not None:
+                if listened:
+                    await tell(run, item[0])
+                yield item
+                item = await self._next(events, end)
+
+    async def _next(self, events: AsyncGenerator[_Item, None], end: float | None) -> _Item | None:
+        if end is None:
+            return await anext(events, None)
+        with anyio.move_on_after(max(0.0, end - time.monotonic())) as scope:
+            return await anext(events, None)
+        assert scope.cancelled_caught
+        told = f"the run took longer than the {self._timeout:g} s of ChatPodium's timeout"
+        raise LimitExceeded("seconds", told)

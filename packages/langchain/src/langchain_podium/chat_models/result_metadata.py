@@ -1,0 +1,69 @@
+"""The answer of a run as the message of a chat model: whole, or as the last chunk of one."""
+
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.tool import tool_call_chunk
+
+from langchain_podium.chat_models.tool_continuation import CONTINUATION
+from langchain_podium.messages import read_calls, write_usage
+from podium.hosts import ChatAnswer, result_metadata
+from podium.usage import Usage
+
+
+def message_of(answer: ChatAnswer, usage: Usage, model: str) -> AIMessage:
+    """Return the answer as a message.
+
+    Args:
+        answer: the answer of a run.
+        usage: the part of its tokens that the message is to report.
+        model: the name of the chat model.
+    """
+    calls, broken = read_calls(answer.tool_calls)
+    return AIMessage(
+        answer.text,
+        tool_calls=calls,
+        invalid_tool_calls=broken,
+        usage_metadata=write_usage(usage),
+        response_metadata=_metadata(answer, model),
+    )
+
+
+def last_chunk(answer: ChatAnswer, rest: str, usage: Usage, model: str) -> AIMessageChunk:
+    """Return the chunk a stream ends with: the text not sent yet, the calls, and the metadata.
+
+    Args:
+        answer: the answer of a run.
+        rest: its text that was not sent yet.
+        usage: the part of its tokens that the message is to report.
+        model: the name of the chat model.
+    """
+    calls = [
+        tool_call_chunk(
+            name=call["function"].get("name"),
+            args=call["function"].get("arguments") or "{}",
+            id=call.get("id"),
+            index=index,
+        )
+        for index, call in enumerate(answer.tool_calls)
+    ]
+    return AIMessageChunk(
+        content=rest,
+        tool_call_chunks=calls,
+        usage_metadata=write_usage(usage),
+        response_metadata=_metadata(answer, model),
+        chunk_position="last",
+    )
+
+
+def _metadata(answer: ChatAnswer, model: str) -> dict[str, Any]:
+    """Return a message's `response_metadata`: plain JSON, without what the steps wrote."""
+    metadata = result_metadata(answer.result, usage=lambda usage: dict(write_usage(usage)))
+    if answer.continuation is not None:
+        metadata[CONTINUATION] = dict(answer.continuation)
+    return {
+        "model_name": model,
+        "model_provider": "podium",
+        "finish_reason": answer.finish_reason,
+        "podium": metadata,
+    }

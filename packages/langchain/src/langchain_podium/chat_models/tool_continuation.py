@@ -1,0 +1,20 @@
+"""The continuation of a turn in the message that holds its tool calls, in memory or in a checkpoint."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+CONTINUATION: Final = "continuation"
+"""Key of a message's `response_metadata["podium"]`."""
+
+
+def latest_continuation(messages: Sequence[BaseMessage]) -> object:
+    """Return what the model's last message since the question holds; `None` where there is none."""
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            return None
+        if isinstance(message, AIMessage):
+            podium = message.response_metadata.get("podium")
+            return podium.get(CONTINUATION) if isinstance(podium, dict) else None
+    return None

@@ -1,0 +1,53 @@
+"""A run's events as custom events of LangChain, `podium_plan_ready` and so on."""
+
+from dataclasses import asdict
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from langchain_core.callbacks import AsyncCallbackHandler, AsyncCallbackManager, BaseCallbackHandler
+
+from podium.types import Event, Result, RunEnded
+from podium.usage import Usage
+
+_SILENT: Final = (BaseCallbackHandler.on_custom_event, AsyncCallbackHandler.on_custom_event)
+
+
+class ParentRun(Protocol):
+    """A LangChain run that can have children: of a chain, a tool, a graph's node."""
+
+    @property
+    def run_id(self) -> UUID:
+        """Its id."""
+
+    @property
+    def handlers(self) -> list[BaseCallbackHandler]:
+        """The callback handlers of the run."""
+
+    def get_child(self, tag: str | None = None) -> Any:
+        """Return the manager of its children."""
+
+
+def hears(run: ParentRun) -> bool:
+    """Return whether a handler of the run takes custom events."""
+    return any(
+        not handler.ignore_custom_event and type(handler).on_custom_event not in _SILENT
+        for handler in run.handlers
+    )
+
+
+async def tell(run: ParentRun, event: Event) -> None:
+    """Send an event of Podium's as a custom event of the run: `podium_step_ended`, with the event as JSON.
+
+    `podium_run_ended` also holds what the run took in all: `calls`, `usage`, and `cost` in USD.
+    """
+    data = event.to_json()
+    if isinstance(event, RunEnded):
+        data |= _total(event.result)
+    children: AsyncCallbackManager = run.get_child()
+    await children.on_custom_event(f"podium_{event.type}", data, run_id=run.run_id)
+
+
+def _total(result: Result) -> dict[str, Any]:
+    asked = [proposal for proposal in result.proposals if proposal.usage != Usage() or proposal.cost is None]
+    calls = len(asked) + sum(outcome.attempts for outcome in result.outcomes)
+    return {"calls": calls, "usage": asdict(result.usage), "cost": result.cost}
