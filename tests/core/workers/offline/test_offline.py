@@ -22,6 +22,8 @@ from podium.workers import (
     Worker,
     complete,
 )
+from podium.workers.offline import expression_finder
+from podium.workers.offline.expression_finder import REWRITES, find_expressions
 
 pytestmark = pytest.mark.anyio
 
@@ -372,3 +374,13 @@ async def test_gather_needs_a_visible_step() -> None:
     """Without a visible step there is nothing to gather."""
     with pytest.raises(WorkerRefused, match="nothing to gather"):
         await ask(Gather(), "gather")
+
+
+@pytest.mark.parametrize("row", range(len(REWRITES)), ids=[lost for lost, _, _ in REWRITES])
+def test_every_rewrite_reads_what_is_misread_without_it(row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of each rewrite is refused, or read otherwise, as soon as that rewrite is missing."""
+    text, found = REWRITES[row][0], find_expressions(REWRITES[row][0])
+    others = [pair for index, pair in enumerate(expression_finder._REWRITES) if index != row]
+    monkeypatch.setattr(expression_finder, "_REWRITES", others)
+    assert found
+    assert find_expressions(text) != found

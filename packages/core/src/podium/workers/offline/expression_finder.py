@@ -1,7 +1,7 @@
-"""Finds the arithmetic that stands in a text; knows no values.
+"""Finds the arithmetic in a text; computes nothing.
 
-A few replacements turn words and typographic signs into plain ones; what then looks like
-operands with operators between them is an expression.
+Rewrites turn words and typographic signs into plain arithmetic. Operands with operators
+between them are then an expression.
 """
 
 import re
@@ -27,29 +27,33 @@ _THAT = re.compile(r"\b(?:that|(?:the|this|that) (?:previous )?(?:result|value|a
 _RANGE = re.compile(r"[0-9]+(?:[-/][0-9]+)+")
 _ASKED = re.compile(r"(?:^|\b(?:is|are|calculate|compute|evaluate|solve|work out|what's))\s*$")
 _ANY = rf"({_NUMBER}(?: ?%)?|\([^()\n]{{1,99}}\))"
-_PLAIN = [
-    (re.compile(pattern), plain)
-    for pattern, plain in (
-        (r"[$€£¥₹]", ""),
-        (r"[^\S\n]+", " "),
-        (r"[−–]|\bminus\b", "-"),
-        (r"\bplus\b", "+"),
-        (r"[×·⋅]|\b(?:times|multiplied by)\b|(?<=[0-9)]) ?x ?(?=[0-9(])", "*"),
-        (r"÷|\bdivided by\b", "/"),
-        (r"\*\*|\b(?:raised )?to the power of\b", "^"),
-        (r" ?(?:²|\bsquared\b)", "^2"),
-        (r" ?(?:³|\bcubed\b)", "^3"),
-        (r" ?\bper ?cent\b", "%"),
-        (r"(?<=[0-9)]) ?(?:% ?|\bmodulo )(?=[0-9(])", " mod "),
-        (rf"(?:√|\b(?:the )?square root of) ?({_NUMBER})", r"sqrt(\1)"),
-        (r"(?:√|\b(?:the )?square root of) ?(?=\()", "sqrt"),
-        (rf"({_NUMBER} ?%) (?:discount|reduction|off)(?: on| of| from)? ({_NUMBER})", r"\2 - \1"),
-        (rf"\bmultiply {_ANY} (?:by|with) {_ANY}", r"\1 * \2"),
-        (rf"\bdivide {_ANY} by {_ANY}", r"\1 / \2"),
-        (rf"\badd {_ANY} to {_ANY}", r"\2 + \1"),
-        (rf"\bsubtract {_ANY} from {_ANY}", r"\2 - \1"),
-    )
-]
+REWRITES = (
+    ("$5 + €3", r"[$€£¥₹]", ""),
+    ("3  +\t4", r"[^\S\n]+", " "),
+    ("7 minus 2", r"[−–]|\bminus\b", "-"),
+    ("3 plus 4", r"\bplus\b", "+"),
+    ("3 times 4", r"[×·⋅]|\b(?:times|multiplied by)\b|(?<=[0-9)]) ?x ?(?=[0-9(])", "*"),
+    ("8 divided by 2", r"÷|\bdivided by\b", "/"),
+    ("2 to the power of 3", r"\*\*|\b(?:raised )?to the power of\b", "^"),
+    ("3 squared", r" ?(?:²|\bsquared\b)", "^2"),
+    ("2 cubed", r" ?(?:³|\bcubed\b)", "^3"),
+    ("5 percent of 80", r" ?\bper ?cent\b", "%"),
+    ("17 % 5", r"(?<=[0-9)]) ?(?:% ?|\bmodulo )(?=[0-9(])", " mod "),
+    ("the square root of 9", rf"(?:√|\b(?:the )?square root of) ?({_NUMBER})", r"sqrt(\1)"),
+    ("the square root of (9 + 7)", r"(?:√|\b(?:the )?square root of) ?(?=\()", "sqrt"),
+    (
+        "a 15% discount on 80",
+        rf"({_NUMBER} ?%) (?:discount|reduction|off)(?: on| of| from)? ({_NUMBER})",
+        r"\2 - \1",
+    ),
+    ("multiply 6 by 7", rf"\bmultiply {_ANY} (?:by|with) {_ANY}", r"\1 * \2"),
+    ("divide 8 by 2", rf"\bdivide {_ANY} by {_ANY}", r"\1 / \2"),
+    ("add 3 to 4", rf"\badd {_ANY} to {_ANY}", r"\2 + \1"),
+    ("subtract 5 from 12", rf"\bsubtract {_ANY} from {_ANY}", r"\2 - \1"),
+)
+"""Rewrites of words and typographic signs into plain arithmetic, in order: a text that is misread or
+refused without the rewrite, the pattern, the plain form."""
+_REWRITES = [(re.compile(pattern), plain) for _, pattern, plain in REWRITES]
 
 
 def find_expressions(text: str, *, that: str | None = None) -> list[str]:
@@ -62,7 +66,7 @@ def find_expressions(text: str, *, that: str | None = None) -> list[str]:
     plain = text[:MAX_READ].lower()
     if that is not None:
         plain = _THAT.sub(f"({that})" if that.startswith("-") else that, plain)
-    for pattern, sign in _PLAIN:
+    for pattern, sign in _REWRITES:
         plain = pattern.sub(sign, plain)
     found: list[str] = []
     for match in _EXPRESSION.finditer(plain):
