@@ -12,9 +12,9 @@ from podium.aio.resources import ResourceGroup
 from podium.aio.sync import run_sync
 from podium.budget.limits import Limits
 from podium.budget.spend import Spend
-from podium.errors import ConfigError, PlannerError, WorkerFailed
+from podium.errors import ConfigError, PlannerError
 from podium.execution.retry_policy import OnFailure, Retry
-from podium.execution.run_context import Accept, ConductorSettings, RunRequest, outer_run
+from podium.execution.run_context import Accept, ConductorSettings, RunRequest
 from podium.execution.step_starter import StepStarter
 from podium.journal.answer_cache import Cache
 from podium.journal.journal import Journal
@@ -25,10 +25,11 @@ from podium.policy import Policy
 from podium.run.approval import decide
 from podium.run.forecaster import forecast_plan
 from podium.run.listeners import Listener, with_listener
+from podium.run.nested import run_nested
 from podium.run.planning import PlanRequester
-from podium.run.request import RunOptions, journal_of, nested_request, new_request
+from podium.run.request import RunOptions, journal_of, new_request
 from podium.run.runner import RunSession
-from podium.types.events import AnswerDelta, ApprovalGiven, Event, RunEnded
+from podium.types.events import ApprovalGiven, Event
 from podium.types.explain import explain_proposal
 from podium.types.forecast import Forecast
 from podium.types.messages import Completion, Query
@@ -42,32 +43,32 @@ from podium.workers.worst_case import check_prices
 class Conductor(Worker):
     """Answers queries by planning them and having a pool of workers carry the plans out.
 
-    Used as an async context manager it keeps connections open from run to run; otherwise
-    each run opens and closes them. One conductor may have any number of runs at once. It
-    is a worker itself: in another's pool it plans and runs what it is given as subtask,
-    within that run's limits.
+    As an async context manager a conductor keeps connections open from run to run;
+    otherwise each run opens and closes them. One conductor may have any number of runs at
+    once. A conductor is a worker, too: in the pool of another conductor it plans and runs the
+    subtask, within the limits of the outer run.
 
     Args:
-        planner: who writes the plans.
-        pool: who carries them out.
+        planner: writes the plans.
+        pool: the workers that carry the plans out.
         limits: what a run may spend.
-        fallback: who plans when `planner` gave no usable plan after one repair; `None`
-            means a `RulePlanner`.
-        strict: raise what is wrong with a plan in place of repairing and falling back.
-        direct: let a short question without parts go to one worker with no planner call.
+        fallback: plans when `planner` gave no usable plan after one repair; by default a
+            `RulePlanner`.
+        strict: raise the error of a bad plan, in place of a repair and the fallback.
+        direct: send a short question without parts to one worker, with no planner call.
         accept: judges each round's answer; while it is not accepted, another round is
             planned, up to `Limits.rounds`. `None` accepts all.
         policy: what plans may do; `None` allows everything.
-        retry: which failed calls are made again; `None` means as `Retry` has it.
-        on_failure: what becomes of the steps that are shown one that failed.
-        cache: answers of earlier calls to use again, over all runs it is given to; `run` uses
-            those of the same run; `None` asks for all of them.
-        journal: where runs are recorded, to be resumed and audited; `None` records none.
+        retry: which failed calls are retried; by default as in `Retry()`.
+        on_failure: what happens to the steps that depend on a failed step.
+        cache: answers of earlier calls that are used again: of all runs that share the cache,
+            or of the same run with `"run"`; `None` uses none.
+        journal: records runs, so that they can be resumed and audited; `None` records none.
         show_question: whether workers are shown the question besides their subtask.
-        card: what a pool this conductor is put into says of it.
+        card: describes this conductor in the pool of another one.
 
     Raises:
-        ConfigError: the planner is none, or the pool has no workers, or two of one name.
+        ConfigError: `planner` is not a planner, or the pool is empty or has two workers of one name.
     """
 
     takes_tools = True
@@ -118,24 +119,26 @@ class Conductor(Worker):
         self._entries = LoopLocal(int)
 
     async def plan(self, query: Query, *, labels: Iterable[str] = (), policy: Policy | None = None) -> Plan:
-        """Plan `query` and run nothing. Run the plan by giving it to `run` or `stream`.
+        """Plan a query and run nothing. `run` and `stream` take the plan.
 
         Args:
             query: the question, or a conversation.
             labels: properties of the query that the policy's rules refer to.
-            policy: holds beside the conductor's own; `None` adds nothing.
+            policy: holds besides the conductor's policy; `None` adds nothing.
 
         Raises:
-            QueryError: the query is not one.
+            QueryError: the query is empty or malformed.
             PlannerError: neither the planner nor the fallback gave a usable plan.
-            LimitExceeded: there was none within `Limits.seconds`.
-            PodiumError: what is wrong with the planner's text, with `strict`.
+            LimitExceeded: there was no plan within `Limits.seconds`.
+            PodiumError: the error of a bad plan, with `strict`.
         """
         request = new_request(self._settings, query, stream=False, labels=labels, policy=policy)
         async with self._open():
             planning, plan = await RunSession(self._settings, request, None).plan_only()
         if plan is None:
-            raise PlannerError(f"nobody gave a usable plan: {_problems_of(planning)}")
+            raise PlannerError(
+                f"neither the planner nor the fallback gave a usable plan: {_problems_of(planning)}"
+            )
         return Plan(plan.steps, request.query, "\n".join(map(explain_proposal, planning.proposals)))
 
     async def run(
@@ -143,31 +146,31 @@ class Conductor(Worker):
     ) -> Result:
         """Answer a query, or carry out a plan.
 
-        A worker that fails does not raise: the result says what is missing and why.
+        A failed worker does not raise: the result says what is missing and why.
 
         Args:
-            asked: a question, a conversation, or a plan. A conversation may go on after its
-                question with calls of tools and what they returned, which are shown to the
-                worker of the plan's last step.
+            asked: a question, a conversation, or a plan. After its question a conversation may
+                have tool calls and their results, which are shown to the worker of the plan's
+                last step.
             on_event: takes each event as it happens, as `stream` yields them.
-            options: what else is to be said of the run: see `podium.run.options.Options`.
+            options: see `podium.run.RunOptions`.
 
         Raises:
-            QueryError: the query is not one.
-            PlanInvalid: the plan given does not fit the pool or the limits.
-            PlanForbidden: the policy does not allow the plan given.
+            QueryError: the query is empty or malformed.
+            PlanInvalid: the given plan does not fit the pool or the limits.
+            PlanForbidden: the policy does not allow the given plan.
             RunExists: the journal holds another run of this id.
-            JournalError: the run cannot be recorded; one that was carried out is in `result`.
-            ListenerFailed: `on_event` raised; what the run came to is in `result`.
-            PodiumError: what is wrong with the planner's text, with `strict`.
+            JournalError: the run cannot be recorded; its `result` is set if the run was carried out.
+            ListenerFailed: `on_event` raised; its `result` is the run's.
+            PodiumError: the error of a bad plan, with `strict`.
         """
         request = new_request(self._settings, asked, stream=on_event is not None, **options)
         return await with_listener(on_event, lambda listen: self._run(request, listen))
 
     def stream(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
-        """Do as `run`, and yield what happens; the last event is `RunEnded` with the result.
+        """Do as `run`, and yield the events; the last one is `RunEnded` with the result.
 
-        Leaving the iteration cancels the run. Takes and raises what `run` does.
+        Leaving the iteration cancels the run. Arguments and exceptions are those of `run`.
         """
 
         async def run(emit: Listener) -> Result:
@@ -176,10 +179,10 @@ class Conductor(Worker):
         return events_of(run)
 
     def forecast(self, plan: Plan) -> Forecast:
-        """Return what carrying out a plan will take: calls, tokens, USD and seconds.
+        """Return what a plan will probably take: calls, tokens, USD and seconds.
 
-        It is reckoned from what the workers took lately, and from general experience where
-        they have done too little.
+        The forecast is made from the latest calls of the workers, and from assumptions where
+        they have made too few.
 
         Raises:
             PlanInvalid: the plan does not fit the pool or the limits.
@@ -205,16 +208,16 @@ class Conductor(Worker):
     ) -> Result:
         """Go on with a recorded run: after a crash, a cancel, a failure or an approval.
 
-        What was delivered and recorded is not paid for again. Steps that failed in the
-        last round are tried once more. The run has the whole of `Limits.seconds` again;
-        what it spent before counts against all other limits.
+        Recorded results are not paid for again. Steps that failed in the last round run once
+        more. The run has the whole of `Limits.seconds` again; what it spent before counts
+        against all other limits.
 
         Args:
             run_id: the run's id.
-            plan: goes on in place of the last round's plan; steps that are the same, with the
-                same to see, keep their outputs. `None` changes nothing.
-            policy: as for `run`; it is not recorded, so give the one the run was begun with.
-            force: go on with a run that was given up as dead, too.
+            plan: replaces the last round's plan; equal steps with equal inputs keep their
+                outputs. `None` changes nothing.
+            policy: as for `run`; it is not recorded, so pass the one that the run was started with.
+            force: resume a run that was given up as dead, too.
             journal: as for `run`.
             middleware: as for `run`.
             step_starter: as for `run`.
@@ -223,8 +226,8 @@ class Conductor(Worker):
         Raises:
             ConfigError: the conductor has no journal, or the pool lacks a worker of the plan.
             RunUnknown: the journal holds no such run.
-            RunHeld: someone carries it out.
-            RunDead: it was taken up too often after its process had died.
+            RunHeld: another process carries the run out.
+            RunDead: the run was resumed too often after its process had died.
             PodiumError: as for `run`.
         """
         journal_of(self._settings, journal)
@@ -253,20 +256,20 @@ class Conductor(Worker):
         why: str = "",
         journal: Journal | None = None,
     ) -> None:
-        """Record what someone says of the plan of a run that waits; `resume` then goes on with it.
+        """Record a decision on the plan of a waiting run; `resume` then goes on with the run.
 
         Args:
             run_id: the run's id.
             approved: whether the plan may be carried out.
-            plan: the plan as they changed it; `None` takes it as it is.
+            plan: the changed plan; `None` changes nothing.
             by: who decided.
-            why: for what reason.
-            journal: where the run waits, if that is not the conductor's own journal.
+            why: the reason.
+            journal: the journal that holds the run; `None` means the conductor's.
 
         Raises:
-            ConfigError: the conductor has no journal, or the run waits for nothing.
+            ConfigError: the conductor has no journal, or the run does not wait for a decision.
             RunUnknown: the journal holds no such run.
-            RunHeld: someone carries it out.
+            RunHeld: another process carries the run out.
             PlanForbidden: the policy does not allow the changed plan.
         """
         journal = journal_of(self._settings, journal)
@@ -290,30 +293,11 @@ class Conductor(Worker):
 
         Raises:
             LimitExceeded: the runs would nest deeper than `Limits.depth`.
-            WorkerFailed: the run came to no answer.
+            WorkerFailed: the nested run has no answer.
         """
-        nested, outer = nested_request(self._settings, request), outer_run(request.caller)
-        result: Result | None = None
-        sessions: list[RunSession] = []
-
-        async def run(emit: Listener) -> Result:
-            def listen(event: Event) -> None:
-                if outer is not None and outer.context.emit is not None:
-                    outer.context.emit(event)  # at once, so that the end of a cancelled run is emitted, too
-                if event.run_id == nested.run_id:
-                    emit(event)
-
-            sessions.append(RunSession(self._settings, nested, listen))
-            async with self._open():
-                return await sessions[0].run()
-
-        async with aclosing(events_of(run)) as events:
-            async for event in events:
-                if isinstance(event, RunEnded):
-                    result = event.result
-                elif isinstance(event, AnswerDelta):
-                    yield event.text
-        yield _completion(result, sessions[0].before)
+        async with aclosing(run_nested(self._settings, request, self._open)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def _run(self, request: RunRequest, listen: Listener | None) -> Result:
         async with self._open(), request.journal or nullcontext():
@@ -361,25 +345,6 @@ class _Parts(ResourceGroup):
 def _problems_of(planning: PlanRequester) -> str:
     problems = [p.problem.message for p in planning.proposals if p.problem is not None]
     return "; ".join(problems)
-
-
-def _completion(result: Result | None, before: Result | None) -> Completion:
-    """Return a nested run's answer, or raise for its having none.
-
-    What the run had spent before it was taken up is billed to the call that it answered then.
-    """
-    usage, cost = (None, None) if result is None else (result.usage, result.cost)
-    if before is not None and usage is not None:
-        usage -= before.usage
-        cost = None if cost is None or before.cost is None else max(cost - before.cost, 0.0)
-    has_answer = result is not None and (result.answer or result.tool_calls)
-    if result is None or usage is None or not has_answer or result.status in ("failed", "waiting"):
-        problem = None if result is None else result.problem
-        told = "no answer" if problem is None else problem.message
-        message = f"the nested run came to nothing: {told}"
-        raise WorkerFailed(message, maybe_paid=True, usage=usage, cost=cost)
-    missing = None if result.problem is None else result.problem.message
-    return Completion(result.answer, usage=usage, cost=cost, missing=missing, tool_calls=result.tool_calls)
 
 
 def _check_planner(planner: object) -> None:

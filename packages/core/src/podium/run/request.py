@@ -2,19 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from typing import TypedDict
 from uuid import uuid4
 
-from podium.errors import ConfigError, LimitExceeded
-from podium.execution.run_context import ConductorSettings, RunRequest, outer_run
+from podium.errors import ConfigError
+from podium.execution.run_context import ConductorSettings, RunRequest
 from podium.execution.step_starter import StepStarter
 from podium.journal.journal import Journal
 from podium.policy import Policy
-from podium.resume.paid_results import PaidResults, step_key
-from podium.types.messages import Part, Query, Sampling, Tools, read_conversation, read_query
+from podium.resume.paid_results import PaidResults
+from podium.types.messages import Part, Query, Sampling, Tools, read_conversation
 from podium.types.plan import Plan
-from podium.workers.worker import Caller, CallMiddleware, Request, step_input_of
+from podium.workers.worker import CallMiddleware
 
 _PLAIN = Sampling()
 
@@ -119,42 +118,6 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     if rules.silent:
         return request
     return replace(request, plan=rules.check(plan, settings.pool.cards, request.labels))
-
-
-def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
-    """Return the request for a run that answers one call of an outer run.
-
-    The same call has the same run id, so that a resumed outer run finds the nested run again.
-
-    Raises:
-        LimitExceeded: the runs would nest deeper than `Limits.depth`.
-        QueryError: the conversation is malformed.
-    """
-    caller, outer = asked.caller, outer_run(asked.caller)
-    if outer is not None and outer.context.depth + 1 >= outer.context.ledger.limits.depth:
-        limit = outer.context.ledger.limits.depth
-        raise LimitExceeded("depth", f"conductors nest {limit} deep at most: raise Limits.depth for more")
-    run_id, is_new_id = uuid4().hex, True
-    if caller is not None and outer is not None and outer.context.journal is not None:
-        key = step_key(settings.name, step_input_of(asked), asked.tool_messages)
-        run_id, is_new_id = _nested_id(caller, key), False
-    return RunRequest(
-        run_id=run_id,
-        is_new_id=is_new_id,
-        query=read_query(asked.messages[: len(asked.messages) - len(asked.tool_messages)]),
-        labels=frozenset() if caller is None else caller.labels,
-        tools=asked.tools,
-        sampling=asked.sampling if asked.tool_messages or asked.tools else _PLAIN,
-        tool_messages=asked.tool_messages,
-        stream=asked.stream,
-        middleware=None if outer is None else outer.context.request.middleware,
-        caller=caller,
-    )
-
-
-def _nested_id(caller: Caller, key: str) -> str:
-    told = f"{caller.run_id}/{caller.round}/{caller.step}/{key}"
-    return sha256(told.encode()).hexdigest()[:32]
 
 
 def journal_of(settings: ConductorSettings, given: Journal | None) -> Journal:

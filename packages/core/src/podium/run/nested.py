@@ -1,0 +1,114 @@
+"""A run that answers one call of an outer run: a conductor at work as a worker."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+from hashlib import sha256
+from uuid import uuid4
+
+from podium.aio.event_stream import events_of
+from podium.errors import LimitExceeded, WorkerFailed
+from podium.execution.run_context import ConductorSettings, RunRequest, outer_run
+from podium.resume.paid_results import step_key
+from podium.run.listeners import Listener
+from podium.run.runner import RunSession
+from podium.types.events import AnswerDelta, Event, RunEnded
+from podium.types.messages import Completion, Sampling, read_query
+from podium.types.result import Result
+from podium.workers.worker import Caller, Request, step_input_of
+
+_PLAIN = Sampling()
+
+
+async def run_nested(
+    settings: ConductorSettings,
+    request: Request,
+    keep_open: Callable[[], AbstractAsyncContextManager[object]],
+) -> AsyncGenerator[str | Completion, None]:
+    """Yield the answer of a nested run, in pieces and then whole.
+
+    Args:
+        settings: the nested conductor's.
+        request: the call of the outer run.
+        keep_open: opens what the run uses.
+
+    Raises:
+        LimitExceeded: the runs would nest deeper than `Limits.depth`.
+        WorkerFailed: the nested run has no answer.
+    """
+    nested, outer = nested_request(settings, request), outer_run(request.caller)
+    result: Result | None = None
+    sessions: list[RunSession] = []
+
+    async def run(emit: Listener) -> Result:
+        def listen(event: Event) -> None:
+            if outer is not None and outer.context.emit is not None:
+                outer.context.emit(event)  # at once, so that the end of a cancelled run is emitted, too
+            if event.run_id == nested.run_id:
+                emit(event)
+
+        sessions.append(RunSession(settings, nested, listen))
+        async with keep_open():
+            return await sessions[0].run()
+
+    async with aclosing(events_of(run)) as events:
+        async for event in events:
+            if isinstance(event, RunEnded):
+                result = event.result
+            elif isinstance(event, AnswerDelta):
+                yield event.text
+    yield _completion(result, sessions[0].before)
+
+
+def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
+    """Return the request for a run that answers one call of an outer run.
+
+    The same call has the same run id, so that a resumed outer run finds the nested run again.
+
+    Raises:
+        LimitExceeded: the runs would nest deeper than `Limits.depth`.
+        QueryError: the conversation is malformed.
+    """
+    caller, outer = asked.caller, outer_run(asked.caller)
+    if outer is not None and outer.context.depth + 1 >= outer.context.ledger.limits.depth:
+        limit = outer.context.ledger.limits.depth
+        raise LimitExceeded("depth", f"conductors nest {limit} deep at most: raise Limits.depth for more")
+    run_id, is_new_id = uuid4().hex, True
+    if caller is not None and outer is not None and outer.context.journal is not None:
+        key = step_key(settings.name, step_input_of(asked), asked.tool_messages)
+        run_id, is_new_id = _nested_id(caller, key), False
+    return RunRequest(
+        run_id=run_id,
+        is_new_id=is_new_id,
+        query=read_query(asked.messages[: len(asked.messages) - len(asked.tool_messages)]),
+        labels=frozenset() if caller is None else caller.labels,
+        tools=asked.tools,
+        sampling=asked.sampling if asked.tool_messages or asked.tools else _PLAIN,
+        tool_messages=asked.tool_messages,
+        stream=asked.stream,
+        middleware=None if outer is None else outer.context.request.middleware,
+        caller=caller,
+    )
+
+
+def _nested_id(caller: Caller, key: str) -> str:
+    told = f"{caller.run_id}/{caller.round}/{caller.step}/{key}"
+    return sha256(told.encode()).hexdigest()[:32]
+
+
+def _completion(result: Result | None, before: Result | None) -> Completion:
+    """Return the answer of a nested run, or raise `WorkerFailed` if it has none.
+
+    What the run had spent before it was resumed is billed to the call that it answered then.
+    """
+    usage, cost = (None, None) if result is None else (result.usage, result.cost)
+    if before is not None and usage is not None:
+        usage -= before.usage
+        cost = None if cost is None or before.cost is None else max(cost - before.cost, 0.0)
+    has_answer = result is not None and (result.answer or result.tool_calls)
+    if result is None or usage is None or not has_answer or result.status in ("failed", "waiting"):
+        problem = None if result is None else result.problem
+        told = "no answer" if problem is None else problem.message
+        message = f"the nested run has no answer: {told}"
+        raise WorkerFailed(message, maybe_paid=True, usage=usage, cost=cost)
+    missing = None if result.problem is None else result.problem.message
+    return Completion(result.answer, usage=usage, cost=cost, missing=missing, tool_calls=result.tool_calls)
