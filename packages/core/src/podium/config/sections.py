@@ -16,6 +16,7 @@ from podium.hosted import Api, Effort
 from podium.plan_text.writer import Spelling
 from podium.planners.planner_prompt import Show
 from podium.types.messages import Sampling
+from podium.workers.openai.providers import DEFAULT_PROVIDER
 from podium.workers.openai.timeouts import Timeouts
 from podium.workers.worker import Price
 
@@ -31,7 +32,7 @@ class EndpointSection(Section):
     """`[endpoints.NAME]`: a server that speaks OpenAI's API."""
 
     base_url: str
-    provider: str = "openai"
+    provider: str = DEFAULT_PROVIDER
     key_env: VariableName | None = None
     timeouts: Annotated[Timeouts, AsTable(positive=True)] | None = None
 

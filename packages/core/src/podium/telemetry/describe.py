@@ -17,8 +17,6 @@ from podium.workers.worker import Worker
 CONTENT_SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The environment variable that has spans show questions, subtasks and outputs."""
 _ON = ("true", "1", "span_only", "span_and_event")
-_PROVIDERS = {"gemini": "gcp.gemini"}
-"""Providers that the conventions call by another name."""
 
 Attributes = dict[str, AttributeValue]
 
@@ -37,10 +35,10 @@ def describe(worker: Worker | None, name: str) -> tuple[str, Attributes]:
     """
     if isinstance(worker, ChatWorker):
         server = urlsplit(worker.endpoint.base_url)
-        provider = worker.endpoint.provider.name
+        provider = worker.endpoint.provider
         called: Attributes = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
+            "gen_ai.provider.name": provider.telemetry_name or provider.name,
             "gen_ai.request.model": worker.model,
             "server.address": server.hostname or "",
             "server.port": server.port or (443 if server.scheme == "https" else 80),

@@ -14,17 +14,16 @@ from podium.aio.per_loop import PerLoop
 from podium.errors import ConfigError
 from podium.secrets import register
 from podium.workers.openai.error_mapping import Origin
-from podium.workers.openai.providers import Provider, find_provider
+from podium.workers.openai.providers import DEFAULT_PROVIDER, PROVIDERS, Provider, find_provider
 from podium.workers.openai.timeouts import Timeouts
 
 if TYPE_CHECKING:
     from podium.workers.openai.json_client import Exchange
 
-_PUBLIC_HEADERS = (
-    *("accept", "accept-language", "content-type", "http-referer", "origin", "referer", "user-agent"),
-    *("x-title", "anthropic-beta", "anthropic-version", "openai-beta", "openai-organization"),
-)
-"""Headers whose values are not secrets, and may occur in ordinary text."""
+_PUBLIC_HEADERS = frozenset(
+    {"accept", "accept-language", "content-type", "origin", "referer", "user-agent"}
+).union(*(provider.public_headers for provider in PROVIDERS.values()))
+"""Headers whose values are not secret, and may occur in ordinary text."""
 
 
 class Endpoint(PerLoop["Exchange"]):
@@ -52,7 +51,7 @@ class Endpoint(PerLoop["Exchange"]):
         base_url: str,
         *,
         api_key: str | None = None,
-        provider: str | Provider = "openai",
+        provider: str | Provider = DEFAULT_PROVIDER,
         timeouts: Timeouts | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -62,7 +61,8 @@ class Endpoint(PerLoop["Exchange"]):
         self.timeouts = timeouts or self.provider.timeouts
         self._headers = _request_headers(api_key, headers or {})
         self._origin = Origin(self.base_url, has_key=api_key is not None)
-        for secret in _secrets(api_key, headers or {}):
+        public = _PUBLIC_HEADERS | self.provider.public_headers
+        for secret in _secrets(api_key, headers or {}, public):
             register(secret)
 
     def __repr__(self) -> str:
@@ -165,11 +165,11 @@ def _request_headers(api_key: str | None, own: Mapping[str, str]) -> dict[str, s
     return headers | dict(own)
 
 
-def _secrets(api_key: str | None, headers: Mapping[str, str]) -> Iterator[str]:
+def _secrets(api_key: str | None, headers: Mapping[str, str], public: frozenset[str]) -> Iterator[str]:
     """Yield what must not be shown: the key, and the values of headers, with and without their scheme."""
     if api_key is not None:
         yield api_key
     for name, value in headers.items():
-        if name.lower() not in _PUBLIC_HEADERS:
+        if name.lower() not in public:
             yield value
             yield value.rpartition(" ")[2]

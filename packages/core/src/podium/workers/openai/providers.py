@@ -1,7 +1,7 @@
-"""What providers of OpenAI's API differ in: one table.
+"""How providers of OpenAI's API differ: one table, with one row for each provider.
 
-It owns which field is called what, and what is refused or ignored. It writes no request;
-`chat_body` does, as a row says. Facts are of late 2026; a row with an assumption says so.
+To add a provider, add a row here; nothing else names providers. `chat_body` writes requests as
+a row says. Facts are of late 2026; a row with an assumption says so.
 """
 
 from collections.abc import Mapping
@@ -17,27 +17,32 @@ Field = Literal["temperature", "top_p", "stop", "seed", "stream_options"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """How one provider wants to be asked."""
+    """How requests to one provider are written."""
 
     name: str
+    """What users call it, in `Endpoint(provider=…)` and in `podium.toml`."""
+    telemetry_name: str | None = None
+    """Its `gen_ai.provider.name` in OpenTelemetry's conventions; `None` means `name`."""
+    public_headers: frozenset[str] = frozenset()
+    """Its own request headers whose values are not secret, in lower case."""
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """What the field is called that bounds an answer."""
+    """The field that limits the length of an answer."""
     effort: Literal["reasoning_effort", "reasoning"] | None = "reasoning_effort"
-    """The field for reasoning effort; `reasoning` holds an object. `None` means it takes none."""
+    """The field for reasoning effort; `reasoning` contains an object. `None` means there is no such field."""
     constraints: Mapping[ConstraintKind, Literal["structured_outputs", "response_format", "grammar"]] = field(
         default_factory=dict
     )
-    """The field that asks for each kind of constraint; a kind that is absent cannot be asked for."""
+    """The field for each kind of constraint; an absent kind is not supported."""
     timeouts: Timeouts = Timeouts()
-    """How long to wait where nobody says."""
+    """How long to wait for it, unless the endpoint says otherwise."""
     omitted: frozenset[Field] = frozenset()
-    """Fields it refuses or ignores: they are not sent."""
+    """Fields that it refuses or ignores, and that are not sent."""
     strict_models: tuple[str, ...] = ()
-    """How names begin of models that refuse more."""
+    """Prefixes of the names of models that refuse more fields."""
     lenient_models: tuple[str, ...] = ()
-    """How names begin of models that `strict_models` names by mistake."""
+    """Prefixes of the names of models that match `strict_models` and are not strict."""
     strict_omitted: frozenset[Field] = frozenset()
-    """Fields that those models refuse: they are not sent."""
+    """Fields that strict models refuse, and that are not sent."""
 
     def omits(self, model: str) -> frozenset[Field]:
         """Return the fields that are not sent to `model`."""
@@ -47,46 +52,58 @@ class Provider:
 
 
 def find_provider(name: str) -> Provider:
-    """Return the row called `name`.
+    """Return the provider called `name`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none of this name.
     """
     if name not in PROVIDERS:
-        raise ConfigError(f"provider {name!r} is not known: choose of {', '.join(PROVIDERS)}")
+        raise ConfigError(f"provider {name!r} is not known: choose one of {', '.join(PROVIDERS)}")
     return PROVIDERS[name]
 
 
 _ROWS = (
     Provider(
         name="openai",
+        public_headers=frozenset({"openai-beta", "openai-organization"}),
         max_tokens="max_completion_tokens",
         constraints={"json": "response_format"},
         strict_models=("o1", "o3", "o4", "gpt-5", "gpt-6"),
         lenient_models=("gpt-5-chat",),
         strict_omitted=frozenset({"temperature", "top_p", "stop"}),
     ),
-    # its OpenAI layer ignores response_format, seed and reasoning_effort; that models after
-    # Opus 4.7 refuse sampling too is assumed
+    # Its OpenAI layer ignores response_format, seed and reasoning_effort. Assumed: models after
+    # Opus 4.7 refuse sampling, too.
     Provider(
         name="anthropic",
+        public_headers=frozenset({"anthropic-beta", "anthropic-version"}),
         effort=None,
         omitted=frozenset({"seed"}),
         strict_models=("claude-opus-4-7", "claude-opus-4-8", "claude-opus-5", "claude-fable"),
         strict_omitted=frozenset({"temperature", "top_p"}),
     ),
-    # refuses fields it does not know, seed among them
-    Provider(name="gemini", constraints={"json": "response_format"}, omitted=frozenset({"seed"})),
-    # guided_json and guided_grammar are answered with 200 and silently ignored
+    # Refuses fields that it does not know, and does not know seed.
+    Provider(
+        name="gemini",
+        telemetry_name="gcp.gemini",
+        constraints={"json": "response_format"},
+        omitted=frozenset({"seed"}),
+    ),
+    # Silently ignores the older guided_json and guided_grammar.
     Provider(name="vllm", constraints={"json": "structured_outputs", "grammar": "structured_outputs"}),
     Provider(name="ollama", constraints={"json": "response_format"}),
     Provider(name="llamacpp", constraints={"json": "response_format", "grammar": "grammar"}),
-    # drops by itself what a model does not take
-    Provider(name="openrouter", effort="reasoning", constraints={"json": "response_format"}),
-    # public lists of its parameters name neither sampling nor stop; that it refuses them is assumed
+    # Drops fields that a model does not take.
+    Provider(
+        name="openrouter",
+        public_headers=frozenset({"http-referer", "x-title"}),
+        effort="reasoning",
+        constraints={"json": "response_format"},
+    ),
+    # Its list of parameters names neither sampling nor stop. Assumed: it refuses them.
     Provider(
         name="fugu",
-        timeouts=Timeouts(first_byte=3600.0, idle=3600.0, total=7200.0),  # it may work for an hour first
+        timeouts=Timeouts(first_byte=3600.0, idle=3600.0, total=7200.0),  # may work for an hour first
         constraints={"json": "response_format"},
         omitted=frozenset({"temperature", "top_p", "stop", "seed"}),
     ),
@@ -94,3 +111,5 @@ _ROWS = (
 
 PROVIDERS: Mapping[str, Provider] = {row.name: row for row in _ROWS}
 """The rows by name."""
+DEFAULT_PROVIDER = "openai"
+"""The provider of an endpoint that names none."""
