@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -26,8 +28,8 @@ from servers.chat_server import Call, ChatServer, Reply, says
 from typer.testing import CliRunner
 
 from langchain_podium.runnable import ConductorRunnable
-from langchain_podium.shadow_watch import answer_of, question_of
-from langchain_podium.shadowing import Shadow, shadow
+from langchain_podium.shadow import Shadow, shadow
+from langchain_podium.shadow.request import answer_of, question_of
 from langchain_podium.workers import as_worker
 from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.aio import run_sync
@@ -781,3 +783,14 @@ def test_it_is_a_shadow() -> None:
     with shadow(RunnableLambda(str), RunnableLambda(str), journal=kept) as shadowed:
         assert isinstance(shadowed, Shadow)
         assert shadowed.pairs is kept
+
+
+def test_without_podium_shadow_the_import_says_what_to_install() -> None:
+    """A process of its own, since this one has imported it."""
+    source = "import sys; sys.modules['podium_shadow'] = None\nimport langchain_podium.shadow\n"
+    command = [sys.executable, "-c", source]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: langchain_podium.shadow needs podium-shadow: "
+        "run `pip install './packages/shadow'` in a clone of Podium"
+    )

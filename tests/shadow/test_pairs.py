@@ -101,7 +101,7 @@ async def test_many_at_once_are_all_kept(pairs: Pairs) -> None:
 async def test_they_are_in_the_journal_and_without_secrets(
     place: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Beside its runs, in the same database."""
+    """ShadowRunner its runs, in the same database."""
     register("canary-of-the-shadow")
     where = tmp_path / "journal.db" if place == "sqlite" else request.getfixturevalue("postgres_url")
     journal = SqlJournal(where)

@@ -15,7 +15,7 @@ import pytest
 from podium.aio import run_sync
 from podium.errors import ConfigError, JournalError
 from podium.usage import Usage
-from podium_shadow import Beside, Budget, Candidate, MemoryPairs, Pair, Side, Spent, Tally
+from podium_shadow import Budget, Candidate, MemoryPairs, Pair, ShadowRunner, Side, Spent, Tally
 from podium_shadow.pair import MOST_CHARS
 
 GOOD = Side(status="ok", answer="the primary's", seconds=0.1)
@@ -97,9 +97,9 @@ def pairs_of(pairs: MemoryPairs) -> Sequence[Pair]:
 def test_a_pair_is_recorded_with_what_both_took() -> None:
     """Answers, times, tokens, cost and run; and the counts."""
     pairs = MemoryPairs()
-    with Beside(pairs, name="ours", sample=1.0) as beside:
-        assert beside.draws()
-        beside.put(told(), Scripted())
+    with ShadowRunner(pairs, name="ours", sample=1.0) as runner:
+        assert runner.draws()
+        runner.put(told(), Scripted())
     (pair,) = pairs_of(pairs)
     assert (pair.shadow, pair.question, pair.primary) == ("ours", "Why?", GOOD)
     assert (pair.candidate.status, pair.candidate.answer) == ("ok", "ours")
@@ -111,8 +111,8 @@ def test_a_pair_is_recorded_with_what_both_took() -> None:
 
 def draws(seed: int | None, sample: float, keys: Sequence[str | None]) -> list[bool]:
     """Return which requests a new shadow draws."""
-    with Beside(MemoryPairs(), sample=sample, seed=seed) as beside:
-        return [beside.draws(key) for key in keys]
+    with ShadowRunner(MemoryPairs(), sample=sample, seed=seed) as runner:
+        return [runner.draws(key) for key in keys]
 
 
 def test_the_draw_is_the_seeds() -> None:
@@ -149,7 +149,7 @@ def test_none_and_all_are_samples(sample: float, drawn: int) -> None:
 def test_numbers_that_are_none_are_refused(wrong: dict[str, float], says: str) -> None:
     """Before anything runs."""
     with pytest.raises(ConfigError, match=says):
-        Beside(MemoryPairs(), **wrong)  # type: ignore[arg-type]
+        ShadowRunner(MemoryPairs(), **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", [{"runs": 0}, {"cost": 0.0}, {"unpriced": -1.0}, {"seconds": 0.0}])
@@ -162,12 +162,13 @@ def test_budgets_that_are_none_are_refused(wrong: dict[str, float]) -> None:
 def test_hanging_candidates_are_bounded_and_delay_nobody(gate: Gate) -> None:
     """Hundreds of requests go by while all candidates hang; what does not fit is dropped and counted."""
     pairs = MemoryPairs()
-    with Beside(pairs, sample=1.0, concurrency=3) as beside:
+    with ShadowRunner(pairs, sample=1.0, concurrency=3) as runner:
         for _ in range(500):
-            assert beside.draws()
-            beside.put(told(), Scripted(gate))
+            assert runner.draws()
+            runner.put(told(), Scripted(gate))
         assert not gate.opened.is_set()
-        assert (beside.tally.sampled, beside.tally.busy) == (500, 497)
+        assert (runner.tally.sampled, runner.tally.busy) == (500, 497)
+        wait_for(lambda: gate.most == 3)
         gate.opened.set()
     assert gate.most == 3
     assert [pair.candidate.answer for pair in pairs_of(pairs)] == ["through"] * 3
@@ -176,8 +177,8 @@ def test_hanging_candidates_are_bounded_and_delay_nobody(gate: Gate) -> None:
 def test_a_candidate_has_its_time(gate: Gate) -> None:
     """One that takes longer is cancelled and recorded as such; what it spent counts."""
     pairs = MemoryPairs()
-    with Beside(pairs, sample=1.0, seconds=0.05) as beside:
-        beside.put(told(), Scripted(gate))
+    with ShadowRunner(pairs, sample=1.0, seconds=0.05) as runner:
+        runner.put(told(), Scripted(gate))
         wait_for(lambda: pairs_of(pairs))
     (pair,) = pairs_of(pairs)
     assert (pair.candidate.status, pair.candidate.problem) == ("timeout", "no answer after 0.05 s")
@@ -196,8 +197,8 @@ def test_one_that_will_not_be_cancelled_is_late_all_the_same() -> None:
         return ""
 
     pairs = MemoryPairs()
-    with Beside(pairs, sample=1.0, seconds=0.05) as beside:
-        beside.put(told(), Scripted(stubborn))
+    with ShadowRunner(pairs, sample=1.0, seconds=0.05) as runner:
+        runner.put(told(), Scripted(stubborn))
         wait_for(lambda: pairs_of(pairs))
     assert [pair.candidate.status for pair in pairs_of(pairs)] == ["timeout"]
 
@@ -219,9 +220,9 @@ def test_what_a_candidate_raises_is_its_failing(error: BaseException) -> None:
         raise error
 
     pairs = MemoryPairs()
-    with Beside(pairs, sample=1.0) as beside:
-        beside.put(told(), Scripted(fail))
-        beside.put(told(), Scripted())
+    with ShadowRunner(pairs, sample=1.0) as runner:
+        runner.put(told(), Scripted(fail))
+        runner.put(told(), Scripted())
     failed, good = sorted(pairs_of(pairs), key=lambda pair: pair.candidate.status)
     assert (failed.candidate.status, good.candidate.status) == ("failed", "ok")
     assert failed.candidate.problem.startswith(type(error).__name__)
@@ -235,9 +236,9 @@ def test_a_cancel_of_its_own_is_a_failing_too() -> None:
         raise asyncio.CancelledError
 
     pairs = MemoryPairs()
-    with Beside(pairs, sample=1.0) as beside:
-        beside.put(told(), Scripted(cancelled))
-        beside.put(told(), Scripted())
+    with ShadowRunner(pairs, sample=1.0) as runner:
+        runner.put(told(), Scripted(cancelled))
+        runner.put(told(), Scripted())
     assert sorted(pair.candidate.status for pair in pairs_of(pairs)) == ["failed", "ok"]
 
 
@@ -252,9 +253,9 @@ def test_a_task_of_a_candidate_leaves_the_others_alone(gate: Gate) -> None:
         return ""
 
     pairs = MemoryPairs()
-    with Beside(pairs, sample=1.0) as beside:
-        beside.put(told(), Scripted(gate))
-        beside.put(told(), Scripted(fail))
+    with ShadowRunner(pairs, sample=1.0) as runner:
+        runner.put(told(), Scripted(gate))
+        runner.put(told(), Scripted(fail))
         wait_for(lambda: pairs_of(pairs))
         gate.opened.set()
     assert [pair.candidate.status for pair in pairs_of(pairs)] == ["failed", "ok"]
@@ -264,9 +265,9 @@ def test_a_task_of_a_candidate_leaves_the_others_alone(gate: Gate) -> None:
 def test_a_flood_is_cut_and_not_held() -> None:
     """Of hundreds of long answers only so much is kept, of a few at a time."""
     pairs = MemoryPairs(5)
-    with Beside(pairs, sample=1.0, concurrency=2) as beside:
+    with ShadowRunner(pairs, sample=1.0, concurrency=2) as runner:
         for _ in range(300):
-            beside.put(told("q" * 10**6, Side(status="ok", answer="p" * 10**6)), Scripted(answer="c" * 10**6))
+            runner.put(told("q" * 10**6, Side(status="ok", answer="p" * 10**6)), Scripted(answer="c" * 10**6))
     kept = pairs_of(pairs)
     assert 0 < len(kept) <= 5
     for pair in kept:
@@ -276,8 +277,8 @@ def test_a_flood_is_cut_and_not_held() -> None:
 def test_text_that_no_database_takes_is_kept() -> None:
     """Lone surrogates and NUL are replaced."""
     pairs = MemoryPairs()
-    with Beside(pairs, sample=1.0) as beside:
-        beside.put(told("\0?", Side(status="ok", answer="\ud800")), Scripted(answer="a\0b"))
+    with ShadowRunner(pairs, sample=1.0) as runner:
+        runner.put(told("\0?", Side(status="ok", answer="\ud800")), Scripted(answer="a\0b"))
     (pair,) = pairs_of(pairs)
     assert f"{pair.question}{pair.primary.answer}{pair.candidate.answer}".encode().count(b"\xef\xbf\xbd") == 3
 
@@ -292,10 +293,10 @@ def test_context_variables_do_not_leak() -> None:
         await asyncio.to_thread(lambda: seen.append(variable.get()))
         return ""
 
-    with Beside(MemoryPairs(), sample=1.0) as beside:
+    with ShadowRunner(MemoryPairs(), sample=1.0) as runner:
         variable.set("the caller's")
-        beside.put(told(), Scripted(look))
-        beside.put(told(), Scripted(look))
+        runner.put(told(), Scripted(look))
+        runner.put(told(), Scripted(look))
     assert seen == ["nothing"] * 4
 
 
@@ -306,11 +307,11 @@ def test_a_primary_that_cannot_be_read_is_counted(caplog: pytest.LogCaptureFixtu
         raise ValueError("no answer in it")
 
     pairs = MemoryPairs()
-    with Beside(pairs, sample=1.0, budget=Budget(runs=1)) as beside:
-        beside.put(broken, Scripted())
-        wait_for(lambda: beside.tally.unread)
-        beside.put(told(), Scripted())
-    assert (beside.tally.unread, beside.tally.unfunded, len(pairs_of(pairs))) == (1, 0, 1)
+    with ShadowRunner(pairs, sample=1.0, budget=Budget(runs=1)) as runner:
+        runner.put(broken, Scripted())
+        wait_for(lambda: runner.tally.unread)
+        runner.put(told(), Scripted())
+    assert (runner.tally.unread, runner.tally.unfunded, len(pairs_of(pairs))) == (1, 0, 1)
     assert "cannot be read" in caplog.text
 
 
@@ -327,9 +328,9 @@ class Broken(MemoryPairs):
 def test_a_journal_that_fails_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """In the log and in the counts; nobody is failed by it."""
     pairs = Broken()
-    with caplog.at_level(logging.WARNING, "podium"), Beside(pairs, sample=1.0) as beside:
+    with caplog.at_level(logging.WARNING, "podium"), ShadowRunner(pairs, sample=1.0) as runner:
         for _ in range(3):
-            beside.put(told(), Scripted())
+            runner.put(told(), Scripted())
     assert "the disk is full" in caplog.text
     assert [tally.unrecorded for tally in run_sync(pairs.tallies)] == [3]
 
@@ -339,11 +340,11 @@ def test_counts_are_kept_by_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 3600.0 * 100
     monkeypatch.setattr("podium_shadow.counters.time", lambda: now)
     pairs = MemoryPairs()
-    with Beside(pairs, sample=0.0) as beside:
+    with ShadowRunner(pairs, sample=0.0) as runner:
         for hour, requests in enumerate((2, 3, 1)):
             now = 3600.0 * (100 + hour)
             for _ in range(requests):
-                beside.draws()
+                runner.draws()
     found = run_sync(pairs.tallies)
     assert [(tally.at, tally.seen) for tally in found] == [(360000.0, 2), (363600.0, 3), (367200.0, 1)]
 
@@ -351,21 +352,21 @@ def test_counts_are_kept_by_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_budget_of_runs_is_kept() -> None:
     """No candidate more than that is started; the others are counted."""
     pairs = MemoryPairs()
-    with Beside(pairs, sample=1.0, concurrency=100, budget=Budget(runs=5)) as beside:
+    with ShadowRunner(pairs, sample=1.0, concurrency=100, budget=Budget(runs=5)) as runner:
         for _ in range(50):
-            beside.put(told(), Scripted())
-    assert (len(pairs_of(pairs)), beside.tally.unfunded) == (5, 45)
+            runner.put(told(), Scripted())
+    assert (len(pairs_of(pairs)), runner.tally.unfunded) == (5, 45)
 
 
 def one_by_one(budget: Budget, cost: float | None, times: int) -> tuple[int, int]:
     """Return how many of some requests, one after the other, were compared, and how many unfunded."""
     pairs = MemoryPairs()
-    with Beside(pairs, sample=1.0, budget=budget) as beside:
+    with ShadowRunner(pairs, sample=1.0, budget=budget) as runner:
         for number in range(times):
-            before = beside.tally.unfunded
-            beside.put(told(), Scripted(cost=cost))
-            wait_for(lambda n=number, b=before: len(pairs_of(pairs)) + beside.tally.unfunded > n and b >= 0)
-    return len(pairs_of(pairs)), beside.tally.unfunded
+            before = runner.tally.unfunded
+            runner.put(told(), Scripted(cost=cost))
+            wait_for(lambda n=number, b=before: len(pairs_of(pairs)) + runner.tally.unfunded > n and b >= 0)
+    return len(pairs_of(pairs)), runner.tally.unfunded
 
 
 def test_a_budget_of_money_is_kept() -> None:
@@ -384,12 +385,12 @@ def test_an_unknown_cost_is_not_nothing() -> None:
 def test_a_budget_is_for_a_while() -> None:
     """After that there is as much again."""
     pairs = MemoryPairs()
-    with Beside(pairs, sample=1.0, budget=Budget(runs=1, seconds=0.05)) as beside:
-        beside.put(told(), Scripted())
+    with ShadowRunner(pairs, sample=1.0, budget=Budget(runs=1, seconds=0.05)) as runner:
+        runner.put(told(), Scripted())
         wait_for(lambda: pairs_of(pairs))
 
         def again() -> bool:
-            beside.put(told(), Scripted())
+            runner.put(told(), Scripted())
             return len(pairs_of(pairs)) > 1
 
         wait_for(again)
@@ -398,27 +399,27 @@ def test_a_budget_is_for_a_while() -> None:
 def test_a_close_waits_then_cancels_and_counts(gate: Gate) -> None:
     """What ends in time is recorded; what does not is cut off; afterwards nothing is drawn."""
     pairs = MemoryPairs()
-    beside = Beside(pairs, sample=1.0)
-    beside.draws()
-    beside.put(told(), Scripted())
-    beside.put(told(), Scripted(gate))
-    assert beside.close(0.1)
+    runner = ShadowRunner(pairs, sample=1.0)
+    runner.draws()
+    runner.put(told(), Scripted())
+    runner.put(told(), Scripted(gate))
+    assert runner.close(0.1)
     assert not gate.opened.is_set()
     assert gate.now == 0
     assert [pair.candidate.answer for pair in pairs_of(pairs)] == ["ours"]
     assert [tally.cut_off for tally in run_sync(pairs.tallies)] == [1]
-    assert not beside.draws()
-    beside.put(told(), Scripted())
+    assert not runner.draws()
+    runner.put(told(), Scripted())
     assert len(pairs_of(pairs)) == 1
-    assert beside.close(0.1)
+    assert runner.close(0.1)
 
 
 def test_what_was_only_seen_is_recorded_too() -> None:
     """Where no request was drawn, a close leaves the counts, and begins no thread."""
     pairs = MemoryPairs()
-    with Beside(pairs, sample=0.0) as beside:
+    with ShadowRunner(pairs, sample=0.0) as runner:
         for _ in range(3):
-            beside.draws()
+            runner.draws()
         assert not any(thread.name.startswith("podium-") for thread in threads())
     assert [(tally.seen, tally.sampled) for tally in run_sync(pairs.tallies)] == [(3, 0)]
 
@@ -436,15 +437,15 @@ def test_code_that_never_returns_is_left_in_its_thread() -> None:
         return ""
 
     pairs = MemoryPairs()
-    beside = Beside(pairs, sample=1.0, concurrency=2, seconds=0.05)
+    runner = ShadowRunner(pairs, sample=1.0, concurrency=2, seconds=0.05)
     try:
         for _ in range(2):
-            beside.put(told(), Scripted(hang))
+            runner.put(told(), Scripted(hang))
         wait_for(lambda: len(pairs_of(pairs)) == 2)
         for _ in range(20):
-            beside.put(told(), Scripted(hang))
-        assert (beside.tally.busy, len(began)) == (20, 2)
-        assert not beside.close(0.05)
+            runner.put(told(), Scripted(hang))
+        assert (runner.tally.busy, len(began)) == (20, 2)
+        assert not runner.close(0.05)
     finally:
         stuck.set()
     assert [pair.candidate.status for pair in pairs_of(pairs)] == ["timeout"] * 2
@@ -459,14 +460,14 @@ def test_a_blocked_loop_delays_no_caller() -> None:
         stuck.wait()
         return ""
 
-    beside = Beside(MemoryPairs(), sample=1.0, concurrency=2)
+    runner = ShadowRunner(MemoryPairs(), sample=1.0, concurrency=2)
     try:
-        beside.put(told(), Scripted(block))
+        runner.put(told(), Scripted(block))
         assert inside.wait(10.0)
         for _ in range(100):
-            beside.put(told(), Scripted())
-        assert beside.tally.busy == 99
-        assert not beside.close(0.05)
+            runner.put(told(), Scripted())
+        assert runner.tally.busy == 99
+        assert not runner.close(0.05)
     finally:
         stuck.set()
 
@@ -475,8 +476,8 @@ def test_a_blocked_loop_delays_no_caller() -> None:
 async def test_an_async_close_holds_up_nobody(gate: Gate) -> None:
     """The caller's event loop goes on meanwhile."""
     pairs = MemoryPairs()
-    async with Beside(pairs, sample=1.0) as beside:
-        beside.put(told(), Scripted(gate))
+    async with ShadowRunner(pairs, sample=1.0) as runner:
+        runner.put(told(), Scripted(gate))
         asyncio.get_running_loop().call_later(0.05, gate.opened.set)
     assert [pair.candidate.answer for pair in await pairs.pairs()] == ["through"]
 
@@ -484,15 +485,15 @@ async def test_an_async_close_holds_up_nobody(gate: Gate) -> None:
 def test_one_that_is_forgotten_ends() -> None:
     """With its thread, as the fixture of this page sees, and what ran is recorded."""
     pairs = MemoryPairs()
-    beside = Beside(pairs, sample=1.0)
-    beside.put(told(), Scripted())
+    runner = ShadowRunner(pairs, sample=1.0)
+    runner.put(told(), Scripted())
     wait_for(lambda: pairs_of(pairs))
-    del beside
+    del runner
 
 
 EXITS = """
 import asyncio, sys, threading, time
-from podium_shadow import Beside, Candidate, Side, Spent, SqlPairs
+from podium_shadow import ShadowRunner, Candidate, Side, Spent, SqlPairs
 
 class Mine(Candidate):
     async def run(self):
@@ -502,9 +503,9 @@ class Mine(Candidate):
         return Spent()
 
 pairs = SqlPairs(sys.argv[1])
-beside = Beside(pairs, sample=1.0)
-beside.draws()
-beside.put(lambda: ("Why?", Side(status="ok", answer="so")), Mine())
+runner = ShadowRunner(pairs, sample=1.0)
+runner.draws()
+runner.put(lambda: ("Why?", Side(status="ok", answer="so")), Mine())
 {then}
 print("the end")
 """
@@ -541,7 +542,7 @@ def test_the_interpreter_ends(act: str, pairs: int | None, tmp_path: object) -> 
 
 FORKS = """
 import os, sys
-from podium_shadow import Beside, Candidate, MemoryPairs, Side, Spent
+from podium_shadow import ShadowRunner, Candidate, MemoryPairs, Side, Spent
 from podium.aio import run_sync
 
 class Mine(Candidate):
@@ -551,12 +552,12 @@ class Mine(Candidate):
         return Spent()
 
 pairs = MemoryPairs()
-beside = Beside(pairs, sample=1.0)
-ask = lambda: beside.put(lambda: ("Why?", Side(status="ok", answer="so")), Mine())
+runner = ShadowRunner(pairs, sample=1.0)
+ask = lambda: runner.put(lambda: ("Why?", Side(status="ok", answer="so")), Mine())
 ask()
 child = os.fork()
 ask()
-beside.close()
+runner.close()
 sys.stdout.write(f"{len(run_sync(pairs.pairs)) >= 1}\\n")
 sys.stdout.flush()
 if child:

@@ -6,7 +6,6 @@ from .graph import (
 )
 from .planner import as_planner as as_planner
 from .runnable import ConductorRunnable as ConductorRunnable
-from .shadowing import shadow as shadow
 from .workers import as_worker as as_worker
 
 __version__: str

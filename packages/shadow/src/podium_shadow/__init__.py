@@ -1,28 +1,10 @@
-"""A candidate beside what is in production, on a sample of its traffic: running it, recording it, comparing.
+"""Runs a candidate beside what is in production, on a sample of its requests, and compares the two.
 
-It knows no framework. What runs in production, and what beside it, is the adapters' business.
+It knows no framework: an adapter says what runs in production and what the candidate is.
 """
 
-from podium_shadow.budget import Budget
-from podium_shadow.pair import Pair, Side, Spent, Tally
-from podium_shadow.pair_store import MemoryPairs, Pairs
-from podium_shadow.report import Report, report
-from podium_shadow.runner import Beside, Candidate
-from podium_shadow.sql_pairs import SqlPairs
-
-__all__ = [
-    "Beside",
-    "Budget",
-    "Candidate",
-    "MemoryPairs",
-    "Pair",
-    "Pairs",
-    "Report",
-    "Side",
-    "Spent",
-    "SqlPairs",
-    "Tally",
-    "report",
-]
+import lazy_loader
 
 __version__ = "0.1.0"
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

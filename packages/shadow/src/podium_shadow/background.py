@@ -1,7 +1,7 @@
-"""A thread with an event loop of its own, for work that nobody waits for.
+"""A thread with an event loop of its own, for tasks that no caller waits for.
 
-It bounds how much runs at once, and how long it takes to end: neither a close nor the
-interpreter's end waits for work that hangs. It knows no shadow.
+It bounds the number of tasks at a time and the time to end: neither a close nor the end of
+the interpreter waits for a task that hangs. It knows no shadow.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from podium.errors import PodiumError
 
 LOGGER = logging.getLogger("podium")
 GRACE = 1.0
-"""Seconds that work has to end in after it was cancelled."""
+"""Seconds in which a cancelled task has to end."""
 LOOK_SECONDS = 0.5
-"""How often it is looked whether the interpreter is about to end."""
+"""Seconds between two checks whether the interpreter is about to end."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 Kept = AbstractAsyncContextManager[Any]
 
 
 class _Slot:
-    """The room one piece of work takes: until it has ended, with all threads it has begun."""
+    """The slot of one task, held until the task and all threads it started have ended."""
 
     def __init__(self, room: "_Room") -> None:
         self._room = room
@@ -45,7 +45,7 @@ class _Slot:
 
 
 class _Room:
-    """How much runs at once."""
+    """The slots there are."""
 
     def __init__(self, most: int) -> None:
         self.lock = threading.Lock()
@@ -64,7 +64,7 @@ _SLOT: ContextVar[_Slot | None] = ContextVar("podium_shadow_slot", default=None)
 
 
 class _Threads(ThreadPoolExecutor):
-    """A daemon thread for each call; standard ones are waited for without limit when the interpreter ends."""
+    """A daemon thread for each call: the interpreter waits without limit for a standard pool's threads."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -87,13 +87,13 @@ class _Threads(ThreadPoolExecutor):
 
 
 class Background:
-    """Runs work in a thread of its own, which begins with the first of it.
+    """Runs tasks in a thread of its own, which starts with the first task.
 
     Args:
-        name: of the thread.
-        most: how much runs at once.
-        kept: what is held open meanwhile.
-        last: is called in the end, with `GRACE` seconds for it.
+        name: the thread's name.
+        most: most tasks at a time.
+        kept: is entered for as long as the thread runs.
+        last: is called at the end, and cancelled after `GRACE` seconds.
     """
 
     def __init__(self, name: str, most: int, kept: Kept, last: Callable[[], Awaitable[None]]) -> None:
@@ -106,7 +106,7 @@ class Background:
         self.is_closed = False
 
     def start(self, work: Work) -> bool:
-        """Start work, and say whether there was room for it. Never waits."""
+        """Start a task, and say whether there was a slot for it. Never waits."""
         with self._lock:
             if self.is_closed:
                 return False
@@ -116,8 +116,8 @@ class Background:
             slot = life.room.take()
         return slot is not None and life.start(slot, work)
 
-    def let_go(self) -> None:
-        """End as soon as what runs has ended, or is over `GRACE`; wait for nothing."""
+    def release(self) -> None:
+        """End when the running tasks have ended, or after `GRACE` seconds. Never waits."""
         with self._lock:
             self.is_closed = True
             life = self._life
@@ -125,13 +125,13 @@ class Background:
             life.end(GRACE)
 
     def close(self, seconds: float) -> bool:
-        """Take no more work, wait for what runs, and end.
+        """Take no more tasks, wait for the running ones, and end.
 
         Args:
-            seconds: how long what runs is waited for; it is then cancelled.
+            seconds: how long to wait for running tasks before they are cancelled.
 
         Returns:
-            Whether all has ended. Code that neither returns nor can be cancelled goes on in its thread.
+            Whether all have ended. Code that neither returns nor can be cancelled still runs in its thread.
         """
         with self._lock:
             self.is_closed = True
@@ -162,7 +162,7 @@ class _Life:
         self._guarding.start()
 
     def start(self, slot: _Slot, work: Work) -> bool:
-        # In a context of its own: a caller's tracing and callbacks are not for this.
+        # In a context of its own: the caller's tracing and callbacks do not apply here.
         try:
             self._loop.call_soon_threadsafe(self._spawn, slot, work, context=Context())
         except RuntimeError:  # the loop has just been closed
@@ -181,7 +181,7 @@ class _Life:
             return  # it has ended
 
     def join(self, seconds: float) -> bool:
-        """Wait for its end, and say whether it came in time."""
+        """Wait for the end of the thread, and say whether it came in time."""
         self.thread.join(seconds)
         if self.thread.is_alive():
             return False
@@ -209,16 +209,16 @@ class _Life:
                     try:
                         self._loop.run_until_complete(main)
                     except (SystemExit, KeyboardInterrupt) as error:
-                        # Of a task of the work's own; asyncio stops the loop, in which the others go on.
+                        # Raised by one task; asyncio stops the loop, and the other tasks need it.
                         LOGGER.warning("%s: work raised %s", self.thread.name, type(error).__name__)
-        except Exception:  # the thread ends here, and nobody waits for it who could be told otherwise
-            LOGGER.exception("%s ends before its time; the next work begins another", self.thread.name)
+        except Exception:  # the thread ends here, and no caller waits for it
+            LOGGER.exception("%s failed; the next task starts another thread", self.thread.name)
         finally:
             self._ended.set()
 
     async def _main(self) -> None:
         async with AsyncExitStack() as held:
-            with suppress(TimeoutError):  # what is not held open is opened at each use
+            with suppress(TimeoutError):  # then it is opened at each use
                 async with asyncio.timeout(GRACE):
                     try:
                         await held.enter_async_context(self._kept)
@@ -239,7 +239,7 @@ class _Life:
             await asyncio.wait(self._tasks, timeout=GRACE)
 
     def _guard(self) -> None:
-        """Have what runs end with the interpreter: its daemon threads alone would be cut off anywhere."""
+        """End the tasks when the interpreter ends; daemon threads alone would be cut off anywhere."""
         while not self._ended.wait(LOOK_SECONDS):
             if not threading.main_thread().is_alive():
                 self.end(GRACE)

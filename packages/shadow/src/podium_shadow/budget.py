@@ -1,4 +1,4 @@
-"""What a shadow may spend on its candidate, and what it has spent."""
+"""What a shadow may spend on its candidate, and has spent."""
 
 from dataclasses import dataclass
 from math import inf
@@ -10,19 +10,18 @@ from podium.errors import ConfigError
 class Budget:
     """What a shadow may spend on its candidate, in one process.
 
-    Candidates in flight are taken to cost as much as the dearest so far; so the first ones,
-    as many as run at the same time, may go beyond `cost`. A conductor's own
-    `Limits.cost` bounds each of them.
+    A candidate in flight counts with the highest cost so far, so the first ones, as many as
+    run at a time, may exceed `cost`. A conductor's own `Limits.cost` bounds each of them.
     """
 
     runs: int | None = None
-    """Candidates that are started; `None` sets no limit, as below."""
+    """Most candidates that are started; `None`, here and below, sets no limit."""
     cost: float | None = None
     """USD for all of them."""
     unpriced: float | None = None
-    """USD a candidate of unknown cost counts as under `cost`; with `None` the first such uses it all up."""
+    """USD that a candidate of unknown cost counts as; with `None` the first such candidate uses up `cost`."""
     seconds: float | None = None
-    """After how long there is as much again: 3600 for an hour; `None` means that it is all there is."""
+    """Seconds after which the budget is renewed: 3600 for an hour; `None` never renews it."""
 
     def __post_init__(self) -> None:
         whole = isinstance(self.runs, int) and not isinstance(self.runs, bool)
@@ -34,11 +33,11 @@ class Budget:
                 raise ConfigError(f"Budget.{name} is {value!r}: it must be a number, {least}")
 
 
-class Purse:
-    """What is left of a budget. Not for many threads at once: its owner has a lock.
+class Spending:
+    """What is spent of a budget. Not thread-safe: its owner holds a lock.
 
     Args:
-        budget: what there is.
+        budget: the limits.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -47,13 +46,13 @@ class Purse:
         self._runs = 0
         self._cost = 0.0
         self._in_flight = 0
-        self._dearest = 0.0
+        self._highest = 0.0
 
     def take(self, now: float) -> bool:
         """Say whether one more candidate may be started, and count it if so.
 
         Args:
-            now: on a clock that does not go back, in seconds.
+            now: the time of a monotonic clock, in seconds.
         """
         budget = self._budget
         if budget.seconds is not None and (self._end is None or now >= self._end):
@@ -61,7 +60,7 @@ class Purse:
         if budget.runs is not None and self._runs >= budget.runs:
             return False
         if budget.cost is not None:
-            expected = self._cost + (self._in_flight + 1) * self._dearest
+            expected = self._cost + (self._in_flight + 1) * self._highest
             if self._cost >= budget.cost or expected > budget.cost:
                 return False
         self._runs += 1
@@ -69,14 +68,14 @@ class Purse:
         return True
 
     def give_back(self) -> None:
-        """Take back a `take` after which nothing was started."""
+        """Undo a `take` after which nothing was started."""
         self._runs -= 1
         self._in_flight -= 1
 
     def settle(self, cost: float | None) -> None:
-        """Count what a candidate cost, in USD; `None` means that it is not known."""
+        """Count the cost of a candidate, in USD; `None` means unknown."""
         self._in_flight -= 1
         known = cost if cost is not None else self._budget.unpriced
         self._cost += inf if known is None else known
         if known is not None:
-            self._dearest = max(self._dearest, known)
+            self._highest = max(self._highest, known)

@@ -15,8 +15,8 @@ from podium.cli import EXIT_CODES, AsJson, ConfigPath, reporting, span
 from podium.config import find_config, find_journal, find_shared_cache, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
+from podium_shadow.comparison import report as compare
 from podium_shadow.judge import Judge, Scorer
-from podium_shadow.report import report as make_reports
 from podium_shadow.report_table import draw_report
 from podium_shadow.sql_pairs import SqlPairs
 
@@ -55,7 +55,7 @@ def report(  # noqa: PLR0913 - one parameter for each argument and option
     with reporting() as screen:
         reports = anyio.run(
             partial(
-                make_reports,
+                compare,
                 _pairs(config),
                 shadow=name,
                 since=0.0 if since is None else time() - since,

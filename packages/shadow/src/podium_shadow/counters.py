@@ -1,4 +1,4 @@
-"""Counts the requests of one shadow, and has pairs kept along with the counts."""
+"""Counts the requests of one shadow, and stores the counts along with the pairs."""
 
 import logging
 from dataclasses import replace
@@ -17,12 +17,12 @@ LOGGER = logging.getLogger("podium")
 _HOUR = 3600.0
 
 
-class Books:
-    """The counts of one shadow, of this process; may be added to from any thread.
+class Counters:
+    """The counts of one shadow in this process. Thread-safe.
 
     Args:
-        pairs: where they are kept.
-        shadow: its name.
+        pairs: the store of pairs and counts.
+        shadow: the shadow's name.
     """
 
     def __init__(self, pairs: Pairs, shadow: str) -> None:
@@ -31,7 +31,7 @@ class Books:
         self._mark = uuid4().hex
         self._lock = Lock()
         self._full: list[Tally] = []
-        """Of hours that are over, and not kept yet."""
+        """Counts of past hours that are not stored yet."""
         self._tally = self._kept = self._new(time())
 
     @property
@@ -40,7 +40,7 @@ class Books:
         return self._tally
 
     def count(self, *counts: Count) -> None:
-        """Add one to each."""
+        """Add one to each count."""
         now = time()
         with self._lock:
             fresh = self._new(now)
@@ -51,7 +51,7 @@ class Books:
             self._tally = replace(self._tally, at=now, **added)
 
     async def put(self, pair: Pair) -> None:
-        """Have a pair kept; one that cannot be is counted, and told of in the log."""
+        """Store a pair; a pair that cannot be stored is counted and logged."""
         try:
             await self._keep(pair)
         except (JournalError, TypeError, ValueError) as error:
@@ -59,7 +59,7 @@ class Books:
             LOGGER.warning("shadow %s: a pair was not recorded: %s", self._shadow, error)
 
     async def flush(self) -> None:
-        """Have the counts kept, if there is anything new."""
+        """Store the counts, if they have changed."""
         if self._kept is self._tally:
             return
         try:

@@ -1,4 +1,4 @@
-"""Has the answers of pairs compared: by a worker that is not told whose they are, or by a scorer."""
+"""Compares the answers of pairs, by a worker that does not know the sides, or by a scorer."""
 
 import re
 from collections import Counter
@@ -22,10 +22,10 @@ from podium_shadow.pair import Pair
 from podium_shadow.statistics import Estimate, Share, paired_means, share
 
 Scorer = Callable[[str, str], float | Awaitable[float]]
-"""Says of a question and an answer how good the answer is; more is better."""
+"""Returns the quality of an answer to a question; higher is better."""
 
 JUDGE_SECONDS = 120.0
-"""The longest one call of a judge may take."""
+"""The longest a call of a judge may take."""
 _AT_ONCE = 4
 _SAMPLING = Sampling(temperature=0.0)
 _VERDICT = re.compile(r"[\s*_#>\"'`(\[]*(a|b|tie)\b", re.IGNORECASE)
@@ -34,21 +34,21 @@ _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.IGNORE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What a judge said."""
+    """The verdicts of a judge."""
 
     judge: str
     better: Share
-    """Pairs in which the candidate's answer was the better one."""
+    """Pairs in which the candidate's answer is better."""
     worse: Share
     ties: Share
-    """Pairs in which neither was; answers that are equal are ties without a call."""
+    """Pairs in which neither is better; equal answers are ties without a call."""
     failed: int
-    """Pairs that were given to the judge, and came to no verdict."""
+    """Pairs for which the judge gave no verdict."""
     unjudged: int
-    """Pairs without a verdict: those, and what there were no more calls for."""
+    """Pairs without a verdict: the failed ones, and those beyond the number of calls."""
     calls: int
     known: int
-    """Verdicts that were known from an earlier report, and cost no call."""
+    """Verdicts from the cache of an earlier report, which cost no call."""
     usage: Usage
     cost: float | None
     """USD; `None` means unknown."""
@@ -56,7 +56,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What both took, or scored, on average over the pairs of which both is known."""
+    """Means of both sides over the pairs in which both values are known."""
 
     of: int
     primary: float | None
@@ -64,7 +64,7 @@ class Means:
     difference: Estimate
     """The mean of candidate less primary."""
     ratio: Estimate
-    """Of the candidate's sum to the primary's."""
+    """The candidate's sum divided by the primary's."""
 
 
 def means(pairs: Sequence[tuple[float, float]], confidence: float, seed: int) -> Means:
@@ -75,16 +75,16 @@ def means(pairs: Sequence[tuple[float, float]], confidence: float, seed: int) ->
 
 
 class Judge:
-    """Has a worker compare answers.
+    """Lets a worker compare answers.
 
-    Which answer stands first is drawn for each pair by its id, so that a judge who favours
-    a place favours neither side.
+    The order of the answers is drawn for each pair by its id, so that a judge that favours
+    the first answer favours neither side.
 
     Args:
-        worker: who judges.
-        calls: how many calls it may be given, of all reports together.
-        cache: where verdicts are known from, if the worker's answers may be used again;
-            `None` has each pair judged anew.
+        worker: the judge.
+        calls: most calls, of all reports together.
+        cache: holds earlier verdicts, if the worker's answers may be reused; `None` judges
+            each pair anew.
     """
 
     def __init__(self, worker: Worker, *, calls: int = 100, cache: Cache | None = None) -> None:
@@ -93,14 +93,14 @@ class Judge:
         self._cache = cache
 
     async def judge(self, pairs: Sequence[Pair], confidence: float, seed: int) -> Judged:
-        """Judge pairs, in an order drawn by the seed, until there are no more calls.
+        """Judge pairs, in an order drawn by the seed, until the calls are used up.
 
-        Those whose answers are equal are ties, without a call.
+        Pairs with equal answers are ties, without a call.
         """
         bench = _Bench(self._worker, self._cache)
         async with self._worker, anyio.create_task_group() as tasks:
             slots = anyio.CapacityLimiter(min(_AT_ONCE, self._worker.card.concurrency or _AT_ONCE))
-            for pair in Random(seed).sample(pairs, k=len(pairs)):  # noqa: S311 - of a report
+            for pair in Random(seed).sample(pairs, k=len(pairs)):  # noqa: S311 - the order of a report
                 if pair.is_equal:
                     bench.verdicts.append("tie")
                 elif self._left:
@@ -124,7 +124,7 @@ class Judge:
 
 
 class _Bench:
-    """What a judge was asked and said in one report."""
+    """The calls and verdicts of one report."""
 
     def __init__(self, worker: Worker, cache: Cache | None) -> None:
         self._worker = worker
@@ -137,7 +137,7 @@ class _Bench:
         self.cost: float | None = 0.0
 
     async def hear(self, pair: Pair, slots: anyio.CapacityLimiter) -> None:
-        """Have a pair judged; one that comes to no verdict adds none."""
+        """Judge a pair, and add its verdict if there is one."""
         is_first = sha256(pair.pair_id.encode()).digest()[0] < 128
         answers = pair.candidate.answer, pair.primary.answer
         a, b = answers if is_first else answers[::-1]

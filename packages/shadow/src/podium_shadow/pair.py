@@ -1,4 +1,4 @@
-"""What is recorded of a shadow: pairs of answers, and counts of what was not compared. Pure data."""
+"""What is recorded of a shadow: pairs of answers, and counts of requests. Pure data."""
 
 import unicodedata
 from dataclasses import dataclass
@@ -7,45 +7,45 @@ from typing import Literal
 from podium.usage import Usage
 
 MOST_CHARS = 100_000
-"""Characters that are kept of a question, and of an answer; what is longer is cut."""
+"""Characters that are stored of a question or an answer; longer text is cut."""
 
 _OUTER = " \t.,;:!?\"'`*_“”‘’"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What an answer took, as far as it was seen."""
+    """Calls, tokens and cost of an answer, as far as they are known."""
 
     calls: int | None = None
-    """Calls of models and other workers; `None` means that none was seen, though there may have been some."""
+    """Calls of models and other workers; `None` means unknown: no call was reported."""
     usage: Usage | None = None
-    """Tokens of all of them; `None` means unknown."""
+    """Tokens of all calls; `None` means unknown."""
     cost: float | None = None
     """USD; `None` means unknown."""
     run_id: str | None = None
-    """The run of a conductor that answered, as its journal has it; `None` where there is no one such."""
+    """The id of the conductor's run in its journal; `None` unless exactly one conductor ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """How one of the two did."""
+    """How the primary or the candidate answered."""
 
     status: Literal["ok", "failed", "timeout"]
     answer: str = ""
     problem: str = ""
     """Why there is no answer."""
     seconds: float | None = None
-    """From question to answer; `None` where it was one of a batch, and nobody can tell."""
+    """Seconds from question to answer; `None` for a request of a batch."""
     spent: Spent = Spent()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One question that both were asked."""
+    """One question with the answers of both."""
 
     pair_id: str
     shadow: str
-    """The name of the shadow it is of."""
+    """The name of the shadow."""
     at: float
     """When the candidate had ended, in seconds of Unix time."""
     question: str
@@ -54,7 +54,7 @@ class Pair:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both answers are the same but for case, spaces and outer marks."""
+        """Whether both answers are the same but for case, spaces and outer punctuation."""
         return plain(self.primary.answer) == plain(self.candidate.answer)
 
 
@@ -65,25 +65,25 @@ class Tally:
     tally_id: str
     shadow: str
     at: float
-    """When it was last added to, in seconds of Unix time."""
+    """When the last request was counted, in seconds of Unix time."""
     seen: int = 0
-    """Requests in all."""
+    """All requests."""
     sampled: int = 0
-    """Those drawn; each becomes a pair, or is in one of the counts below."""
+    """Requests that were drawn; each becomes a pair, or is in one of the counts below."""
     busy: int = 0
-    """Dropped, since as many candidates ran as may."""
+    """Dropped: as many candidates ran as `concurrency` allows."""
     unfunded: int = 0
-    """Dropped, since the budget was used up."""
+    """Dropped: the budget was used up."""
     abandoned: int = 0
-    """Dropped, since the caller did not wait for the primary's answer, or a graph was interrupted."""
+    """Dropped: the caller did not wait for the primary's answer, or a graph was interrupted."""
     unread: int = 0
-    """Dropped, since the request could not be copied, or the answer not be read."""
+    """Dropped: the request could not be copied, or the answer could not be read."""
     cut_off: int = 0
-    """Begun and then cancelled, since the shadow was closed."""
+    """Started and then cancelled: the shadow was closed."""
     unrecorded: int = 0
-    """Compared, but the journal could not take the pair."""
+    """Compared, but the pair could not be stored."""
 
 
 def plain(text: str) -> str:
-    """Return a text as it is compared: without case, spaces that are more than one, and outer marks."""
+    """Return a text as it is compared: without case, repeated spaces and outer punctuation."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).strip(_OUTER)

@@ -1,4 +1,4 @@
-"""The seam to where pairs are kept, and keeping them in memory."""
+"""The seam to a store of pairs, and a store in memory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from typing import Any, Self
 from podium_shadow.pair import Pair, Tally
 
 MOST_PAIRS = 10_000
-"""How many pairs are read where nobody says."""
+"""Most pairs that are read by default."""
 
 
 class Pairs(AbstractAsyncContextManager[Any], ABC):
-    """Where pairs and tallies are kept. Entering it keeps open what it holds; every method works without."""
+    """A store of pairs and tallies. Entering it keeps connections open; each method works without that."""
 
     @abstractmethod
     async def put(self, pair: Pair | None, tally: Tally) -> None:
-        """Keep a pair, where there is one, and a tally in place of the one of its id.
+        """Store a pair, unless it is `None`, and a tally in place of the one with its id.
 
         Raises:
-            JournalError: they cannot be kept.
+            JournalError: they cannot be stored.
         """
 
     @abstractmethod
@@ -32,9 +32,9 @@ class Pairs(AbstractAsyncContextManager[Any], ABC):
         """Return the latest pairs, the oldest of them first.
 
         Args:
-            shadow: of the shadow of this name; `None` means of all.
-            since: not older than this, in seconds of Unix time.
-            limit: how many at most.
+            shadow: the name of one shadow; `None` means all.
+            since: the oldest time, in seconds of Unix time.
+            limit: most pairs.
 
         Raises:
             JournalError: they cannot be read.
@@ -42,18 +42,18 @@ class Pairs(AbstractAsyncContextManager[Any], ABC):
 
     @abstractmethod
     async def tallies(self, *, shadow: str | None = None, since: float = 0.0) -> Sequence[Tally]:
-        """Return the tallies that were added to since then, the oldest first."""
+        """Return the tallies that changed at or after `since`, the oldest first."""
 
     @abstractmethod
     async def prune(self, older_than: float) -> int:
-        """Forget what was put longer ago than this, in seconds, and return how many pairs that were."""
+        """Delete pairs and tallies older than this, in seconds, and return the number of pairs."""
 
 
 class MemoryPairs(Pairs):
-    """Keeps pairs in this process's memory; for tests.
+    """Stores pairs in this process's memory; for tests.
 
     Args:
-        most: how many pairs are kept; the oldest is then forgotten.
+        most: most pairs; beyond it the oldest are deleted.
     """
 
     def __init__(self, most: int = MOST_PAIRS) -> None:
@@ -74,7 +74,7 @@ class MemoryPairs(Pairs):
         return None
 
     async def put(self, pair: Pair | None, tally: Tally) -> None:
-        """Keep them."""
+        """Store them."""
         with self._lock:
             if pair is not None:
                 self._pairs.append(pair)
@@ -98,7 +98,7 @@ class MemoryPairs(Pairs):
         return tuple(sorted(found, key=lambda tally: tally.at))
 
     async def prune(self, older_than: float) -> int:
-        """Forget old ones."""
+        """Delete old ones."""
         end = time() - older_than
         with self._lock:
             before = len(self._pairs)

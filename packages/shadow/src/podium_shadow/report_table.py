@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from podium.cli import Screen, local_time
+from podium_shadow.comparison import Report
 from podium_shadow.judge import Judged, Means
-from podium_shadow.report import Report
 from podium_shadow.statistics import Estimate, Share
 
 _DROPPED = {

@@ -1,7 +1,7 @@
-"""Runs a candidate beside what is in production, on a sample of its requests.
+"""Runs a candidate beside a primary that is in production, on a sample of its requests.
 
-Nothing here waits, raises at the caller, or touches the primary: the candidate runs in
-a thread of its own once the primary has answered, in a time, a number and a budget.
+Nothing here waits, raises at the caller, or touches the primary. The candidate runs in a
+thread of its own after the primary has answered, within bounds of time, number and budget.
 """
 
 import asyncio
@@ -25,47 +25,47 @@ from podium.errors import ConfigError
 from podium.secrets import scrub
 from podium.types import storable
 from podium_shadow.background import Background
-from podium_shadow.budget import Budget, Purse
-from podium_shadow.counters import LOGGER, Books, Count
+from podium_shadow.budget import Budget, Spending
+from podium_shadow.counters import LOGGER, Count, Counters
 from podium_shadow.pair import MOST_CHARS, Pair, Side, Spent, Tally
 from podium_shadow.pair_store import Pairs
 
 _MOST_PROBLEM = 1000
-"""Characters that are kept of what an error says."""
+"""Characters that are stored of an error's message."""
 Unasked = Literal["abandoned", "unread"]
 
 
 class Candidate(ABC):
-    """One request to a candidate."""
+    """One request to a candidate; an adapter implements it."""
 
     @abstractmethod
     async def run(self) -> str:
-        """Return its answer, or raise."""
+        """Return the answer, or raise."""
 
     @abstractmethod
     def spent(self) -> Spent:
-        """Return what it has taken so far; asked once it has ended, however that was."""
+        """Return what the request has spent so far; called after it ended, in whatever way."""
 
 
-class Beside:
-    """Decides which requests a candidate is given too, runs it, and has each pair recorded.
+class ShadowRunner:
+    """Draws a sample of requests, runs the candidate on each, and records the pairs.
 
-    Begins a thread with the first request it takes; use it as a context manager, or close
-    it, to have what runs end. One that is forgotten ends by itself, as it does with the
-    interpreter.
+    Its thread starts with the first request that it takes. Close it, or use it as a context
+    manager, to end running candidates. A runner that is no longer referenced ends by itself,
+    as it does with the interpreter.
 
     Args:
-        pairs: where pairs are kept.
-        name: of the shadow, by which it is reported.
-        sample: the share of requests it takes, from 0 to 1.
-        seed: what the draw goes by; the same requests in the same order are drawn again
-            by the same seed. `None` draws anew in each process.
-        concurrency: candidates that run at the same time; what comes meanwhile is dropped.
-        seconds: the longest a candidate may take.
+        pairs: the store of pairs.
+        name: the name of the shadow in reports.
+        sample: the share of requests that is drawn, from 0 to 1.
+        seed: the seed of the draw: the same requests in the same order are drawn again.
+            `None` draws anew in each process.
+        concurrency: most candidates at a time; further requests are dropped.
+        seconds: the longest a candidate may take, in seconds.
         budget: what candidates may spend; `None` sets no limit.
 
     Raises:
-        ConfigError: a number is none.
+        ConfigError: a number is out of range, or the name cannot be printed.
     """
 
     def __init__(  # noqa: PLR0913 - one for each bound
@@ -86,26 +86,26 @@ class Beside:
         self._seconds = seconds
         self._lock = Lock()
         self._requests = 0
-        self._purse = Purse(budget or Budget())
-        self._books = Books(pairs, name)
-        self._background = Background(f"podium-{name}", concurrency, pairs, self._books.flush)
-        weakref.finalize(self, self._background.let_go)
+        self._spending = Spending(budget or Budget())
+        self._counters = Counters(pairs, name)
+        self._background = Background(f"podium-{name}", concurrency, pairs, self._counters.flush)
+        weakref.finalize(self, self._background.release)
 
     @property
     def pairs(self) -> Pairs:
-        """Where pairs are kept."""
-        return self._books.pairs
+        """The store of pairs."""
+        return self._counters.pairs
 
     @property
     def tally(self) -> Tally:
-        """What became of the requests of this hour."""
-        return self._books.tally
+        """The counts of this hour's requests."""
+        return self._counters.tally
 
     def draws(self, key: str | None = None) -> bool:
-        """Count a request, and say whether it is one of the sample.
+        """Count a request, and say whether it is drawn.
 
         Args:
-            key: what the draw goes by; `None` means how many requests came before.
+            key: decides the draw together with the seed; `None` takes the request's number.
         """
         if self._background.is_closed:
             return False
@@ -113,40 +113,40 @@ class Beside:
             self._requests += 1
             seed = f"{self._seed}:{self._requests if key is None else key}"
         drawn = int.from_bytes(sha256(seed.encode()).digest()[:8]) < self._sample * 2**64
-        self._books.count("seen", *(("sampled",) if drawn else ()))
+        self._counters.count("seen", *(("sampled",) if drawn else ()))
         return drawn
 
     def drop(self, why: Unasked) -> None:
-        """Count a drawn request for which no candidate is asked."""
-        self._books.count(why)
+        """Count a drawn request that is not given to the candidate."""
+        self._counters.count(why)
 
     def put(self, told: Callable[[], tuple[str, Side]], candidate: Candidate) -> None:
-        """Run the candidate in the background, if there is room and money for it.
+        """Run the candidate in the background, if `concurrency` and the budget allow it.
 
         Args:
-            told: returns the question, and how the primary did; called in the background.
-            candidate: is run once.
+            told: returns the question and the primary's side; called in the background.
+            candidate: the request to run.
         """
         with self._lock:
-            funded = self._purse.take(monotonic())
+            funded = self._spending.take(monotonic())
         if not funded:
-            self._books.count("unfunded")
+            self._counters.count("unfunded")
         elif not self._background.start(lambda: self._compare(told, candidate)):
             self._give_back("busy")
 
     def close(self, seconds: float = 10.0) -> bool:
-        """Take no more requests, wait for candidates that run, and end the thread.
+        """Take no more requests, wait for running candidates, and end the thread.
 
         Args:
-            seconds: how long they are waited for; they are then cancelled, and counted.
+            seconds: how long to wait before they are cancelled, and counted.
 
         Returns:
-            Whether all have ended; code that neither returns nor can be cancelled goes on.
+            Whether all have ended; code that neither returns nor can be cancelled still runs.
         """
         return self._background.close(seconds)
 
     async def aclose(self, seconds: float = 10.0) -> bool:
-        """As `close`, without holding up the event loop."""
+        """Do as `close`, without blocking the event loop."""
         return await anyio.to_thread.run_sync(self.close, seconds)
 
     def __enter__(self) -> Self:
@@ -174,7 +174,7 @@ class Beside:
     async def _compare(self, told: Callable[[], tuple[str, Side]], candidate: Candidate) -> None:
         try:
             question, primary = told()
-        except Exception:  # noqa: BLE001 - whoever reads answers fails nobody by it
+        except Exception:  # noqa: BLE001 - a reader that fails must not end the thread
             LOGGER.warning("shadow %s: the primary's answer cannot be read", self.name, exc_info=True)
             self._give_back("unread")
             return
@@ -183,14 +183,14 @@ class Beside:
             async with asyncio.timeout(self._seconds) as timeout:
                 asked = await _ask(candidate)
         except TimeoutError:
-            pass  # told below, as where the cancel was swallowed
+            pass  # reported below, also when the candidate swallows the cancellation
         except CancelledError:
-            self._books.count("cut_off")
+            self._counters.count("cut_off")
             raise
         finally:
             seconds, spent = perf_counter() - began, candidate.spent()
             with self._lock:
-                self._purse.settle(spent.cost)
+                self._spending.settle(spent.cost)
         if timeout.expired():
             asked = Side(status="timeout", problem=f"no answer after {self._seconds:g} s")
         here = _kept(replace(asked, seconds=seconds, spent=spent))
@@ -198,16 +198,16 @@ class Beside:
         pair = Pair(
             pair_id=uuid4().hex, shadow=self.name, at=time(), question=text, primary=there, candidate=here
         )
-        await self._books.put(pair)
+        await self._counters.put(pair)
 
     def _give_back(self, why: Count) -> None:
         with self._lock:
-            self._purse.give_back()
-        self._books.count(why)
+            self._spending.give_back()
+        self._counters.count(why)
 
 
 async def _ask(candidate: Candidate) -> Side:
-    """Return how a candidate did; whatever it raises is its failing."""
+    """Run a candidate, and return its side; whatever it raises is its failure."""
     try:
         return Side(status="ok", answer=await candidate.run())
     except CancelledError as error:
@@ -221,12 +221,12 @@ async def _ask(candidate: Candidate) -> Side:
 
 
 def failed(error: BaseException) -> Side:
-    """Return how it is recorded that one raised."""
+    """Return the side of a primary or candidate that raised."""
     return Side(status="failed", problem=f"{type(error).__name__}: {error}")
 
 
 def _kept(side: Side) -> Side:
-    """Return as much of it as is kept."""
+    """Return a side as it is stored: cut, and without secrets."""
     return replace(
         side,
         answer=storable(side.answer[:MOST_CHARS]),

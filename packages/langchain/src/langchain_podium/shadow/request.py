@@ -1,4 +1,4 @@
-"""One request that a candidate is asked too: how the primary does is watched, and nothing of it changed."""
+"""One request of which a candidate gets a copy. The primary's work on it is watched and not changed."""
 
 import json
 import logging
@@ -22,12 +22,11 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 
 from langchain_podium.messages import text_of, to_query, write_calls
-from langchain_podium.shadow_spent import SpentHandler
+from langchain_podium.shadow.usage import UsageHandler
 from podium.errors import PodiumError
 from podium.types import Plan, Result
 from podium.workers import Price
-from podium_shadow import Beside, Candidate, Side, Spent
-from podium_shadow.runner import failed
+from podium_shadow import Candidate, ShadowRunner, Side, Spent, failed
 
 LOGGER = logging.getLogger("podium")
 T = TypeVar("T")
@@ -36,74 +35,79 @@ _ANSWERS = ("answer", "output", "result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """How the requests of one shadow are watched."""
+class ShadowSettings:
+    """What all requests of one shadow have in common."""
 
-    beside: Beside
+    runner: ShadowRunner
     candidate: Runnable[Any, Any]
     answer: Callable[[Any], str]
-    """Reads the outputs of both."""
+    """Reads the text of an answer from an output of either side."""
     prices: Mapping[str, Price]
     config: RunnableConfig
-    """The candidate's."""
+    """The candidate's configuration."""
 
 
-class Watch:
-    """What one request came to; a context manager around the primary's work on it.
+class WatchedRequest:
+    """One drawn request: a context manager around the primary's call.
 
     Args:
-        how: whose request it is.
-        config: the caller's.
-        kwargs: what the call was given besides.
-        timed: whether the time of the work is the request's own.
+        settings: the shadow's.
+        config: the caller's configuration.
+        kwargs: further arguments of the call.
+        timed: whether the call is of this request alone, so that its time is known.
     """
 
     def __init__(
-        self, how: How, config: RunnableConfig | None, kwargs: Mapping[str, Any], *, timed: bool = True
+        self,
+        settings: ShadowSettings,
+        config: RunnableConfig | None,
+        kwargs: Mapping[str, Any],
+        *,
+        timed: bool = True,
     ) -> None:
-        self._how = how
+        self._settings = settings
         self._kwargs = kwargs
-        self._spent = SpentHandler(how.prices)
+        self._spent = UsageHandler(settings.prices)
         self._asked: list[Any] = []
         self._answered: list[Any] = []
         self._seconds = 0.0 if timed else None
         self.config = self.heard(config)
-        """The caller's, with one handler more."""
+        """The caller's configuration with the usage handler added."""
 
     def heard(self, config: RunnableConfig | None) -> RunnableConfig:
-        """Return a config with one handler more, which counts what is spent under it."""
+        """Return a configuration with the usage handler added."""
         return _heard(config, self._spent)
 
     def copies(self, value: Any) -> bool:
-        """Note what is asked as it is now, before anybody changes it; say whether that can be done."""
+        """Keep a copy of the input, and say whether it can be copied; a caller may change it later."""
         try:
             self._asked, self._kwargs = deepcopy(([value], self._kwargs))
         except Exception:  # whatever it holds, the primary takes it
-            LOGGER.info("shadow %s: a request cannot be copied", self._how.beside.name, exc_info=True)
-            self._how.beside.drop("unread")
+            LOGGER.info("shadow %s: a request cannot be copied", self._settings.runner.name, exc_info=True)
+            self._settings.runner.drop("unread")
             return False
         return True
 
     def noted(self, pieces: Iterable[T]) -> Iterator[T]:
-        """Pass on what is asked piece by piece, and note it."""
+        """Pass the pieces of an input on, and note them."""
         for piece in pieces:
             self._asked.append(piece)
             yield piece
 
     async def anoted(self, pieces: AsyncIterable[T]) -> AsyncIterator[T]:
-        """As `noted`."""
+        """As `noted`, for async iterables."""
         async for piece in pieces:
             self._asked.append(piece)
             yield piece
 
     def took(self, output: T, began: float) -> T:
-        """Note an answer, or a piece of it, and how long it was waited for."""
+        """Note an answer, or a piece of it, and the time since `began`."""
         self._wait(began)
         self._answered.append(output)
         return output
 
     def pieces(self, stream: Iterator[T]) -> Iterator[T]:
-        """Pass on an answer piece by piece, and note it."""
+        """Pass the pieces of an answer on, and note them."""
         try:
             while True:
                 began = perf_counter()
@@ -118,7 +122,7 @@ class Watch:
                 close()
 
     async def apieces(self, stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-        """As `pieces`."""
+        """As `pieces`, for async iterators."""
         try:
             while True:
                 began = perf_counter()
@@ -141,8 +145,8 @@ class Watch:
         self.end(error)
 
     def end(self, error: BaseException | None = None) -> None:
-        """Have the candidate asked; not where the caller left, or a graph is only interrupted."""
-        beside, seconds = self._how.beside, self._seconds
+        """Give the request to the candidate, unless the caller left or a graph was only interrupted."""
+        runner, seconds = self._settings.runner, self._seconds
         if error is not None and (not isinstance(error, Exception) or _is_interrupt(error)):
             self.leave()
             return
@@ -153,45 +157,45 @@ class Watch:
                 question = question_of(total(asked))
                 if error is not None:
                     return question, replace(failed(error), seconds=seconds, spent=spent)
-                answer = self._how.answer(total(answered))
+                answer = self._settings.answer(total(answered))
                 return question, Side(status="ok", answer=answer, seconds=seconds, spent=spent)
 
-            beside.put(told, _Asked(self._how, asked, self._kwargs))
-        except Exception:  # the caller's answer is there, and this is no concern of theirs
-            LOGGER.warning("shadow %s: a request was not compared", beside.name, exc_info=True)
-            beside.drop("unread")
+            runner.put(told, _CandidateRequest(self._settings, asked, self._kwargs))
+        except Exception:  # the caller has the answer, and a comparison that fails is not theirs
+            LOGGER.warning("shadow %s: a request was not compared", runner.name, exc_info=True)
+            runner.drop("unread")
 
     def leave(self) -> None:
-        """Count that there is no answer to compare with."""
-        self._how.beside.drop("abandoned")
+        """Count the request as abandoned: the primary gave no answer."""
+        self._settings.runner.drop("abandoned")
 
     def _wait(self, began: float) -> None:
         if self._seconds is not None:
             self._seconds += perf_counter() - began
 
 
-class _Asked(Candidate):
-    """The same request to the candidate."""
+class _CandidateRequest(Candidate):
+    """The same request, for the candidate."""
 
-    def __init__(self, how: How, asked: list[Any], kwargs: Mapping[str, Any]) -> None:
-        self._how = how
+    def __init__(self, settings: ShadowSettings, asked: list[Any], kwargs: Mapping[str, Any]) -> None:
+        self._settings = settings
         self._asked = asked
         self._kwargs = kwargs
-        self._spent = SpentHandler(how.prices)
+        self._spent = UsageHandler(settings.prices)
 
     async def run(self) -> str:
-        """Ask it."""
-        config = _heard(self._how.config, self._spent)
-        output = await self._how.candidate.ainvoke(deepcopy(total(self._asked)), config, **self._kwargs)
-        return self._how.answer(output)
+        """Call the candidate."""
+        config = _heard(self._settings.config, self._spent)
+        output = await self._settings.candidate.ainvoke(deepcopy(total(self._asked)), config, **self._kwargs)
+        return self._settings.answer(output)
 
     def spent(self) -> Spent:
-        """Return what it took."""
+        """Return what the call has spent so far."""
         return self._spent.spent()
 
 
 def question_of(asked: Any) -> str:
-    """Return the question in what a Runnable is asked, if it is one, else all of it as text."""
+    """Return the question in a Runnable's input; all of the input as text if it is no query."""
     try:
         query = to_query(asked)
     except PodiumError:
@@ -202,9 +206,9 @@ def question_of(asked: Any) -> str:
 
 
 def answer_of(output: Any) -> str:
-    """Return the answer in what a Runnable gave: text, the last message, what is under `answer` or `output`.
+    """Return the answer in a Runnable's output: text, the last message, or the value of `answer` or `output`.
 
-    Tools that a model wants called are told as JSON, after its text.
+    Tool calls of a message follow its text, as JSON.
     """
     if isinstance(output, Result):
         return output.answer
@@ -217,7 +221,7 @@ def answer_of(output: Any) -> str:
 
 
 def total(pieces: list[Any]) -> Any:
-    """Return what pieces come to: their sum; where they cannot be added, the last, as LangChain has it."""
+    """Return the sum of the pieces; the last piece where they cannot be added, as LangChain does."""
     whole = pieces[0] if pieces else None
     for piece in pieces[1:]:
         try:
@@ -227,8 +231,8 @@ def total(pieces: list[Any]) -> Any:
     return whole
 
 
-def _heard(config: RunnableConfig | None, handler: SpentHandler) -> RunnableConfig:
-    """Return a config with one handler more; what a call would inherit of callbacks is kept."""
+def _heard(config: RunnableConfig | None, handler: UsageHandler) -> RunnableConfig:
+    """Return a configuration with the handler added to the callbacks it has or would inherit."""
     given = (config or {}).get("callbacks")
     if given is None:
         given = (var_child_runnable_config.get() or {}).get("callbacks")
@@ -240,5 +244,5 @@ def _heard(config: RunnableConfig | None, handler: SpentHandler) -> RunnableConf
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Say whether LangGraph only leaves a graph by it: for a person's answer, or to go elsewhere."""
+    """Say whether the error is LangGraph's control flow: an interrupt, or a jump to another graph."""
     return any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__)

@@ -11,13 +11,13 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase, RunnableSerializable
 from pydantic import PrivateAttr
 
-from langchain_podium.shadow_batch import Batch
-from langchain_podium.shadow_clients import shares_client
-from langchain_podium.shadow_watch import How, Watch, answer_of
+from langchain_podium.shadow.batch import WatchedBatch
+from langchain_podium.shadow.http_clients import shares_client
+from langchain_podium.shadow.request import ShadowSettings, WatchedRequest, answer_of
 from podium.errors import ConfigError
 from podium.journal import Journal, SqlJournal
 from podium.workers import Price
-from podium_shadow import Beside, Budget, Pairs, SqlPairs, Tally
+from podium_shadow import Budget, Pairs, ShadowRunner, SqlPairs, Tally
 
 Config = RunnableConfig | None
 
@@ -37,33 +37,34 @@ def shadow(  # noqa: PLR0913 - one for each bound and seam
     answer: Callable[[Any], str] = answer_of,
     config: RunnableConfig | None = None,
 ) -> "Shadow":
-    """Return a Runnable that does as `primary` does, and asks `candidate` too on a sample of the requests.
+    """Return a Runnable that does as `primary` does, and gives a sample of the requests to `candidate` too.
 
-    The candidate is asked once the primary has answered, in a thread of its own: it never
-    delays the caller, nor fails them. Each pair of answers is recorded, with what both took;
-    `podium shadow report` compares them. It shares this process's memory and processors.
+    The candidate is called after the primary has answered, in a thread of its own, so it
+    neither delays nor fails the caller. Each pair of answers is recorded, with the time,
+    calls, tokens and cost of both; `podium shadow report` compares them. The candidate
+    shares this process's memory and processors.
 
     Args:
-        primary: what is in production.
-        candidate: a `ConductorRunnable`, or any Runnable that takes what the primary takes.
-        sample: the share of requests, from 0 to 1; the draw goes by the config's `run_id`
-            where there is one, else by how many requests came before.
+        primary: the Runnable in production.
+        candidate: a `ConductorRunnable`, or any Runnable with the primary's input.
+        sample: the share of requests, from 0 to 1, drawn by the configuration's `run_id` if
+            there is one, else by the number of the request.
         journal: where pairs are recorded: a journal in a database, its place, or `MemoryPairs`
             for tests; `None` is the journal in the user's state directory.
-        name: by which it is reported.
-        seed: of the draw; `None` draws anew in each process.
-        concurrency: candidates that run at the same time; what comes meanwhile is dropped, and counted.
-        seconds: the longest a candidate may take.
+        name: the name of the shadow in reports.
+        seed: the seed of the draw; `None` draws anew in each process.
+        concurrency: most candidates at a time; further requests are dropped and counted.
+        seconds: the longest a candidate may take, in seconds.
         budget: what candidates may spend in this process; `None` sets no limit.
-        prices: of models, by the name their provider answers with; `None` leaves the cost of
-            what is no conductor unknown.
-        answer: reads the outputs of both as text, which is what is compared.
-        config: the candidate's. Nothing of the caller's reaches it: no callbacks, tags, metadata
-            or thread id.
+        prices: prices of models, by the provider's name of the model; `None` leaves the cost of
+            all but conductors unknown.
+        answer: reads the text of an answer from an output of either side; the texts are compared.
+        config: the candidate's configuration. It gets nothing of the caller's: no callbacks,
+            tags, metadata or thread id.
 
     Raises:
-        ConfigError: a number is none, the journal has no database, or both have models that
-            share an HTTP client.
+        ConfigError: a number is out of range, the journal has no database, or models of both
+            sides share an HTTP client.
     """
     pairs = _pairs(journal)
     if shares_client(primary, candidate):
@@ -72,53 +73,56 @@ def shadow(  # noqa: PLR0913 - one for each bound and seam
             "and the candidate has a loop of its own: give its models a client of their own, "
             "as in ChatOpenAI(..., http_async_client=httpx.AsyncClient())"
         )
-    beside = Beside(
+    runner = ShadowRunner(
         pairs, name=name, sample=sample, seed=seed, concurrency=concurrency, seconds=seconds, budget=budget
     )
-    how = How(
-        beside=beside, candidate=candidate, answer=answer, prices=prices or {}, config=_own(config, name)
+    settings = ShadowSettings(
+        runner=runner, candidate=candidate, answer=answer, prices=prices or {}, config=_own(config, name)
     )
-    return Shadow(primary, how)
+    return Shadow(primary, settings)
 
 
 class Shadow(RunnableBindingBase[Any, Any]):
-    """What `shadow` returns. Close it, or use it as a context manager, to have candidates that run end."""
+    """The primary, with a candidate beside it; made by `shadow`.
 
-    _how: How = PrivateAttr()
+    Close it, or use it as a context manager, to end candidates that still run.
+    """
 
-    def __init__(self, primary: Runnable[Any, Any], how: How) -> None:
+    _settings: ShadowSettings = PrivateAttr()
+
+    def __init__(self, primary: Runnable[Any, Any], settings: ShadowSettings) -> None:
         super().__init__(bound=primary)
-        self._how = how
+        self._settings = settings
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
-        """Say that it cannot be: it has a thread."""
+        """Say no: a shadow has a thread."""
         return False
 
     @property
     def pairs(self) -> Pairs:
         """Where pairs are recorded."""
-        return self._how.beside.pairs
+        return self._settings.runner.pairs
 
     @property
     def tally(self) -> Tally:
-        """What became of the requests of this hour."""
-        return self._how.beside.tally
+        """The counts of this hour's requests."""
+        return self._settings.runner.tally
 
     def close(self, seconds: float = 10.0) -> bool:
-        """Ask the candidate no more; the primary goes on as before.
+        """Give no more requests to the candidate; the primary goes on as before.
 
         Args:
             seconds: how long candidates that run are waited for; they are then cancelled, and counted.
 
         Returns:
-            Whether all have ended; code that neither returns nor can be cancelled goes on.
+            Whether all have ended; code that neither returns nor can be cancelled still runs.
         """
-        return self._how.beside.close(seconds)
+        return self._settings.runner.close(seconds)
 
     async def aclose(self, seconds: float = 10.0) -> bool:
-        """As `close`, without holding up the event loop."""
-        return await self._how.beside.aclose(seconds)
+        """Do as `close`, without blocking the event loop."""
+        return await self._settings.runner.aclose(seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -137,7 +141,7 @@ class Shadow(RunnableBindingBase[Any, Any]):
         await self.aclose()
 
     def invoke(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Do as the primary does; as do the methods below."""
+        """Call the primary; so do the methods below."""
         watch = self._drawn(config, kwargs, input)
         if watch is None:
             return self.bound.invoke(input, config, **kwargs)
@@ -146,7 +150,7 @@ class Shadow(RunnableBindingBase[Any, Any]):
             return watch.took(self.bound.invoke(input, watch.config, **kwargs), began)
 
     async def ainvoke(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Answer."""
+        """Call the primary."""
         watch = self._drawn(config, kwargs, input)
         if watch is None:
             return await self.bound.ainvoke(input, config, **kwargs)
@@ -155,21 +159,21 @@ class Shadow(RunnableBindingBase[Any, Any]):
             return watch.took(await self.bound.ainvoke(input, watch.config, **kwargs), began)
 
     def stream(self, input: Any, config: Config = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
-        """Answer piece by piece."""
+        """Stream the primary's answer."""
         watch = self._drawn(config, kwargs, input)
         if watch is None:
             return self.bound.stream(input, config, **kwargs)
         return _pieces(watch, lambda: self.bound.stream(input, watch.config, **kwargs))
 
     def astream(self, input: Any, config: Config = None, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: A002
-        """Answer piece by piece."""
+        """Stream the primary's answer."""
         watch = self._drawn(config, kwargs, input)
         if watch is None:
             return self.bound.astream(input, config, **kwargs)
         return _apieces(watch, lambda: self.bound.astream(input, watch.config, **kwargs))
 
     def transform(self, input: Iterator[Any], config: Config = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
-        """Answer what comes piece by piece."""
+        """Stream the primary's answer to a streamed input."""
         watch = self._drawn(config, kwargs)
         if watch is None:
             return self.bound.transform(input, config, **kwargs)
@@ -181,7 +185,7 @@ class Shadow(RunnableBindingBase[Any, Any]):
         config: Config = None,
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
-        """Answer what comes piece by piece."""
+        """Stream the primary's answer to a streamed input."""
         watch = self._drawn(config, kwargs)
         if watch is None:
             return self.bound.atransform(input, config, **kwargs)
@@ -190,8 +194,8 @@ class Shadow(RunnableBindingBase[Any, Any]):
     def batch(
         self, inputs: list[Any], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
     ) -> list[Any]:
-        """Answer many; each is a request of its own."""
-        batch = Batch(self._how, inputs, config, kwargs)
+        """Call the primary on many inputs; each is one request."""
+        batch = WatchedBatch(self._settings, inputs, config, kwargs)
         with batch:
             return batch.took(
                 self.bound.batch(inputs, batch.config, return_exceptions=return_exceptions, **kwargs)
@@ -200,8 +204,8 @@ class Shadow(RunnableBindingBase[Any, Any]):
     async def abatch(
         self, inputs: list[Any], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
     ) -> list[Any]:
-        """Answer many; each is a request of its own."""
-        batch = Batch(self._how, inputs, config, kwargs)
+        """Call the primary on many inputs; each is one request."""
+        batch = WatchedBatch(self._settings, inputs, config, kwargs)
         with batch:
             return batch.took(
                 await self.bound.abatch(inputs, batch.config, return_exceptions=return_exceptions, **kwargs)
@@ -210,8 +214,8 @@ class Shadow(RunnableBindingBase[Any, Any]):
     def batch_as_completed(
         self, inputs: Sequence[Any], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
     ) -> Iterator[tuple[int, Any]]:
-        """Answer many, each as soon as it is there."""
-        batch = Batch(self._how, inputs, config, kwargs)
+        """Call the primary on many inputs; each answer comes when it is ready."""
+        batch = WatchedBatch(self._settings, inputs, config, kwargs)
         with batch:
             for index, output in self.bound.batch_as_completed(  # type: ignore[call-overload]  # of two values
                 inputs,
@@ -225,8 +229,8 @@ class Shadow(RunnableBindingBase[Any, Any]):
     async def abatch_as_completed(
         self, inputs: Sequence[Any], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
     ) -> AsyncIterator[tuple[int, Any]]:
-        """Answer many, each as soon as it is there."""
-        batch = Batch(self._how, inputs, config, kwargs)
+        """Call the primary on many inputs; each answer comes when it is ready."""
+        batch = WatchedBatch(self._settings, inputs, config, kwargs)
         with batch:
             async for index, output in self.bound.abatch_as_completed(  # type: ignore[call-overload]
                 inputs,
@@ -238,26 +242,28 @@ class Shadow(RunnableBindingBase[Any, Any]):
                 yield index, output
 
     def astream_events(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Tell the primary's events; of those of version `v3` the candidate is not asked."""
+        """Stream the primary's events; with version `v3` the candidate gets no request."""
         if kwargs.get("version") == "v3":
             return self.bound.astream_events(input, config, **kwargs)
         return RunnableSerializable.astream_events(self, input, config, **kwargs)
 
-    def _drawn(self, config: Config, kwargs: Mapping[str, Any], *asked: Any) -> Watch | None:
-        """Return what watches a request; `None` where it is not of the sample."""
+    def _drawn(self, config: Config, kwargs: Mapping[str, Any], *asked: Any) -> WatchedRequest | None:
+        """Return the request to watch; `None` when it is not drawn, or cannot be copied."""
         run_id = (config or {}).get("run_id")
-        if not self._how.beside.draws(None if run_id is None else str(run_id)):
+        if not self._settings.runner.draws(None if run_id is None else str(run_id)):
             return None
-        watch = Watch(self._how, config, kwargs)
+        watch = WatchedRequest(self._settings, config, kwargs)
         return watch if not asked or watch.copies(asked[0]) else None
 
 
-def _pieces(watch: Watch, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+def _pieces(watch: WatchedRequest, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
     with watch:
         yield from watch.pieces(begin())
 
 
-async def _apieces(watch: Watch, begin: Callable[[], AsyncIterator[Any]]) -> AsyncGenerator[Any, None]:
+async def _apieces(
+    watch: WatchedRequest, begin: Callable[[], AsyncIterator[Any]]
+) -> AsyncGenerator[Any, None]:
     with watch:
         async with aclosing(watch.apieces(begin())) as pieces:
             async for piece in pieces:
@@ -275,7 +281,7 @@ def _pairs(journal: Journal | Pairs | str | Path | None) -> Pairs:
 
 
 def _own(config: Config, name: str) -> RunnableConfig:
-    """Return the candidate's config, which says in traces whose run it is."""
+    """Return the candidate's configuration, with a tag and the shadow's name for traces."""
     given = config or {}
     tags, metadata = given.get("tags") or [], given.get("metadata") or {}
     return {

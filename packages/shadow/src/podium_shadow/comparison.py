@@ -1,4 +1,4 @@
-"""What a shadow's pairs say of its candidate, with intervals."""
+"""Compares the two sides of a shadow's pairs, with confidence intervals."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ from podium_shadow.statistics import Estimate, Share, quantile, share
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Seconds from question to answer, over the pairs in which both answered and were timed."""
+    """Seconds from question to answer, over the pairs in which both answered and have a time."""
 
     of: int
     primary_median: Estimate
@@ -21,12 +21,12 @@ class Latency:
     primary_p95: Estimate
     candidate_p95: Estimate
     ratio: Estimate
-    """The median of candidate to primary, pair by pair."""
+    """The median over pairs of the candidate's time divided by the primary's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is known of one shadow."""
+    """The comparison of one shadow."""
 
     shadow: str
     pairs: int
@@ -34,17 +34,18 @@ class Report:
     """When the first of the pairs was recorded, in seconds of Unix time; `None` where there are none."""
     last: float | None
     requests: dict[str, int]
-    """What became of the primary's requests, by the fields of `Tally`."""
+    """The counts of requests, by the fields of `Tally`."""
     confidence: float
     seed: int
     primary_failed: Share
     candidate_failed: Share
     candidate_timeouts: Share
     equal: Share
-    """Of the pairs in which both answered, those whose answers are the same, as `Pair.is_equal` has it."""
+    """Pairs with equal answers (`Pair.is_equal`), of those in which both answered."""
     judged: Judged | None
-    """`None` where no judge was named, as below."""
+    """`None` without a judge."""
     scores: Means | None
+    """`None` without a scorer."""
     seconds: Latency
     calls: Means
     tokens: Means
@@ -66,17 +67,17 @@ async def report(  # noqa: PLR0913 - each says what is compared, or how
     """Compare the two sides of each shadow that is recorded.
 
     Args:
-        pairs: where they are kept.
-        shadow: only the one of this name; `None` means each.
-        since: only what was recorded since, in seconds of Unix time; counts are those of whole hours.
-        limit: how many pairs at most, the latest.
-        judge: compares answers that differ; `None` has none compared.
+        pairs: the store of the pairs.
+        shadow: the name of one shadow; `None` means all.
+        since: the oldest time, in seconds of Unix time; counts are of whole hours.
+        limit: most pairs, the latest.
+        judge: compares answers that differ; `None` compares none.
         scorer: scores each answer by itself; `None` scores none.
-        confidence: of all intervals.
-        seed: of all that is drawn.
+        confidence: the confidence of all intervals, between 0 and 1.
+        seed: the seed of the bootstrap and of the judge's order.
 
     Raises:
-        ConfigError: the confidence is none.
+        ConfigError: the confidence is not between 0 and 1.
         JournalError: the pairs cannot be read.
         WorkerFailed: the scorer raised, or returned no number.
     """

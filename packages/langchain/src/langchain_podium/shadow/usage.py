@@ -1,7 +1,7 @@
-"""What one run of a Runnable took: calls, tokens and cost of all models in it, heard by a callback handler.
+"""Calls, tokens and cost of one run of a Runnable, counted by a callback handler.
 
-A conductor in it tells what it spent by its own events, be its workers LangChain's or not;
-what models below it report is then not counted again.
+A conductor inside the run reports its own calls by its events, whatever its workers are;
+reports of models below it are then not counted again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ class _Call:
     """One call of a model."""
 
     names: list[str] = field(default_factory=list)
-    """What the model is called, by whom it is."""
+    """The model's names: the provider's, then LangChain's."""
     usage: Usage | None = None
 
 
@@ -39,7 +39,7 @@ class _Conducted:
     costs: list[float | None] = field(default_factory=list)
 
     def take(self, told: Mapping[str, Any]) -> None:
-        """Count an event of the run, as JSON."""
+        """Count an event of the run, given as JSON data."""
         match told["type"]:
             case "step_ended" if not told["outcome"]["reused"]:
                 outcome = told["outcome"]
@@ -59,12 +59,12 @@ class _Conducted:
         self.costs.append(what["cost"])
 
 
-class SpentHandler(BaseCallbackHandler):
-    """Hears what one run of a Runnable takes.
+class UsageHandler(BaseCallbackHandler):
+    """Counts the calls, tokens and cost of one run of a Runnable.
 
     Args:
-        prices: of models, by the name that the provider answers with, or that LangChain
-            knows the model by; a call of another model is of unknown cost.
+        prices: prices of models, by the provider's or LangChain's name of the model; the
+            cost of another model's call is unknown.
     """
 
     run_inline = True
@@ -78,7 +78,7 @@ class SpentHandler(BaseCallbackHandler):
         self._conducted: dict[UUID, _Conducted] = {}
 
     def spent(self) -> Spent:
-        """Return what the run has taken so far."""
+        """Return the calls, tokens and cost of the run so far."""
         calls = [call for run, call in dict(self._calls).items() if not self._is_conducted(run)]
         conducted = [each for run, each in dict(self._conducted).items() if not self._is_below(run)]
         if not calls and not conducted:
@@ -93,11 +93,11 @@ class SpentHandler(BaseCallbackHandler):
         )
 
     def on_chain_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **__: Any) -> None:
-        """Note where a run stands."""
+        """Note the parent of a run."""
         self._parents[run_id] = parent_run_id
 
     def on_tool_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **__: Any) -> None:
-        """Note where a run stands."""
+        """Note the parent of a run."""
         self._parents[run_id] = parent_run_id
 
     def on_chat_model_start(self, *_: Any, run_id: UUID, **told: Any) -> None:
@@ -109,7 +109,7 @@ class SpentHandler(BaseCallbackHandler):
         self._begin(run_id, told)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Note what a call reports."""
+        """Note the model and usage that a call reports."""
         call = self._calls.setdefault(run_id, _Call())
         generation = response.generations[0][0] if response.generations and response.generations[0] else None
         if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
@@ -119,7 +119,7 @@ class SpentHandler(BaseCallbackHandler):
             call.names[:0] = [name for name in names if isinstance(name, str)]
 
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
-        """Note what a conductor tells of its run; runs nested in it are counted in its steps."""
+        """Note an event of a conductor's run; nested runs are counted in its steps."""
         if not name.startswith("podium_") or not isinstance(data, dict) or "run_id" not in data:
             return
         conducted = self._conducted.setdefault(run_id, _Conducted(data["run_id"]))

@@ -1,4 +1,4 @@
-"""The requests of one batch that a candidate is asked too. It knows no Runnable of its own."""
+"""The requests of one batch of which a candidate gets a copy."""
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -7,25 +7,27 @@ from typing import Any, Self
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
-from langchain_podium.shadow_watch import How, Watch
+from langchain_podium.shadow.request import ShadowSettings, WatchedRequest
 
 Configs = RunnableConfig | Sequence[RunnableConfig] | None
 
 
-class Batch:
-    """The requests of one batch: a context manager around the primary's work on them.
+class WatchedBatch:
+    """The drawn requests of one batch: a context manager around the primary's call.
 
-    How long one of them took, nobody can tell.
+    The time of a single request is not known.
     """
 
-    def __init__(self, how: How, inputs: Sequence[Any], config: Configs, kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, settings: ShadowSettings, inputs: Sequence[Any], config: Configs, kwargs: Mapping[str, Any]
+    ) -> None:
         self.config: Any = config
-        self._watches: dict[int, Watch] = {}
+        self._watches: dict[int, WatchedRequest] = {}
         each = [config] * len(inputs) if config is None or isinstance(config, dict) else config
         for index, (asked, own) in enumerate(zip(inputs, each, strict=False)):
             run_id = None if index and each is not config else (own or {}).get("run_id")
-            if how.beside.draws(None if run_id is None else str(run_id)):
-                self._watch(index, Watch(how, own, kwargs, timed=False), asked, len(inputs))
+            if settings.runner.draws(None if run_id is None else str(run_id)):
+                self._watch(index, WatchedRequest(settings, own, kwargs, timed=False), asked, len(inputs))
 
     def __enter__(self) -> Self:
         return self
@@ -33,7 +35,7 @@ class Batch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for watch in self._watches.values():  # which has no answer, the error does not say
+        for watch in self._watches.values():  # the error does not say which of them has no answer
             watch.leave()
 
     def took(self, outputs: list[Any]) -> list[Any]:
@@ -53,7 +55,7 @@ class Batch:
             watch.took(output, 0.0)
             watch.end()
 
-    def _watch(self, index: int, watch: Watch, asked: Any, length: int) -> None:
+    def _watch(self, index: int, watch: WatchedRequest, asked: Any, length: int) -> None:
         if not watch.copies(asked):
             return
         if not self._watches:

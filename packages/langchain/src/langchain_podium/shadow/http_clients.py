@@ -1,7 +1,7 @@
-"""Whether two Runnables share an HTTP client, whose connections belong to one event loop.
+"""Whether two Runnables share an async HTTP client, whose connections belong to one event loop.
 
-A connection that one loop opened and another takes up fails whoever takes it. LangChain's
-models of one server share a client unless they are given one of their own.
+A request fails on a connection that another loop opened. LangChain's models of one server
+share a client unless each is given its own.
 """
 
 import gc
@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable
 from podium.workers import Endpoint
 
 _MOST = 100_000
-"""Objects that are looked at; what holds more is not searched to its end."""
+"""Most objects that are searched; a larger graph of objects is searched in part."""
 _LEAVES = (
     str,
     bytes,
@@ -32,19 +32,19 @@ _LEAVES = (
 
 
 def shares_client(one: Any, other: Any) -> bool:
-    """Say whether an async client of httpx can be reached from both."""
+    """Say whether an async client of httpx or httpx2 can be reached from both objects."""
     found = [{id(each) for each in _reached(root) if _is_client(each)} for root in (one, other)]
     return not found[0].isdisjoint(found[1])
 
 
 def _is_client(value: Any) -> bool:
-    """Say so by name: which of the two httpx is there, is the business of whoever uses it."""
+    """Compare by name, so that neither library has to be installed."""
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(value).__mro__}
     return not kinds.isdisjoint({("httpx", "AsyncClient"), ("httpx2", "AsyncClient")})
 
 
 def _reached(root: Any) -> Iterator[Any]:
-    """Yield what an object holds, and what that holds; of functions what they use of their surroundings."""
+    """Yield an object and all objects it refers to; of a function, the Runnables it uses from outside."""
     left, seen = [root], {id(root)}
     while left and len(seen) < _MOST:
         each = left.pop()
@@ -56,7 +56,7 @@ def _reached(root: Any) -> Iterator[Any]:
 
 
 def _held(value: Any) -> Iterator[Any]:
-    if isinstance(value, Endpoint):  # ours has connections for each loop
+    if isinstance(value, Endpoint):  # Podium's own has connections for each loop
         return
     if isinstance(value, FunctionType):
         yield from value.__closure__ or ()
