@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import socket
+import sqlite3
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
@@ -18,7 +19,6 @@ from typing import Any, Literal
 import anyio
 import asyncpg  # noqa: F401  (this and others below are else imported when they are first used)
 from faults.diamonds import PARTS, plan_of
-from sqlalchemy import Engine, event
 
 import podium.journal.sql.fenced_store
 import podium.journal.sql.postgres
@@ -131,12 +131,14 @@ def _starve(task: Task) -> anyio.Event:
     """Leave the journal no room; return what gives it some again."""
     room = anyio.Event()
     if task.pages:
+        connect = sqlite3.connect
 
-        @event.listens_for(Engine, "connect")
-        def limit(connection: Any, _: object) -> None:
-            cursor = connection.cursor()
-            cursor.execute(f"PRAGMA max_page_count = {1_000_000 if room.is_set() else task.pages}")
-            cursor.close()
+        def limited(*args: Any, **settings: Any) -> sqlite3.Connection:
+            connection = connect(*args, **settings)
+            connection.execute(f"PRAGMA max_page_count = {1_000_000 if room.is_set() else task.pages}")
+            return connection
+
+        sqlite3.connect = limited
 
     if task.file_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (task.file_bytes, resource.RLIM_INFINITY))

@@ -1,9 +1,7 @@
 """Where pairs are kept: in memory, in a file, on a server, each as the seam says."""
 
 import shutil
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from time import time
@@ -115,12 +113,8 @@ async def test_they_are_in_the_journal_and_without_secrets(
 
 
 async def test_a_journal_of_before_takes_them(tmp_path: Path) -> None:
-    """Its tables are brought on, and its runs stay."""
+    """They are kept in tables of their own, and its runs stay."""
     path = Path(shutil.copy(FOLDER / "v1.db", tmp_path / "journal.db"))
-    with closing(sqlite3.connect(path)) as database, database:
-        for table in ("podium_pairs", "podium_tallies"):
-            database.execute(f"DROP TABLE IF EXISTS {table}")
-        database.execute("UPDATE podium_schema SET version = 1")
     await SqlPairs(path).put(WHOLE, TALLY)
     assert await SqlPairs(path).pairs() == (WHOLE,)
     assert len(await SqlJournal(path).runs(limit=None, nested=True)) == 5

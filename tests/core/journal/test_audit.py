@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -64,6 +65,46 @@ def test_what_was_done_to_a_chain_shows(records: list[Record], number: int) -> N
     found = verify(records)
     assert found is not None
     assert found.number == number
+
+
+def test_the_hash_of_a_record_is_what_the_format_says() -> None:
+    """Whoever audits an export computes it anew, in any language."""
+    first = link(ROOT, 0, 0.5, "é")
+    assert first == sha256(("0" * 64 + "\n0\n0.5\né").encode()).hexdigest()
+    assert link(first, 1, 1e-07, "") == sha256(f"{first}\n1\n1e-07\n".encode()).hexdigest()
+
+
+def test_a_record_is_bound_to_all_before_it() -> None:
+    """The end of one run does not hold after the beginning of another, though each record is well formed."""
+    other = chained("A", "b", "c", "d")
+    for number in range(1, 4):
+        assert verify([*RECORDS[:number], *other[number:]]) == Break(
+            "r", number, "it was changed, or one before it was"
+        )
+    heads = {link(before, 1, 0.1, "b") for before in (ROOT, RECORDS[0].hash, other[0].hash)}
+    assert len(heads) == 3
+
+
+@given(st.data())
+def test_every_record_of_a_chain_is_verified(data: st.DataObject) -> None:
+    """Wherever one record is changed, dropped, doubled or moved, the first wrong place is named."""
+    records = chained(*data.draw(st.lists(st.sampled_from("abc"), min_size=2, max_size=9)))
+    where = data.draw(st.integers(0, len(records) - 1))
+    record, before, after = records[where], records[:where], records[where + 1 :]
+    changed = [replace(record, text=record.text + "!"), replace(record, at=record.at + 1.0)]
+    changed += [replace(record, hash="f" * 64), replace(record, number=where + 1)]
+    for each in changed:
+        assert _broken_at([*before, each, *after]) == where
+    assert _broken_at([*before, record, record, *after]) == where + 1
+    if after:
+        assert _broken_at([*before, *after]) == where
+        assert _broken_at([*before, *(replace(each, number=each.number - 1) for each in after)]) == where
+        assert _broken_at([*before, *after, record]) == where
+
+
+def _broken_at(records: list[Record]) -> int | None:
+    found = verify(records)
+    return None if found is None else found.number
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from core.journal.happenings import ended, started, step_ended, stopped
 from podium.errors import JournalError, RunDead, RunHeld, RunLost
 from podium.journal import Log, SqlJournal, verify
 from podium.journal.sql.batch import Batch
-from podium.journal.sql.fenced_store import Store
+from podium.journal.sql.fenced_store import FencedStore
 from podium.journal.sql.run_log import SqlLog
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +61,7 @@ class Stalling(SqlJournal):
         self.goes = anyio.Event()
         self.goes.set()
 
-    async def _commit(self, store: Store, batch: Batch) -> Collection[SqlLog]:
+    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
         await self.goes.wait()
         return await super()._commit(store, batch)
 
@@ -69,9 +69,9 @@ class Stalling(SqlJournal):
 class Unacknowledged(SqlJournal):
     """Commits every batch, hears nothing of it, and tries again."""
 
-    async def _commit(self, store: Store, batch: Batch) -> Collection[SqlLog]:
+    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
         await super()._commit(store, batch)
-        batch.is_again = True
+        batch.is_retry = True
         return await super()._commit(store, batch)
 
 
@@ -292,7 +292,7 @@ async def test_an_error_of_the_journal_is_none_of_a_run(place: Place) -> None:
 class Breaking(SqlJournal):
     """Has a fault of its own."""
 
-    async def _commit(self, store: Store, batch: Batch) -> Collection[SqlLog]:
+    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
         if batch.counts:
             raise ZeroDivisionError
         return await super()._commit(store, batch)

@@ -4,20 +4,20 @@ import asyncio
 import os
 import sqlite3
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
-import sqlalchemy as sa
 from contracts.cache_contract import CacheContract
 from core.journal.happenings import course, ended, started, step_ended
 
 from benchmarks.postgres_server import PostgresServer
 from podium.errors import ConfigError, JournalBroken, JournalError
-from podium.journal import Cache, SqlCache, SqlJournal
-from podium.journal.sql.tables import STEPS, upgrade
-from podium.secrets import register
+from podium.journal import Cache, Schema, SqlCache, SqlJournal, SqlTables, Transaction
+from podium.secrets import register, scrub
 from podium.types import Completion, StepEnded
 
 pytestmark = pytest.mark.anyio
@@ -64,14 +64,12 @@ async def test_commits_reach_the_disk_as_it_was_said(tmp_path: Path, synchronous
     path = tmp_path / "journal.db"
     async with SqlJournal(path, synchronous=synchronous) as journal:  # type: ignore[arg-type]
         here = await journal._enter()
-        said = await here.database.attempt(
-            lambda c: [c.exec_driver_sql(f"PRAGMA {name}").scalar() for name in _PRAGMAS], reads=True
-        )
+        said = [
+            (await here.database.attempt(lambda each, name=name: each.fetch(f"PRAGMA {name}")))[0][0]  # type: ignore[misc]
+            for name in ("journal_mode", "synchronous")
+        ]
         await journal._leave()
     assert said == ["wal", 2 if synchronous == "full" else 1]
-
-
-_PRAGMAS = ("journal_mode", "synchronous")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +79,14 @@ _PRAGMAS = ("journal_mode", "synchronous")
         ("", "no URL"),
         ("sqlite://", "is a file"),
         ("sqlite:///:memory:", "is a file"),
+        ("sqlite://host/runs.db", "names no host"),
+        ("sqlite:///runs.db?mode=ro", "no options"),
         ("mysql://user:hunter2hunter2@host/name", "'mysql'"),
+        ("postgresql+asyncpg://user:hunter2hunter2@host/name", "'postgresql.asyncpg'"),
+        ("postgresql://user:hunter2#hunter2@host/name", "percent-encode"),
+        ("postgresql://user:hunter2/hunter2@host/name", "percent-encode"),
+        ("postgresql://user:hunter2@hunter2@host/name", "percent-encode"),
+        ("postgresql://hunter2:hunter2/name", "percent-encode"),
     ],
 )
 def test_a_place_that_is_none_is_refused(wrong: str, reason: str) -> None:
@@ -108,6 +113,36 @@ async def test_a_password_is_never_shown() -> None:
     assert "127.0.0.1" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "shown", "password"),
+    [
+        (
+            "postgres://u:a%40canary-1@h1:5433,[::1]:5432/n?sslmode=disable",
+            "postgresql://u:***@h1:5433,[::1]:5432/n",
+            "a@canary-1",
+        ),
+        ("postgresql://u@h/n?password=canary-2%20more", "postgresql://u@h/n", "canary-2 more"),
+        ("postgresql:///n?host=/tmp", "postgresql:///n", ""),
+    ],
+)
+def test_urls_of_every_kind_are_shown_without_their_password(url: str, shown: str, password: str) -> None:
+    """Several hosts, addresses, sockets and options are asyncpg's; a password is a secret everywhere."""
+    assert repr(SqlJournal(url)) == f"SqlJournal({shown!r})"
+    assert scrub(f"it is {password}") == (f"it is {MARK}" if password else "it is ")
+
+
+async def test_a_relative_file_stays_where_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that changes its working directory goes on with the same file."""
+    monkeypatch.chdir(tmp_path)
+    async with SqlJournal("sqlite:///runs.db") as journal:
+        monkeypatch.chdir("/")
+        await record_one(journal)
+        assert len(await journal.runs()) == 1
+    assert (tmp_path / "runs.db").exists()
+
+
 async def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path) -> None:
     """Something else of that name is left as it is, and said to be so at once."""
     path = tmp_path / "journal.db"
@@ -132,42 +167,74 @@ async def test_many_make_the_tables_at_once(place: Place) -> None:
 async def test_tables_of_a_newer_version_are_refused(place: Place) -> None:
     """Nothing is written where it could be misread."""
     await record_one(SqlJournal(place))
-    await _do(place, lambda connection: connection.exec_driver_sql("UPDATE podium_schema SET version = 9"))
-    with pytest.raises(JournalBroken, match="of version 9, and this Podium knows 2"):
+    await SqlTables(NOTHING, place).transaction(
+        lambda each: each.execute("UPDATE podium_schema SET version = 9 WHERE name = 'journal'")
+    )
+    with pytest.raises(JournalBroken, match=r"journal tables in .* have version 9, and this Podium knows 1"):
         await SqlJournal(place).runs()
 
 
-async def test_tables_of_an_older_version_are_brought_on(place: Place) -> None:
-    """Step by step, each once, with what they hold; all of it or nothing."""
+async def test_a_journal_of_an_earlier_podium_is_refused_at_once(tmp_path: Path) -> None:
+    """Its tables are left as they are, and the error says what to do."""
+    path = tmp_path / "journal.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE podium_schema (version INTEGER NOT NULL)")
+        connection.execute("INSERT INTO podium_schema VALUES (2)")
+    with anyio.fail_after(10), pytest.raises(JournalBroken, match=r"earlier version .* move it away"):
+        await SqlJournal(path).runs()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT * FROM podium_schema").fetchall() == [(2,)]
 
-    def one(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("ALTER TABLE podium_runs ADD COLUMN extra TEXT")
 
-    def two(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("UPDATE podium_runs SET extra = 'there'")
+NOTHING = Schema("nothing", [])
+V1 = Schema("notes", [["CREATE TABLE podium_notes (text TEXT NOT NULL)"]])
+V2 = Schema("notes", [*V1.versions, ["ALTER TABLE podium_notes ADD COLUMN extra TEXT"]])
+V3 = Schema("notes", [*V2.versions, ["UPDATE podium_notes SET extra = 'there'"]])
+WRONG = Schema(
+    "notes", [*V3.versions, ["UPDATE podium_notes SET extra = 'half'", "SELECT 1 FROM podium_none"]]
+)
 
-    def wrong(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("UPDATE podium_runs SET extra = 'half'")
-        raise RuntimeError
+
+async def test_a_package_keeps_tables_beside_a_journal(place: Place) -> None:
+    """They are upgraded version by version, each once, with their content; all of an upgrade or nothing."""
+
+    async def notes(transaction: Transaction) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in await transaction.fetch("SELECT * FROM podium_notes")]
 
     await record_one(SqlJournal(place))
-    await _do(place, lambda connection: upgrade(connection, (*STEPS, one, two)))
-    await _do(place, lambda connection: upgrade(connection, (*STEPS, one, two)))
-    with pytest.raises(RuntimeError):
-        await _do(place, lambda connection: upgrade(connection, (*STEPS, one, two, wrong)))
-    seen: list[object] = []
-    await _do(place, lambda c: seen.extend(c.exec_driver_sql("SELECT version FROM podium_schema").scalars()))
-    await _do(place, lambda c: seen.extend(c.exec_driver_sql("SELECT extra FROM podium_runs").scalars()))
-    assert seen == [4, "there"]
+    put = "INSERT INTO podium_notes (text) VALUES (?)"
+    assert await SqlTables(V1, place).transaction(lambda each: each.execute(put, "a")) == 1
+    for _ in range(2):
+        assert await SqlTables(V3, place).transaction(notes, reads=True) == [("a", "there")]
+    with pytest.raises(JournalError, match="podium_none"):
+        await SqlTables(WRONG, place, patience=0.1).transaction(notes)
+    async with SqlTables(V3, place) as tables:
+        assert await tables.transaction(notes) == [("a", "there")]
+        assert await tables.transaction(lambda each: each.execute(put, "?")) == 1
+        with pytest.raises(ZeroDivisionError):
+            await tables.transaction(_put_and_fail)
+        assert await tables.transaction(notes) == [("a", "there"), ("?", None)]
+    with pytest.raises(JournalBroken, match="version 3, and this Podium knows 1"):
+        await SqlTables(V1, place).transaction(notes)
+    assert len(await SqlJournal(place).runs()) == 1
 
 
-async def _do(place: Place, work: Callable[[sa.Connection], object]) -> None:
-    """Do something to a database behind the journal's back."""
-    database = SqlJournal(place).dialect.open(10.0)
-    try:
-        await database.attempt(work)
-    finally:
-        await database.aclose()
+async def _put_and_fail(transaction: Transaction) -> None:
+    await transaction.execute("INSERT INTO podium_notes (text) VALUES ('half')")
+    raise ZeroDivisionError
+
+
+async def test_a_transaction_that_awaits_something_else_is_refused(tmp_path: Path) -> None:
+    """It would keep the file locked meanwhile."""
+
+    async def sleep(transaction: Transaction) -> None:
+        await transaction.execute("INSERT INTO podium_notes (text) VALUES ('half')")
+        await asyncio.sleep(0)
+
+    async with SqlTables(V1, tmp_path / "journal.db") as tables:
+        with pytest.raises(RuntimeError, match="awaits"):
+            await tables.transaction(sleep)
+        assert await tables.transaction(lambda each: each.fetch("SELECT * FROM podium_notes")) == []
 
 
 @pytest.fixture
@@ -227,6 +294,26 @@ async def test_runs_fail_after_a_while_and_can_be_taken_up(tmp_path: Path) -> No
         assert [entry.event for entry in taken.entries] == [started("mine")]
         taken.append(ended("mine"))
         await taken.aclose()
+
+
+async def test_what_the_database_refuses_fails_its_run_alone(place: Place) -> None:
+    """A record that cannot be inserted is told to its own run; the others of its batch are written."""
+    refused = "INSERT INTO podium_events (run_id, number, at, text, hash) VALUES ('bad', 1, 0.0, '', '')"
+    async with SqlJournal(place) as journal:
+        bad = await journal.begin(started("bad"), minted=False)
+        good = await journal.begin(started("good"), minted=False)
+        await SqlTables(NOTHING, place).transaction(lambda each: each.execute(refused))
+        bad.append(step_ended("bad", 0))
+        good.append(step_ended("good", 0))
+        await good.flush()
+        for end in (bad.flush, bad.aclose):
+            with pytest.raises(JournalError, match="fails"):
+                await end()
+        good.append(ended("good"))
+        await good.aclose()
+        assert {row.run_id: row.state for row in await journal.runs()} == {"bad": "stopped", "good": "ok"}
+        assert [row.holder for row in await journal.runs()] == [None, None]
+        assert len(await journal.records("good")) == 3
 
 
 async def test_secrets_are_taken_out_before_anything_is_written(place: Place) -> None:

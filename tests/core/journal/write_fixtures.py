@@ -50,7 +50,7 @@ def main() -> None:
     path.unlink(missing_ok=True)
     asyncio.run(write(SqlJournal(path)))
     with sqlite3.connect(path, isolation_level=None) as connection:
-        connection.execute("DELETE FROM podium_holders")  # they name the machine
+        connection.execute("DELETE FROM podium_leases")  # they name the machine
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("VACUUM")
     path.chmod(0o644)

@@ -1,123 +1,109 @@
-"""Pairs kept in a journal's database."""
+"""Pairs kept in the database of a journal."""
 
 from collections.abc import Sequence
 from time import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from podium.aio import PerLoop
-from podium.journal import SqlJournal
+from podium.journal import Location, Schema, SqlJournal, SqlTables, Transaction, read_record, write_record
 from podium.secrets import scrub
 from podium_shadow.pair import Pair, Tally
 from podium_shadow.pair_store import MOST_PAIRS, Pairs
 
-if TYPE_CHECKING:
-    from podium.journal.sql.database import Database, Dialect
-    from podium.journal.sql.urls import Place
+_SCHEMA = Schema(
+    "shadow",
+    [
+        [
+            """
+            CREATE TABLE podium_pairs (
+                pair_id TEXT PRIMARY KEY, shadow TEXT NOT NULL,
+                at DOUBLE PRECISION NOT NULL, text TEXT NOT NULL
+            )
+            """,
+            "CREATE INDEX podium_pairs_at ON podium_pairs (at)",
+            """
+            CREATE TABLE podium_tallies (
+                tally_id TEXT PRIMARY KEY, shadow TEXT NOT NULL,
+                at DOUBLE PRECISION NOT NULL, text TEXT NOT NULL
+            )
+            """,
+        ]
+    ],
+)
+_PUT_PAIR = """
+INSERT INTO podium_pairs (pair_id, shadow, at, text) VALUES (?, ?, ?, ?) ON CONFLICT (pair_id) DO NOTHING
+"""
+_PUT_TALLY = """
+INSERT INTO podium_tallies (tally_id, shadow, at, text) VALUES (?, ?, ?, ?)
+ON CONFLICT (tally_id) DO UPDATE SET shadow = excluded.shadow, at = excluded.at, text = excluded.text
+"""
+_LATEST_PAIRS = "SELECT text FROM podium_pairs WHERE at >= ? ORDER BY at DESC LIMIT ?"
+_LATEST_PAIRS_OF = "SELECT text FROM podium_pairs WHERE at >= ? AND shadow = ? ORDER BY at DESC LIMIT ?"
+_TALLIES = "SELECT text FROM podium_tallies WHERE at >= ? ORDER BY at DESC"
+_TALLIES_OF = "SELECT text FROM podium_tallies WHERE at >= ? AND shadow = ? ORDER BY at DESC"
 
 
-class SqlPairs(PerLoop["Database"], Pairs):
-    """Keeps pairs in a database, which may be a journal's. Secrets are taken out of them as out of runs.
+class SqlPairs(SqlTables, Pairs):
+    """Keeps pairs in a database, which may be a journal's. Secrets are removed from them as from runs.
 
     Args:
-        place: as for `SqlJournal`.
-        patience: how long a database that fails is tried again, in seconds.
+        location: as for `SqlJournal`.
+        patience: how long to repeat attempts while the database fails, in seconds.
 
     Raises:
-        ConfigError: the place is none, or needs a package that is not installed.
+        ConfigError: the location names no database, or needs a package that is not installed.
     """
 
-    def __init__(self, place: "Place" = None, *, patience: float = 30.0) -> None:
-        from podium.journal.sql.urls import dialect_of  # noqa: PLC0415
-
-        self._set(dialect_of(place, "normal"), patience)
-
-    def _set(self, dialect: "Dialect", patience: float) -> None:
-        PerLoop.__init__(self)
-        self._dialect = dialect
-        self._patience = patience
+    def __init__(self, location: Location = None, *, patience: float = 30.0) -> None:
+        super().__init__(_SCHEMA, location, patience=patience)
 
     @classmethod
     def beside(cls, journal: SqlJournal) -> Self:
-        """Return the pairs that are kept in a journal's database."""
-        pairs = cls.__new__(cls)
-        pairs._set(journal.dialect, journal.patience)  # noqa: SLF001 - its own
-        return pairs
-
-    def __repr__(self) -> str:
-        return f"SqlPairs({str(self._dialect)!r})"
+        """Return the pairs in the database of a journal."""
+        return cls(journal.url, patience=journal.patience)
 
     async def put(self, pair: Pair | None, tally: Tally) -> None:
         """Keep them, in one transaction."""
-        from podium.journal.sql.tables import PAIRS, TALLIES  # noqa: PLC0415
+        pair_text, tally_text = None if pair is None else _text(pair), _text(tally)
 
-        facts = {"shadow": tally.shadow, "at": tally.at, "text": _text(tally)}
-        count = self._dialect.insert(TALLIES).values(tally_id=tally.tally_id, **facts)
-        statements = [count.on_conflict_do_update(index_elements=["tally_id"], set_=facts)]
-        if pair is not None:
-            insert = self._dialect.insert(PAIRS).values(
-                pair_id=pair.pair_id, shadow=pair.shadow, at=pair.at, text=_text(pair)
-            )
-            statements.append(insert.on_conflict_do_nothing())
-        async with self.opened() as database:
-            await database.transact(lambda connection: [connection.execute(each) for each in statements])
+        async def put(transaction: Transaction) -> None:
+            await transaction.execute(_PUT_TALLY, tally.tally_id, tally.shadow, tally.at, tally_text)
+            if pair is not None:
+                await transaction.execute(_PUT_PAIR, pair.pair_id, pair.shadow, pair.at, pair_text)
+
+        await self.transaction(put)
 
     async def pairs(
         self, *, shadow: str | None = None, since: float = 0.0, limit: int = MOST_PAIRS
     ) -> Sequence[Pair]:
         """Return the latest pairs."""
-        from podium.journal.sql.tables import PAIRS  # noqa: PLC0415
-
-        return await self._read(PAIRS, Pair, shadow, since, limit)
+        if shadow is None:
+            return await self._read(Pair, _LATEST_PAIRS, since, limit)
+        return await self._read(Pair, _LATEST_PAIRS_OF, since, shadow, limit)
 
     async def tallies(self, *, shadow: str | None = None, since: float = 0.0) -> Sequence[Tally]:
         """Return the tallies."""
-        from podium.journal.sql.tables import TALLIES  # noqa: PLC0415
-
-        return await self._read(TALLIES, Tally, shadow, since, None)
+        if shadow is None:
+            return await self._read(Tally, _TALLIES, since)
+        return await self._read(Tally, _TALLIES_OF, since, shadow)
 
     async def prune(self, older_than: float) -> int:
-        """Forget old ones."""
-        from sqlalchemy import delete  # noqa: PLC0415
+        """Delete old pairs and tallies."""
+        before = time() - older_than
 
-        from podium.journal.sql.tables import PAIRS, TALLIES  # noqa: PLC0415
+        async def prune(transaction: Transaction) -> int:
+            await transaction.execute("DELETE FROM podium_tallies WHERE at < ?", before)
+            return await transaction.execute("DELETE FROM podium_pairs WHERE at < ?", before)
 
-        end = time() - older_than
-        pairs, tallies = delete(PAIRS).where(PAIRS.c.at < end), delete(TALLIES).where(TALLIES.c.at < end)
+        return await self.transaction(prune)
 
-        def forget(connection: Any) -> int:
-            connection.execute(tallies)
-            return int(connection.execute(pairs).rowcount)
-
-        async with self.opened() as database:
-            return await database.transact(forget)
-
-    async def _read(
-        self, table: Any, kind: type[Any], shadow: str | None, since: float, limit: int | None
-    ) -> Sequence[Any]:
-        from sqlalchemy import select  # noqa: PLC0415
-
-        from podium.journal.codec import read  # noqa: PLC0415
-
-        query = select(table.c.text).where(table.c.at >= since).order_by(table.c.at.desc()).limit(limit)
-        if shadow is not None:
-            query = query.where(table.c.shadow == shadow)
-        async with self.opened() as database:
-            rows = await database.transact(lambda c: c.execute(query).scalars().all(), reads=True)
-        return tuple(read(text, kind, _name(kind)) for text in reversed(rows))
-
-    async def _open(self) -> "Database":
-        from podium.journal.sql.database import open_database  # noqa: PLC0415
-
-        return await open_database(self._dialect, self._patience)
-
-    async def _close(self, part: "Database") -> None:
-        await part.aclose()
+    async def _read(self, kind: type[Any], query: str, *values: str | float) -> Sequence[Any]:
+        """Return the records that a query finds, the oldest first."""
+        rows = await self.transaction(lambda transaction: transaction.fetch(query, *values), reads=True)
+        return tuple(read_record(row["text"], kind, _name(kind)) for row in reversed(rows))
 
 
 def _text(record: Pair | Tally) -> str:
-    from podium.journal.codec import write  # noqa: PLC0415
-
-    return scrub(write(record, _name(type(record))))
+    return scrub(write_record(record, _name(type(record))))
 
 
 def _name(kind: type[Any]) -> str:

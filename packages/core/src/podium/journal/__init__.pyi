@@ -12,6 +12,8 @@ from .audit import (
 from .codec import (
     decode as decode,
     encode as encode,
+    read_record as read_record,
+    write_record as write_record,
 )
 from .entry import (
     Entry as Entry,
@@ -32,9 +34,21 @@ from .journal import (
 from .memory import (
     MemoryJournal as MemoryJournal,
 )
+from .sql.database import (
+    Transaction as Transaction,
+)
+from .sql.schema import (
+    Schema as Schema,
+)
 from .sql.sql_cache import (
     SqlCache as SqlCache,
 )
 from .sql.sql_journal import (
     SqlJournal as SqlJournal,
+)
+from .sql.sql_tables import (
+    SqlTables as SqlTables,
+)
+from .sql.urls import (
+    Location as Location,
 )

@@ -1,7 +1,7 @@
-"""Answers of earlier calls, found by what was asked. The seam, and one in memory.
+"""A cache of answers, found by the content of the call: the seam, and a cache in memory.
 
-An answer is found by content: who was asked, as what version, which messages and how it
-was to write. It knows no worker, no plan and no order of steps.
+The key covers the worker's name and version, the messages and the sampling. It does not cover the plan or
+the order of steps.
 """
 
 import json
@@ -24,41 +24,41 @@ _log = logging.getLogger(__name__)
 
 
 def answer_key(identity: str, messages: Sequence[Message], sampling: Sampling) -> str:
-    """Return what stands for a call by content.
+    """Return the key of a call.
 
     Args:
-        identity: who is asked, as its worker says it: name, version, model.
-        messages: what it is sent.
-        sampling: how it is to write.
+        identity: the worker's own identity: name, version, model.
+        messages: what the worker is sent.
+        sampling: how the worker samples.
     """
     told = [identity, [message.to_wire() for message in messages], repr(sampling)]
     return sha256(json.dumps(told, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Cache(ResourceGroup, ABC):
-    """Remembers answers by the content of what was asked.
+    """Keeps answers by the content of the call.
 
-    An answer is put there when its end was seen, by `stop`, and nothing is missing from it.
-    Steps that ask the same of one worker are given one answer.
+    Only complete answers are kept: the model stopped by itself and nothing is missing. Steps that make the
+    same call of one worker get one answer.
     """
 
     @abstractmethod
     async def get(self, key: str) -> Completion | None:
-        """Return the answer that was put there; `None` when there is none."""
+        """Return the answer of this key; `None` if there is none."""
 
     @abstractmethod
     async def put(self, key: str, answer: Completion) -> None:
-        """Remember an answer; one of the same key is replaced."""
+        """Keep an answer; it replaces the answer of the same key."""
 
 
 class MemoryCache(Cache):
-    """Remembers the answers used last, in this process, until it ends.
+    """Keeps the answers used last, in the memory of this process.
 
     Args:
-        size: most answers it holds.
+        size: most answers to keep.
 
     Raises:
-        ConfigError: it could hold none.
+        ConfigError: the size is below 1.
     """
 
     def __init__(self, size: int = 10_000) -> None:
@@ -66,21 +66,21 @@ class MemoryCache(Cache):
             raise ConfigError(f"MemoryCache: size is {size!r}: it must be 1 or more")
         self.size = size
         self._answers: dict[str, Completion] = {}
-        """The one used longest ago comes first."""
+        """The answer used longest ago comes first."""
 
     def __len__(self) -> int:
         return len(self._answers)
 
     async def get(self, key: str) -> Completion | None:
-        """Return the answer that was put there; `None` when there is none, or no more."""
-        # Taken out and put back, not moved: a thread that looks in between only misses it.
+        """Return the answer of this key; `None` if there is none, or if it was dropped."""
+        # Removed and inserted again, not moved: another thread in between only misses it.
         answer = self._answers.pop(key, None)
         if answer is not None:
             self._answers[key] = answer
         return answer
 
     async def put(self, key: str, answer: Completion) -> None:
-        """Remember an answer; where there are too many, the one used longest ago goes."""
+        """Keep an answer; if there are too many, drop the answer used longest ago."""
         self._answers.pop(key, None)
         self._answers[key] = answer
         if len(self._answers) > self.size:
@@ -88,7 +88,7 @@ class MemoryCache(Cache):
 
 
 async def look_up(cache: Cache, key: str) -> Completion | None:
-    """Return the answer of this key. A cache that fails has none: whoever asks can do without."""
+    """Return the answer of this key. A cache that fails has none: the worker can be asked."""
     try:
         with Boundary("the cache", PodiumError):
             return await cache.get(key)
@@ -98,7 +98,7 @@ async def look_up(cache: Cache, key: str) -> Completion | None:
 
 
 async def remember(cache: Cache, key: str | None, answer: Completion) -> None:
-    """Put a whole answer there. A cache that fails takes no answer away that is paid for."""
+    """Keep a complete answer. A cache that fails costs no answer that is paid for."""
     if key is None or answer.finish_reason != "stop" or answer.missing is not None:
         return
     try:
@@ -114,10 +114,10 @@ _asking: WeakKeyDictionary[Cache, LoopLocal[_Asking]] = WeakKeyDictionary()
 
 @asynccontextmanager
 async def asking(cache: Cache, key: str) -> AsyncGenerator[None, None]:
-    """Wait until nobody else in this event loop asks the same, and keep others waiting meanwhile.
+    """Hold a lock on a key: one caller in this event loop makes the call, the others wait for its answer.
 
-    Without this, two steps that ask the same at once would hear two answers, of which one
-    is found again, and what was shown the other would not be.
+    Without it, two steps that make the same call at once would get two answers, and the cache would keep only
+    one of them.
     """
     locks = _asking.setdefault(cache, LoopLocal(dict)).get()
     lock = locks.setdefault(key, anyio.Lock(fast_acquire=True))

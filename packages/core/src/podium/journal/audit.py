@@ -1,7 +1,7 @@
-"""What auditors ask of a journal: that its chains hold, and its runs as lines of JSON.
+"""For auditors: verify the hash chains of a journal, and export its runs as lines of JSON.
 
-A line holds one record: run, number, time, hash, and last the event, byte for byte as it
-is kept, since the hash is over these bytes.
+A line holds one record: run, number, time, hash, and last the event, byte for byte as it is stored, because
+the hash covers these bytes.
 """
 
 import json
@@ -18,14 +18,14 @@ _FACTS: dict[str, type | tuple[type, ...]] = {"run_id": str, "number": int, "at"
 
 
 async def verify_runs(journal: Journal, run_ids: Sequence[str] | None = None) -> tuple[Break, ...]:
-    """Return where the chains of runs are broken; empty when all hold.
+    """Return where the chains of runs are broken; empty if all hold.
 
     Args:
-        journal: which.
-        run_ids: the runs, without those nested in them; `None` means all there are.
+        journal: the journal.
+        run_ids: the runs, without those nested in them; `None` means all runs.
 
     Raises:
-        RunUnknown: one of the runs is not there.
+        RunUnknown: the journal does not have one of the runs.
     """
     breaks: list[Break | None] = []
     async with journal:
@@ -42,14 +42,14 @@ async def verify_runs(journal: Journal, run_ids: Sequence[str] | None = None) ->
 
 
 async def export(journal: Journal, run_ids: Sequence[str] | None = None) -> AsyncGenerator[str, None]:
-    """Yield runs as lines of JSON, one for each record, each run whole and its nested ones after it.
+    """Yield runs as lines of JSON, one for each record: each run whole, then the runs nested in it.
 
     Args:
-        journal: which.
-        run_ids: the runs; `None` means all there are, the oldest first.
+        journal: the journal.
+        run_ids: the runs; `None` means all runs, the oldest first.
 
     Raises:
-        RunUnknown: one of the runs is not there.
+        RunUnknown: the journal does not have one of the runs.
     """
     async with journal:
         if run_ids is None:
@@ -63,16 +63,16 @@ async def export(journal: Journal, run_ids: Sequence[str] | None = None) -> Asyn
 
 
 def to_line(record: Record) -> str:
-    """Write a record as a line of JSON, with no line break at its end."""
+    """Return a record as a line of JSON, without a line break."""
     facts = {name: getattr(record, name) for name in _FACTS}
     return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))[:-1] + _EVENT + record.text + "}"
 
 
 def read_lines(lines: Iterable[str]) -> Iterator[Sequence[Record]]:
-    """Yield the records of each run that `export` wrote, run by run.
+    """Yield the records of each run from lines that `export` wrote.
 
     Raises:
-        JournalBroken: a line is none that `export` wrote.
+        JournalBroken: a line is not from `export`.
     """
     run: list[Record] = []
     for number, line in enumerate(lines, 1):
@@ -88,10 +88,10 @@ def read_lines(lines: Iterable[str]) -> Iterator[Sequence[Record]]:
 
 
 def verify_lines(lines: Iterable[str]) -> Iterator[tuple[str, int, Break | None]]:
-    """Yield of each exported run its id, how many records it has, and where its chain is broken.
+    """Yield, for each exported run, its id, the number of its records, and where its chain is broken.
 
     Raises:
-        JournalBroken: a line is none that `export` wrote.
+        JournalBroken: a line is not from `export`.
     """
     for records in read_lines(lines):
         yield records[0].run_id, len(records), verify(records)
@@ -114,7 +114,7 @@ def _read_line(line: str, number: int) -> Record:
 
 
 def _cut_off(row: RunRow, records: Sequence[Record]) -> Break | None:
-    """Say that a run's last records are missing, where its row says that it ended."""
+    """Return a break if the run's row says that it ended and its last record is missing."""
     if row.ended is None or (records and records[-1].at >= row.ended):
         return None
     return Break(row.run_id, len(records), "records are missing at the end")

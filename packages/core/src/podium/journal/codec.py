@@ -1,8 +1,8 @@
-"""Events as they are recorded: plain JSON in typed records, and back.
+"""Encodes events as records of plain JSON, and decodes them.
 
-A record holds its schema, the name of its event's type and the event's fields. Which type
-a name stands for is said by a closed table of ours; nothing in a record picks a class,
-and what is not exactly as it was written is refused.
+A record holds its schema version, the name of the event's type and the event's fields. A closed table maps
+names to types, so nothing in a record chooses a class. A record that is not exactly as it was written is
+refused.
 """
 
 import json
@@ -26,12 +26,12 @@ from podium.types.events import (
 from podium.types.messages import storable
 
 PIECES = (PlanDelta, StepDelta, AnswerDelta)
-"""Events that are not recorded: what they hold comes again, whole."""
+"""Events that are not recorded: a later event holds the whole text."""
 TYPES: dict[str, type[Event]] = {kind.type: kind for kind in get_args(Event) if kind not in PIECES}
 
 _FOREIGN = (StepEnded, PlannerEnded)
-"""Events that hold what workers and planners gave, and so are read back before they are recorded:
-`None`, for one, is written whatever a field's type is."""
+"""Events with values from workers and planners. They are validated after encoding, because the encoder
+writes `None` whatever the type of the field is."""
 
 _Facts = TypeVar("_Facts")
 
@@ -48,7 +48,7 @@ _FORMS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def _form(kind: type[Any]) -> TypeAdapter[Any]:
-    """Return the reader and writer of one type's records, made when it is first needed."""
+    """Return the encoder and decoder of one type's records, made at first use."""
     form = _FORMS.get(kind)
     if form is None:
         generic: Any = _Record
@@ -57,29 +57,27 @@ def _form(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 def prepare() -> None:
-    """Make all readers and writers of events, so that no run waits for it."""
+    """Make the encoders and decoders of all events, so that no run waits for it."""
     for kind in TYPES.values():
         _form(kind)
 
 
 def encode(event: Event) -> str:
-    """Write an event in JSON.
-
-    A result is written without its rounds, which the events before it tell.
+    """Encode an event as JSON. A result is encoded without its rounds, which earlier events hold.
 
     Raises:
-        TypeError: it holds what JSON cannot, or a value of another type than its fields say.
+        TypeError: a value has no JSON form, or another type than its field.
     """
     if isinstance(event, RunEnded):
         event = replace(event, result=replace(event.result, rounds=()))
-    return write(event, event.type)
+    return write_record(event, event.type)
 
 
 def decode(text: str) -> Event:
-    """Read what `encode` wrote.
+    """Decode what `encode` returned.
 
     Raises:
-        JournalBroken: it is something else, or of a version that is not read.
+        JournalBroken: the text is something else, or has another schema version.
     """
     envelope = _json(text)
     if not isinstance(envelope, dict) or not {"schema", "type"} <= envelope.keys():
@@ -93,15 +91,19 @@ def decode(text: str) -> Event:
     kind = TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
         raise JournalBroken(f"a record is of the type {name!r:.40}, which is none")
-    event: Event = read(text, kind, name)
+    event: Event = read_record(text, kind, name)
     return event
 
 
-def write(facts: object, name: str) -> str:
-    """Write a record of ours in JSON, under the name its type is known by.
+def write_record(facts: object, name: str) -> str:
+    """Encode a dataclass as a record.
+
+    Args:
+        facts: an instance of the dataclass.
+        name: of its type in the record.
 
     Raises:
-        TypeError: it holds what JSON cannot, or a value of another type than its fields say.
+        TypeError: a value has no JSON form, or another type than its field.
     """
     form = _form(type(facts))
     try:
@@ -119,11 +121,16 @@ def write(facts: object, name: str) -> str:
     return written
 
 
-def read(text: str, kind: type[Any], name: str) -> Any:
-    """Read a record of one type.
+def read_record(text: str, kind: type[Any], name: str) -> Any:
+    """Decode what `write_record` returned.
+
+    Args:
+        text: the record.
+        kind: the dataclass.
+        name: of its type in the record.
 
     Raises:
-        JournalBroken: it is something else.
+        JournalBroken: the text is something else.
     """
     try:
         return _form(kind).validate_json(text).event
@@ -145,7 +152,7 @@ def _told(error: ValidationError) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return the JSON data of what is not storable as it is: lone surrogates, mappings of other kinds."""
+    """Return JSON data of a value that pydantic cannot encode: lone surrogates, other kinds of mappings."""
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, str):

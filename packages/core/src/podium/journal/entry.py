@@ -1,4 +1,4 @@
-"""What a journal gives out: recorded events, and runs as a list shows them."""
+"""What a journal returns: recorded events, and the rows of a list of runs."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from podium.types.events import Event, RunStarted
 from podium.types.messages import storable
 
 QUESTION_CHARS = 200
-"""How much of a question a list of runs shows."""
+"""How many characters of a question a list of runs shows."""
 ID_CHARS = 200
-"""Longest id of a run."""
+"""Most characters of a run's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,17 +19,17 @@ class Entry:
 
     run_id: str
     number: int
-    """Its place in the run, from 0, without gaps."""
+    """The position in the run, from 0, without gaps."""
     at: float
     """When it was recorded, in seconds of Unix time."""
     event: Event
     hash: str
-    """SHA-256, in hex, over the hash of the entry before and all of this one."""
+    """SHA-256 in hex, over the hash of the entry before and all of this entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One recorded event as it is kept, which the chain of hashes is over; fields as in `Entry`."""
+    """One recorded event as it is stored; the hash covers this form. Fields as in `Entry`."""
 
     run_id: str
     number: int
@@ -39,12 +39,12 @@ class Record:
     hash: str
 
     def entry(self) -> Entry:
-        """Read it.
+        """Decode the event.
 
         Raises:
-            JournalBroken: it is no event, or one of another version.
+            JournalBroken: the text is no event, or has another schema version.
         """
-        from podium.journal.codec import decode  # noqa: PLC0415  (brings in pydantic)
+        from podium.journal.codec import decode  # noqa: PLC0415  (imports pydantic)
 
         event = decode(self.text)
         return Entry(run_id=self.run_id, number=self.number, at=self.at, event=event, hash=self.hash)
@@ -52,45 +52,45 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One run, as a list of runs shows it."""
+    """One run in a list of runs."""
 
     run_id: str
     parent: str | None
-    """The run this one is nested in."""
+    """The run that this run is nested in."""
     question: str
-    """The beginning of the last message of its query."""
+    """The beginning of the last message of the query."""
     state: str
-    """`running`, `stopped` (it can be resumed), `dead`, or the status of its result."""
+    """`running`, `stopped` (can be resumed), `dead`, or the status of the result."""
     began: float
     """In seconds of Unix time, as below."""
     ended: float | None
-    """When it last ended or stopped; `None` while it is carried out, or broke off."""
+    """When it last ended or stopped; `None` while it runs, or if its process died."""
     cost: float | None
-    """USD its result came to; `None` when that is unknown, or there is none."""
+    """The cost of the result, in USD; `None` if it is unknown, or if there is no result."""
     holder: str | None
-    """Who carries it out, or last did; `None` when it was given up in order."""
+    """The process that holds the run, or held it when it died; `None` if the run was released."""
     recoveries: int
-    """How many times it was taken up after its process had died."""
+    """How many times it was claimed after its process died."""
 
 
 def question_of(started: RunStarted) -> str:
-    """Return the beginning of a run's question on one line, as a list of runs shows it, without secrets."""
+    """Return the beginning of a run's question on one line, without secrets, for a list of runs."""
     text = started.query[-1].text if started.query else ""
     return storable(" ".join(scrub(text[: 4 * QUESTION_CHARS]).split())[:QUESTION_CHARS])
 
 
 def check_id(run_id: str) -> None:
-    """Check that a run can have this id.
+    """Check an id that a caller gave.
 
     Raises:
-        ConfigError: it is empty, too long, or not printable.
+        ConfigError: the id is empty, too long, or not printable.
     """
     if not 0 < len(run_id) <= ID_CHARS or not run_id.isprintable():
         raise ConfigError(f"run id {run_id!r:.80}: give 1 to {ID_CHARS} printable characters")
 
 
 def unwritable(run_id: str, event: Event, error: Exception) -> JournalError:
-    """Return what is raised for an event that cannot be written."""
+    """Return the error for an event that cannot be encoded."""
     made = JournalError(f"run {run_id}: its {event.type} cannot be written: {error}")
     made.__cause__ = error
     return made

@@ -1,9 +1,8 @@
-"""The chain of hashes over a run's records: what it holds together, and where it is broken.
+"""The chain of hashes over a run's records.
 
-Each record's hash is over the hash before it and all of the record, so that changing,
-dropping, adding or moving one shows, and the last hash stands for the whole run. Who can
-rewrite a run from a record to its end can make a chain that fits: note the last hash
-elsewhere to see that too.
+The hash of a record covers the hash before it and the whole record. So a record that was changed, removed,
+inserted or moved is found, and the last hash covers the whole run. Somebody who can rewrite a run from some
+record to its end can make a chain that holds: note the last hash elsewhere to find that too.
 """
 
 from collections.abc import Sequence
@@ -13,26 +12,33 @@ from hashlib import sha256
 from podium.journal.entry import Record
 
 ROOT = "0" * 64
-"""What stands for the hash before the first."""
+"""Takes the place of the hash before the first record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """The first place where a run's records are not what was written."""
+    """The first record of a run that is not as it was written."""
 
     run_id: str
     number: int
-    """Of the record, from 0."""
+    """The number of the record, from 0."""
     reason: str
 
 
 def link(before: str, number: int, at: float, text: str) -> str:
-    """Return the hash of a record that follows the one whose hash is `before`."""
+    """Return the hash of a record.
+
+    Args:
+        before: the hash of the record before it, or `ROOT`.
+        number: of the record in its run, from 0.
+        at: when it was recorded, in seconds of Unix time.
+        text: the event in JSON.
+    """
     return sha256(f"{before}\n{number}\n{at!r}\n{text}".encode()).hexdigest()
 
 
 def verify(records: Sequence[Record]) -> Break | None:
-    """Return where one run's chain is broken; `None` when it holds."""
+    """Return the first broken place of one run's chain; `None` if it holds."""
     before = ROOT
     for number, record in enumerate(records):
         if record.number != number:

@@ -1,4 +1,4 @@
-"""The seam between a run and where it is recorded."""
+"""The seam between runs and journals."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,38 +11,37 @@ from podium.types.events import Event, RunStarted
 
 
 class Log(ABC):
-    """One run's record, open for writing by its one holder. It keeps its journal open."""
+    """The record of one run, open for writing by the run's one holder. It keeps its journal open."""
 
     run_id: str
     entries: Sequence[Entry] = ()
-    """What had been recorded when it was opened; empty for a new run."""
+    """What was recorded before the log was opened; empty for a new run."""
     recovery: int = 0
-    """How many times the run was taken up after its process had died, this one included."""
+    """How many times the run was claimed after its process died, this claim included."""
     on_lost: Callable[[], None] | None = None
-    """Called once, in the event loop, when it is known that the run can be recorded no longer:
-    someone else has taken it over, or the journal has given it up."""
+    """Called once, in the event loop, when the run can no longer be recorded: another process claimed it, or
+    the journal failed."""
 
     @abstractmethod
     def append(self, event: Event) -> None:
-        """Record an event, after all that were appended before. Returns at once.
+        """Record an event after those appended before. Returns at once; `flush` raises what fails.
 
-        Pieces of text (`PlanDelta`, `StepDelta`, `AnswerDelta`), events of other runs and
-        `RunStarted`, which is there already, are left out. `RunEnded` and `RunStopped` give
-        the run up as they are recorded. What goes wrong is raised by `flush`.
+        Pieces of text (`PlanDelta`, `StepDelta`, `AnswerDelta`), events of other runs, and `RunStarted`,
+        which is recorded already, are left out. `RunEnded` and `RunStopped` release the run.
         """
 
     @abstractmethod
     async def flush(self) -> None:
-        """Wait until all that was appended is durable.
+        """Wait until every appended event is durable.
 
         Raises:
-            JournalError: it is not, and will not be.
-            RunLost: someone else has taken the run over.
+            JournalError: an event is not durable, and will not be.
+            RunLost: another process claimed the run.
         """
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Flush, and give the run up, so that others may take it. Closing again does nothing.
+        """Flush, and release the run, so that others may claim it. Closing again does nothing.
 
         Raises:
             JournalError: as `flush`.
@@ -50,7 +49,7 @@ class Log(ABC):
 
 
 class Journal(ResourceGroup, ABC):
-    """Where runs are recorded. Used as a worker is: enter it to keep open what it holds open."""
+    """Where runs are recorded. Entering a journal keeps its connections open; every method works without."""
 
     @abstractmethod
     async def begin(self, started: RunStarted, *, minted: bool) -> Log:
@@ -58,47 +57,46 @@ class Journal(ResourceGroup, ABC):
 
         Args:
             started: its first event.
-            minted: whether the id was made for it, so that no other run can have it; what
-                was begun is then durable only with the first `flush`.
+            minted: whether the id was made for this run, so that no other run can have it. The event is
+                then durable only with the first `flush`; otherwise on return.
 
         Raises:
             RunExists: there is a run of this id.
-            JournalError: it cannot be recorded.
+            JournalError: the run cannot be recorded.
         """
 
     @abstractmethod
     async def claim(self, run_id: str, *, force: bool = False) -> Log:
-        """Hold a run that was begun before and is held by no one who lives.
+        """Hold a run that began earlier and that no live process holds.
 
-        A holder is taken for dead when its lease has run out, or when its process is
-        known to be gone. Nothing is recorded by it; a log that is closed with nothing
-        appended leaves the run as it was.
+        A holder counts as dead when its lease ran out, or when its process is known to have ended. A claim
+        records nothing: a log that is closed with nothing appended leaves the run as it was.
 
         Args:
             run_id: the run.
-            force: take it even if it was taken up too often before.
+            force: claim the run even if it was claimed too often before.
 
         Raises:
             RunUnknown: there is no such run.
-            RunHeld: someone holds it.
-            RunDead: it was taken up too often after its process had died.
-            JournalBroken: what is recorded cannot be read.
+            RunHeld: a live process holds the run.
+            RunDead: the run was claimed too often after its process died.
+            JournalBroken: a record cannot be read.
         """
 
     @abstractmethod
     async def records(self, run_id: str) -> Sequence[Record]:
-        """Return all that is recorded of a run as it is kept, in order.
+        """Return all records of a run as they are stored, in order.
 
         Raises:
             RunUnknown: there is no such run.
         """
 
     async def read(self, run_id: str) -> Sequence[Entry]:
-        """Return all that is recorded of a run, in order.
+        """Return all recorded events of a run, in order.
 
         Raises:
             RunUnknown: there is no such run.
-            JournalBroken: what is recorded cannot be read.
+            JournalBroken: a record cannot be read.
         """
         return tuple(record.entry() for record in await self.records(run_id))
 
@@ -109,36 +107,36 @@ class Journal(ResourceGroup, ABC):
         """Return the latest runs, the newest first.
 
         Args:
-            limit: how many at most; `None` means all.
-            nested: whether those that are nested in others are among them.
-            prefix: only those whose id begins so.
-            parent: only those nested directly in this run.
+            limit: most runs to return; `None` means all.
+            nested: whether to return runs that are nested in others too.
+            prefix: only runs whose id begins with it.
+            parent: only runs nested directly in this run.
         """
 
     @abstractmethod
     async def delete(self, run_id: str) -> None:
-        """Forget a run, with all that are nested in it. Nothing of it is left.
+        """Delete a run and all runs nested in it.
 
         Raises:
             RunUnknown: there is no such run.
-            RunHeld: someone carries it, or one that is nested in it, out.
+            RunHeld: a live process holds one of these runs.
         """
 
     async def prune(self, older_than: float) -> int:
-        """Forget the runs that no one carries out and that ended, or else began, long ago.
+        """Delete the runs that ended, or else began, long ago and that no process holds.
 
         Args:
             older_than: how long ago, in seconds.
 
         Returns:
-            How many runs were forgotten, not counting those nested in them.
+            How many runs were deleted, not counting those nested in them.
         """
-        before, forgotten = time() - older_than, 0
+        before, deleted = time() - older_than, 0
         for row in await self.runs(limit=None):
             if row.state != "running" and (row.ended or row.began) < before:
                 try:
                     await self.delete(row.run_id)
                 except (RunUnknown, RunHeld):
-                    continue  # someone else was faster
-                forgotten += 1
-        return forgotten
+                    continue  # deleted or claimed meanwhile
+                deleted += 1
+        return deleted

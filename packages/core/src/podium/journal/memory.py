@@ -1,4 +1,4 @@
-"""A journal in memory: gone with the process, and otherwise as any."""
+"""A journal in the memory of one process."""
 
 from collections.abc import Iterable, Sequence
 from threading import RLock
@@ -9,13 +9,14 @@ import anyio.lowlevel
 
 from podium.errors import JournalBroken, JournalError, RunExists, RunHeld, RunUnknown
 from podium.journal.audit import read_lines
+from podium.journal.codec import PIECES, encode
 from podium.journal.entry import Record, RunRow, check_id, question_of
 from podium.journal.hash_chain import ROOT, link, verify
 from podium.journal.journal import Journal, Log
 from podium.secrets import scrub
-from podium.types.events import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
+from podium.types.events import Event, RunEnded, RunStarted, RunStopped
 
-_LEFT_OUT = (PlanDelta, StepDelta, AnswerDelta, RunStarted)
+_LEFT_OUT = (*PIECES, RunStarted)
 
 
 class _Run:
@@ -34,14 +35,12 @@ class _Run:
 
     def add(self, event: Event) -> None:
         """Record an event."""
-        from podium.journal.codec import encode  # noqa: PLC0415  (brings in pydantic)
-
         text, at, number = scrub(encode(event)), time(), len(self.records)
         head = link(self.records[-1].hash if self.records else ROOT, number, at, text)
         self.keep(Record(run_id=self.run_id, number=number, at=at, text=text, hash=head), event)
 
     def keep(self, record: Record, event: Event) -> None:
-        """Take a record of an event."""
+        """Keep the record of an event."""
         self.records.append(record)
         self.state, self.ended = "running", None
         if isinstance(event, RunEnded | RunStopped):
@@ -51,7 +50,7 @@ class _Run:
             self.log = None
 
     def row(self) -> RunRow:
-        """Return it as it is listed."""
+        """Return the row of a list of runs."""
         return RunRow(
             run_id=self.run_id,
             parent=self.parent,
@@ -66,7 +65,7 @@ class _Run:
 
 
 class _MemoryLog(Log):
-    """Of a run in memory, which nobody else can take over."""
+    """The log of a run in memory, which no other process can claim."""
 
     def __init__(self, run: _Run, lock: RLock) -> None:
         self.run_id = run.run_id
@@ -91,13 +90,13 @@ class _MemoryLog(Log):
             self.on_lost()
 
     async def flush(self) -> None:
-        """Raise what went wrong."""
+        """Raise what failed; nothing has to be waited for."""
         await anyio.lowlevel.checkpoint()
         if self._failure is not None:
             raise self._failure
 
     async def aclose(self) -> None:
-        """Give the run up."""
+        """Release the run."""
         with self._lock:
             if self._run.log is self:
                 self._run.log = None
@@ -108,7 +107,7 @@ class _MemoryLog(Log):
 
 
 class MemoryJournal(Journal):
-    """Records runs in this process's memory; for tests, and to replay and resume within a process."""
+    """Records runs in this process's memory: for tests, and to replay and resume within a process."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
@@ -116,10 +115,10 @@ class MemoryJournal(Journal):
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> Self:
-        """Return a journal of the runs that `journal.audit.export` wrote, each of them held by no one.
+        """Return a journal of the runs that `podium.journal.export` wrote, none of them held.
 
         Raises:
-            JournalBroken: a line is none that it wrote, or was changed since.
+            JournalBroken: a line is not from `export`, or was changed.
         """
         journal = cls()
         for records in read_lines(lines):
@@ -149,7 +148,7 @@ class MemoryJournal(Journal):
         return log
 
     async def claim(self, run_id: str, *, force: bool = False) -> Log:
-        """Hold a run that was begun before and is held by no one."""
+        """Hold a run that began earlier and is not held."""
         del force
         with self._lock:
             run = self._find(run_id)
@@ -161,7 +160,7 @@ class MemoryJournal(Journal):
         return log
 
     async def records(self, run_id: str) -> Sequence[Record]:
-        """Return all that is recorded of a run as it is kept, in order."""
+        """Return all records of a run as they are stored, in order."""
         with self._lock:
             return tuple(self._find(run_id).records)
 
@@ -178,7 +177,7 @@ class MemoryJournal(Journal):
         return tuple(rows[:limit])
 
     async def delete(self, run_id: str) -> None:
-        """Forget a run, with all that are nested in it."""
+        """Delete a run and all runs nested in it."""
         with self._lock:
             doomed = [self._find(run_id)]
             for run in doomed:

@@ -1,187 +1,165 @@
-"""One database, open in one event loop: its tables, and its transactions.
+"""One database, opened in one event loop, and its transactions.
 
-A transaction is one function, run whole wherever the database is reached from: in a thread,
-or on a connection. It waits for nothing else, so that neither a caller who is cancelled nor
-an event loop that is held up leaves one open, with its locks.
+A transaction is a coroutine function that awaits its own statements and nothing else. SQLite runs it whole
+in a worker thread, PostgreSQL on one connection. So neither a cancelled caller nor a blocked event loop
+leaves an SQLite transaction open with its locks.
 """
 
-import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
 import anyio
-from sqlalchemy import Connection
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
-from podium.aio.shielded import shielded
+from podium.aio import shielded
 from podium.errors import JournalError
-from podium.journal.sql.tables import is_newest, upgrade
 
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 1.0
-"""Seconds between two tries to reach a database that fails."""
-_PASSING_STATES = frozenset({"08", "25", "40", "53", "55", "57", "58", "0A", "XX"})
-"""Classes of PostgreSQL's error codes: connection, transaction, resources, shutdown, system."""
-_TAKEN = "23505"
-"""PostgreSQL's error code for a key that is there already."""
+"""Seconds between two attempts while the database fails."""
 
-_Value = TypeVar("_Value")
+Synchronous = Literal["full", "normal"]
+Value = str | int | float | None
+Row = Any
+"""A row of a result; `row["name"]` is the value of a column."""
+
+_Result = TypeVar("_Result")
+
+
+class Refused(JournalError):
+    """The database refuses a statement or its values: another attempt would fail too."""
+
+
+class Transaction(ABC):
+    """An open transaction. Each `?` in a statement stands for one value; values are given in order."""
+
+    @abstractmethod
+    async def execute(self, statement: str, *values: Value) -> int:
+        """Execute a statement and return how many rows it changed."""
+
+    @abstractmethod
+    async def fetch(self, statement: str, *values: Value) -> Sequence[Row]:
+        """Execute a query and return its rows."""
+
+
+Work = Callable[[Transaction], Coroutine[Any, Any, _Result]]
+"""What is done in a transaction. It awaits the transaction's methods only, and may be called again after
+a failure, even if the database committed the first call: an acknowledgement can be lost."""
 
 
 @dataclass(slots=True)
-class Rows:
-    """What one transaction writes, of runs whose fences are as they should be."""
+class BatchRows:
+    """The rows that one batch writes."""
 
-    begun: list[tuple[Any, ...]]
+    new_runs: list[tuple[Value, ...]]
     """Rows of `podium_runs`, in the order of its columns."""
-    is_sure: bool
-    """Whether no run in `begun` can be there already."""
-    held: list[tuple[str, str]]
-    """Run id and fence of those that began before."""
-    records: list[tuple[Any, ...]]
+    ids_are_new: bool
+    """Whether no run in `new_runs` can exist already."""
+    fences: list[tuple[str, str]]
+    """Run id and expected fence of each run that existed before the batch."""
+    records: list[tuple[Value, ...]]
     """Rows of `podium_events`, in the order of its columns."""
-    changed: list[tuple[Any, ...]]
-    """State, end, cost, holder, run id and fence of those that stand otherwise now."""
-
-
-Synchronous = Literal["full", "normal"]
-
-
-class Dialect(ABC):
-    """One kind of database, and where it is."""
-
-    insert: ClassVar[Any]
-    """Makes an insert that may do nothing, or update, on a conflict."""
-
-    def __init__(self, url: URL) -> None:
-        self.url = url
-
-    def __str__(self) -> str:
-        return self.url.render_as_string(hide_password=True)
-
-    @abstractmethod
-    def open(self, patience: float) -> "Database":
-        """Say how connections are opened.
-
-        Args:
-            patience: how long to try again while the database fails, in seconds.
-
-        Raises:
-            JournalError: its file cannot be made.
-        """
+    changes: list[tuple[Value, ...]]
+    """State, end, cost, holder, run id and fence of each run whose row changes."""
 
 
 class Database(ABC):
     """The connections to one database.
 
     Args:
-        dialect: which it is.
-        patience: how long to try again while it fails, in seconds.
+        name: its URL without the password, for messages.
+        patience: how long to repeat attempts while the database fails, in seconds.
     """
 
     now: ClassVar[str]
-    """SQL for the database's time, in seconds of Unix time."""
-    failures: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
-    """What is raised where it cannot be used."""
+    """SQL expression: the database's clock, in seconds of Unix time."""
+    for_update: ClassVar[str]
+    """SQL clause that locks the selected rows until the transaction ends."""
+    lock_schema: ClassVar[str]
+    """SQL statement that keeps others from changing tables until the transaction ends."""
+    columns: ClassVar[str]
+    """SQL query for the column names of a table; no rows if the table does not exist."""
+    failures: ClassVar[tuple[type[Exception], ...]]
+    """The exceptions of the driver and of its connections."""
 
-    def __init__(self, dialect: Dialect, patience: float) -> None:
-        self.dialect = dialect
+    def __init__(self, name: str, patience: float) -> None:
+        self.name = name
         self.patience = patience
 
-    async def transact(self, work: Callable[[Connection], _Value], *, reads: bool = False) -> _Value:
-        """Do `work` in a transaction; again while the database fails, as long as there is patience.
+    async def transaction(self, work: Work[_Result], *, reads: bool = False) -> _Result:
+        """Run `work` in a transaction, and again while the database fails, for `patience` seconds.
 
-        Who is cancelled meanwhile waits for the transaction's end.
+        A cancelled caller waits for the end of the transaction, two seconds at most.
 
         Args:
-            work: what is done, which may be done again though it was done: an acknowledgement can be lost.
-            reads: whether it writes nothing.
+            work: what to do.
+            reads: whether it changes nothing.
 
         Raises:
             JournalError: the database cannot be used.
         """
+        return await self.retry(lambda: shielded(self.attempt(work, reads=reads)))
+
+    async def retry(self, attempt: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Await `attempt()`, and again while it fails for a transient reason, for `patience` seconds.
+
+        Raises:
+            Refused: the failure is not transient.
+            JournalError: the database still fails.
+        """
         end, wait = anyio.current_time() + self.patience, FIRST_WAIT
         while True:
             try:
-                return await shielded(self.attempt(work, reads=reads))
+                return await attempt()
             except self.failures as error:
-                if not passes(error) or anyio.current_time() + wait > end:
-                    raise self.failed(error) from error
+                if not self.is_transient(error):
+                    raise Refused(self.describe(error)) from error
+                if anyio.current_time() + wait > end:
+                    raise JournalError(self.describe(error)) from error
             await anyio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
-    @abstractmethod
-    async def attempt(self, work: Callable[[Connection], _Value], *, reads: bool = False) -> _Value:
-        """Do `work` in a transaction, once."""
+    def describe(self, error: Exception) -> str:
+        """Return the message for a failure of the database."""
+        return f"the journal in {self.name} fails: {type(error).__name__}: {error}"
 
     @abstractmethod
-    async def write(self, rows: Rows) -> Collection[str]:
-        """Write all of it and return nothing; or nothing of it, and return the fences that are not so.
+    async def attempt(self, work: Work[_Result], *, reads: bool = False) -> _Result:
+        """Run `work` in a transaction, once."""
 
-        Returns once it is durable.
+    @abstractmethod
+    async def write(self, rows: BatchRows) -> Collection[str]:
+        """Write all rows if every fence is as expected, durably; otherwise write none.
+
+        Returns:
+            The fences that are not as expected.
         """
 
     @abstractmethod
-    def lock_schema(self, connection: Connection) -> None:
-        """Keep others from changing the tables until the transaction ends."""
+    def is_transient(self, error: Exception) -> bool:
+        """Return whether a failure may end by itself: the database is down, full or locked."""
+
+    @abstractmethod
+    def is_duplicate_key(self, error: Exception) -> bool:
+        """Return whether a failure says that a key exists already."""
 
     @abstractmethod
     async def aclose(self) -> None:
         """Close all connections."""
 
-    def failed(self, error: Exception) -> JournalError:
-        """Return what is raised for a failure of the database."""
-        origin = _origin(error)
-        return JournalError(f"the journal in {self.dialect} fails: {type(origin).__name__}: {origin}")
 
+class DatabaseUrl(ABC):
+    """Where a database is. `str()` of it has no password."""
 
-async def open_database(dialect: Dialect, patience: float) -> Database:
-    """Open a database and make its tables, or bring them to the newest version.
+    @abstractmethod
+    def connect(self, patience: float, synchronous: Synchronous) -> Database:
+        """Return the database; connections are opened as they are needed.
 
-    Args:
-        dialect: which it is.
-        patience: how long to try again while it fails, in seconds.
+        Args:
+            patience: how long to repeat attempts while the database fails, in seconds.
+            synchronous: what SQLite flushes at a commit; PostgreSQL has a setting of its own.
 
-    Raises:
-        JournalBroken: they are of a newer version.
-        JournalError: the database cannot be used.
-    """
-    database = dialect.open(patience)
-
-    def make(connection: Connection) -> None:
-        database.lock_schema(connection)
-        upgrade(connection)
-
-    try:
-        if not await database.transact(is_newest, reads=True):
-            await database.transact(make)
-    except BaseException:
-        await shielded(database.aclose())
-        raise
-    return database
-
-
-def passes(error: Exception) -> bool:
-    """Say whether a failure may pass by itself: the database is down, full or locked."""
-    origin = _origin(error)
-    state = getattr(origin, "sqlstate", None)
-    if state is not None:
-        return state[:2] in _PASSING_STATES
-    if isinstance(origin, sqlite3.Error):
-        return isinstance(origin, sqlite3.OperationalError)
-    if isinstance(error, DBAPIError):
-        return isinstance(error, OperationalError | InterfaceError)
-    return not isinstance(error, ValueError)
-
-
-def is_taken(error: Exception) -> bool:
-    """Say whether a failure is that of a key that is there already."""
-    origin = _origin(error)
-    return isinstance(origin, sqlite3.IntegrityError) or getattr(origin, "sqlstate", None) == _TAKEN
-
-
-def _origin(error: Exception) -> BaseException:
-    return getattr(error, "orig", None) or error
+        Raises:
+            JournalError: the file of the database cannot be created.
+        """

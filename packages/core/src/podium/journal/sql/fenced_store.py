@@ -1,130 +1,121 @@
-"""How batches reach the database: one transaction each, in which every run's fence is checked.
+"""Writes batches: one transaction each, which checks the fence of every run it writes.
 
-A run's row says who holds it, and a fence that is made anew whenever the run is taken. The
-fences of a batch's runs are checked, and kept so, in the transaction that writes it; where
-one is another, nothing is written, and the batch is tried again without what is of that run.
-So a holder that was stopped beyond its lease, and comes back, writes nothing. The numbers of
-records, being a primary key, see to it once more.
+A run's row has a holder and a fence, a random value that is replaced whenever a process claims the run. The
+transaction that writes a batch checks the fences of its runs and keeps them unchanged until it commits. If a
+fence differs, nothing is written, and the batch is tried again without that run. So a process that was
+stopped beyond its lease, and then continues, writes nothing. The primary key of the records (run, number)
+protects a run a second time.
 """
 
 from collections.abc import Collection
-from typing import Any
 
 import anyio
-from sqlalchemy import Connection, Double, delete, literal_column, select
 
 from podium.journal.entry import question_of
 from podium.journal.sql.batch import Batch
-from podium.journal.sql.database import FIRST_WAIT, LONGEST_WAIT, Database, Rows, is_taken, passes
-from podium.journal.sql.group_commit import Unwritable
+from podium.journal.sql.database import BatchRows, Database, Transaction, Value
 from podium.journal.sql.lease import new_holder
-from podium.journal.sql.run_log import SqlLog, State
-from podium.journal.sql.tables import EVENTS, HOLDERS
+from podium.journal.sql.run_log import RunState, SqlLog
 
-_FORGOTTEN_AFTER = 86400.0
-"""Seconds after which a lease that ran out is not worth a row."""
+_FORGET_SECONDS = 86400.0
+"""How long after its end a lease is deleted."""
 
 
-class Store:
-    """Writes batches.
+class FencedStore:
+    """Writes batches to a database.
 
     Args:
         database: where to.
-        lease: for how long a run is held after a sign of life, in seconds.
+        lease: how long a run stays held after its holder last renewed its lease, in seconds.
     """
 
     def __init__(self, database: Database, lease: float) -> None:
         self.database = database
         self.holder = new_holder()
         self._lease = lease
-        self._beaten = -lease
-        until = literal_column(database.now, Double) + lease
-        beat = database.dialect.insert(HOLDERS).values(holder=self.holder, until=until)
-        self._beat = beat.on_conflict_do_update(index_elements=["holder"], set_={"until": until})
-        self._forget = delete(HOLDERS).where(HOLDERS.c.until < until - lease - _FORGOTTEN_AFTER)
+        self._renewed_at = -lease
+        """When the lease was last renewed, by the event loop's clock."""
+        # no value from outside is in these statements
+        self._renew = f"""
+            INSERT INTO podium_leases (holder, until) VALUES (?, {database.now} + ?)
+            ON CONFLICT (holder) DO UPDATE SET until = excluded.until
+        """  # noqa: S608
+        self._forget = f"DELETE FROM podium_leases WHERE until < {database.now} - ?"  # noqa: S608
 
     async def commit(self, batch: Batch) -> Collection[SqlLog]:
-        """Write a batch and return once it is durable, with the logs that hold their run no longer.
+        """Write a batch durably, and return the logs whose run another process holds.
 
         Raises:
-            Unwritable: the database refuses something in it.
+            Refused: the database refuses something in the batch.
             JournalError: the database cannot be used.
         """
-        end, wait = anyio.current_time() + self.database.patience, FIRST_WAIT
-        while True:
+
+        async def attempt() -> Collection[SqlLog]:
             try:
                 return await self._write(batch)
             except self.database.failures as error:
-                self._beaten = -self._lease
-                if not (passes(error) or (is_taken(error) and not batch.is_again)):
-                    raise Unwritable(str(self.database.failed(error))) from error
-                if anyio.current_time() + wait > end:
-                    raise self.database.failed(error) from error
-            batch.is_again = True
-            await anyio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT)
+                self._renewed_at = -self._lease
+                is_first, batch.is_retry = not batch.is_retry, True
+                if is_first and self.database.is_duplicate_key(error):
+                    return await self._write(batch)  # without the records that are there
+                raise
 
-    def beat(self, connection: Connection) -> None:
-        """Say that the holder lives."""
-        connection.execute(self._beat)
-        connection.execute(self._forget)
+        return await self.database.retry(attempt)
+
+    async def renew(self, transaction: Transaction) -> None:
+        """Renew the lease."""
+        await transaction.execute(self._renew, self.holder, self._lease)
+        await transaction.execute(self._forget, _FORGET_SECONDS)
 
     async def _write(self, batch: Batch) -> Collection[SqlLog]:
         now = anyio.current_time()
-        if now - self._beaten >= self._lease / 3:
-            await self.database.attempt(self.beat)  # before there are runs that it holds
-            self._beaten = now
+        if now - self._renewed_at >= self._lease / 3:
+            await self.database.attempt(self.renew)  # before the database holds runs of this holder
+            self._renewed_at = now
         if not batch.counts and not batch.states:
             return ()
-        there = await self._there(batch) if batch.is_again else frozenset[str]()
+        written = await self._hashes(batch) if batch.is_retry else frozenset[str]()
         lost: set[SqlLog] = set()
         while True:
-            gone = await self.database.write(self._rows(batch, lost, there))
-            if not gone:
+            fences = await self.database.write(self._rows(batch, lost, written))
+            if not fences:
                 return lost
-            lost |= {log for log in batch.counts if log.fence in gone}
+            lost |= {log for log in batch.counts if log.fence in fences}
 
-    async def _there(self, batch: Batch) -> frozenset[str]:
-        """Return the hashes of records that are there from an earlier try, whose acknowledgement was lost."""
-        ids = [log.run_id for log in batch.records]
-        query = select(EVENTS.c.hash).where(EVENTS.c.run_id.in_(ids))
-        return await self.database.attempt(lambda c: frozenset(c.execute(query).scalars()), reads=True)
+    async def _hashes(self, batch: Batch) -> frozenset[str]:
+        """Return the hashes of the recorded events of the batch's runs.
 
-    def _rows(self, batch: Batch, lost: Collection[SqlLog], there: Collection[str]) -> Rows:
+        An earlier attempt may have been committed although its acknowledgement was lost.
+        """
+
+        async def read(transaction: Transaction) -> frozenset[str]:
+            hashes: set[str] = set()
+            for log in batch.records:
+                rows = await transaction.fetch("SELECT hash FROM podium_events WHERE run_id = ?", log.run_id)
+                hashes |= {row["hash"] for row in rows}
+            return frozenset(hashes)
+
+        return await self.database.attempt(read, reads=True)
+
+    def _rows(self, batch: Batch, lost: Collection[SqlLog], written: Collection[str]) -> BatchRows:
         logs = [log for log in batch.counts if log not in lost]
-        begun = [log for log in batch.begun if log not in lost]
-        news = set(begun)
-        return Rows(
-            begun=[self._row(log, batch) for log in begun],
-            is_sure=all(log.is_minted for log in begun),
-            held=[(log.run_id, log.fence) for log in logs if log not in news],
-            records=[row for log in logs for row in batch.records.get(log, ()) if row[4] not in there],
-            changed=[
-                self._changed(log, state)
-                for log, state in batch.states.items()
-                if log not in news and log not in lost
-            ],
+        new = {log for log in batch.new if log not in lost}
+        changed = [log for log in batch.states if log not in new and log not in lost]
+        return BatchRows(
+            new_runs=[self._new_run(log, batch) for log in batch.new if log in new],
+            ids_are_new=all(log.is_minted for log in new),
+            fences=[(log.run_id, log.fence) for log in logs if log not in new],
+            records=[row for log in logs for row in batch.records.get(log, ()) if row[4] not in written],
+            changes=[self._change(log, batch.states[log]) for log in changed],
         )
 
-    def _row(self, log: SqlLog, batch: Batch) -> tuple[Any, ...]:
-        started, state = log.started, batch.states.get(log, State())
-        assert started is not None
-        parent = None if started.parent is None else started.parent[0]
-        began, holder = batch.records[log][0][2], self.holder if state.is_held else None
-        question = question_of(started)
-        return (
-            log.run_id,
-            parent,
-            question,
-            state.name,
-            began,
-            state.ended,
-            state.cost,
-            holder,
-            log.fence,
-            0,
-        )
+    def _new_run(self, log: SqlLog, batch: Batch) -> tuple[Value, ...]:
+        assert log.started is not None
+        parent = None if log.started.parent is None else log.started.parent[0]
+        question, began = question_of(log.started), batch.records[log][0][2]
+        name, ended, cost, holder, run_id, fence = self._change(log, batch.states.get(log, RunState()))
+        return run_id, parent, question, name, began, ended, cost, holder, fence, 0
 
-    def _changed(self, log: SqlLog, state: State) -> tuple[Any, ...]:
+    def _change(self, log: SqlLog, state: RunState) -> tuple[Value, ...]:
         holder = self.holder if state.is_held else None
         return state.name, state.ended, state.cost, holder, log.run_id, log.fence

@@ -1,8 +1,7 @@
-"""Group commit: what the runs of one event loop append is written by one task, batch by batch.
+"""Group commit: one task writes what all runs of one event loop append, batch by batch.
 
-While a batch is committed the next one gathers. What was appended counts as durable only
-after the commit of its own batch. The writer knows logs and their order; how a batch
-reaches the database is the store's business.
+While a batch is committed the next one gathers. An event counts as durable only after the commit of its own
+batch. This module knows logs and their order; the store knows how a batch reaches the database.
 """
 
 import asyncio
@@ -13,28 +12,23 @@ import anyio
 import anyio.lowlevel
 
 from podium.errors import JournalError, RunExists, RunLost
-from podium.journal.sql.batch import Batch, Queued, sealed
-from podium.journal.sql.run_log import SqlLog, State
+from podium.journal.sql.batch import Batch, Queued, make_batch
+from podium.journal.sql.database import Refused
+from podium.journal.sql.run_log import RunState, SqlLog
 from podium.types.events import Event
 
-_GATHERING = 8
-"""Turns of the event loop before a batch is closed. What follows at once goes along: a run's end is
-told a few turns after that of its last step, and would else wait for that one's commit."""
+_GATHER_TURNS = 8
+"""Turns of the event loop before a batch is closed. A run's end is appended a few turns after the end of its
+last step, and would otherwise wait for that step's commit."""
 
 
-class Unwritable(JournalError):
-    """The database refuses something that a batch holds."""
-
-
-class Writer:
-    """The one task that writes.
+class GroupCommit:
+    """The task that writes.
 
     Args:
-        commit: writes a batch and returns once it is durable, with the logs that were left
-            out of it since they do not hold their run; raises `JournalError` if the batch
-            cannot be written.
-        period: how often at least to commit while runs are held, if only to say that their
-            holder lives, in seconds.
+        commit: writes a batch and returns once it is durable, with the logs that it left out because
+            another process holds their run. Raises `JournalError` if the batch cannot be written.
+        period: longest time between two commits while runs are held, which renews the lease, in seconds.
     """
 
     def __init__(self, commit: Callable[[Batch], Awaitable[Collection[SqlLog]]], period: float) -> None:
@@ -43,33 +37,33 @@ class Writer:
         self._queue: list[Queued] = []
         self._woken = anyio.Event()
         self._held: set[SqlLog] = set()
-        self._abandoned: dict[SqlLog, State] = {}
-        """Logs the database failed, whose runs are given up as soon as it works again."""
+        self._to_release: dict[SqlLog, RunState] = {}
+        """Logs whose commit failed: their runs are released with the next commit that succeeds."""
         self._is_closing = False
-        self._taken: list[Queued] = []
+        self._in_flight: list[Queued] = []
         """What is being written."""
-        self._end: JournalError | None = None
+        self._failure: JournalError | None = None
         """Why the task ended before it was told to."""
-        self.fails = False
-        """Whether what was written last could not be: what is begun now is best waited for."""
+        self.is_failing = False
+        """Whether the last commit failed."""
         self._task = asyncio.create_task(self._run(), name="podium journal")
 
     def put(self, log: SqlLog, event: Event | None) -> None:
-        """Queue an event; `None` gives the run up."""
-        if self._end is not None:
-            log.fail(self._end)
+        """Queue an event; `None` releases the run."""
+        if self._failure is not None:
+            log.fail(self._failure)
             return
         if not self._queue:
             self._woken.set()
         self._queue.append((log, time(), event))
 
     def hold(self, log: SqlLog) -> None:
-        """Take it that a log's run is held before anything is written."""
+        """Renew the lease for a claimed run, of which nothing is written yet."""
         self._held.add(log)
         self._woken.set()
 
     async def aclose(self) -> None:
-        """Write what is queued, and end the task; cancelled, end it with that unwritten."""
+        """Write what is queued and end the task. If cancelled, end the task without writing."""
         self._is_closing = True
         self._woken.set()
         try:
@@ -82,50 +76,50 @@ class Writer:
 
     async def _run(self) -> None:
         try:
-            await self._work()
+            await self._write_batches()
         except BaseException as error:
-            self._end = JournalError(f"the journal's writer was ended by {type(error).__name__}: {error}")
-            self._end.__cause__ = error
-            self.fails = True
-            for log in {*(log for log, *_ in (*self._taken, *self._queue)), *self._held}:
-                log.fail(self._end)
+            self._failure = JournalError(f"the journal's writer was ended by {type(error).__name__}: {error}")
+            self._failure.__cause__ = error
+            self.is_failing = True
+            for log in {*(log for log, *_ in (*self._in_flight, *self._queue)), *self._held}:
+                log.fail(self._failure)
             raise
 
-    async def _work(self) -> None:
+    async def _write_batches(self) -> None:
         while self._queue or not self._is_closing:
             if not self._queue:
-                with anyio.move_on_after(self._period if self._held or self._abandoned else None):
+                with anyio.move_on_after(self._period if self._held or self._to_release else None):
                     await self._woken.wait()
-            for _ in range(_GATHERING):
+            for _ in range(_GATHER_TURNS):
                 await anyio.lowlevel.checkpoint()
             self._woken = anyio.Event()
-            self._taken, self._queue = self._queue, []
-            batch = sealed(self._taken)
-            if batch.counts or self._held or self._abandoned:
-                batch.states.update(self._abandoned)
+            self._in_flight, self._queue = self._queue, []
+            batch = make_batch(self._in_flight)
+            if batch.counts or self._held or self._to_release:
+                batch.states.update(self._to_release)
                 await self._write(batch)
 
     async def _write(self, batch: Batch) -> None:
         try:
             lost = await self._commit(batch)
-        except Unwritable as error:
+        except Refused as error:
             if len(batch.counts) > 1:
                 for log in batch.counts:
-                    await self._write(batch.of(log))
+                    await self._write(batch.only(log))
             else:
                 self._fail(batch, error)
             return
         except JournalError as error:
-            self.fails = True
+            self.is_failing = True
             self._fail(batch, error)
             return
-        self.fails = False
+        self.is_failing = False
         for log in batch.states:
-            self._abandoned.pop(log, None)
+            self._to_release.pop(log, None)
         for log, count in batch.counts.items():
             if log in lost:
                 log.fail(_lost(log, batch))
-            log.settle(count)
+            log.committed(count)
             held = log.state.is_held and log.failure is None
             (self._held.add if held else self._held.discard)(log)
 
@@ -133,10 +127,10 @@ class Writer:
         for log in batch.counts:
             log.fail(error)
             self._held.discard(log)
-            self._abandoned[log] = State("stopped", is_held=False)
+            self._to_release[log] = RunState("stopped", is_held=False)
 
 
 def _lost(log: SqlLog, batch: Batch) -> JournalError:
-    if log in batch.begun:
+    if log in batch.new:
         return RunExists(f"there is a run {log.run_id} already: give this one an id of its own")
     return RunLost(f"run {log.run_id} was taken over by someone else, or deleted")

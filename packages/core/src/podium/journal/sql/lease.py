@@ -1,4 +1,4 @@
-"""Who holds a run: one opened journal of one process, and how to see that the process is gone."""
+"""Who holds a lease: one open journal of one process. And how to tell that the process has ended."""
 
 import os
 import platform
@@ -9,22 +9,25 @@ PROC = Path("/proc")
 
 
 def new_holder() -> str:
-    """Return a name for a holder in this process: host, process, where and when ids count, and a number."""
+    """Return a new name for a lease holder in this process.
+
+    It has five parts: host, process id, process namespace, start time of the process, random number.
+    """
     pid = os.getpid()
-    return f"{platform.node()}:{pid}:{_space()}:{_began(pid) or ''}:{uuid4().hex[:8]}"
+    return f"{platform.node()}:{pid}:{_namespace()}:{_start_time(pid) or ''}:{uuid4().hex[:8]}"
 
 
-def is_gone(holder: str) -> bool:
-    """Say whether a holder's process is known to have ended; what cannot be known is `False`."""
+def has_ended(holder: str) -> bool:
+    """Return whether the process of a lease holder is known to have ended; `False` if it cannot be known."""
     parts = holder.rsplit(":", 4)
-    space = _space()
-    if len(parts) != 5 or not parts[1].isdigit() or not space or parts[2] != space:
+    namespace = _namespace()
+    if len(parts) != 5 or not parts[1].isdigit() or not namespace or parts[2] != namespace:
         return False
-    return _began(int(parts[1])) != parts[3]
+    return _start_time(int(parts[1])) != parts[3]
 
 
-def _space() -> str:
-    """Return what process ids count in, this boot of a machine and a pid namespace; empty if unknown."""
+def _namespace() -> str:
+    """Return what process ids are unique in: a boot of a machine and a pid namespace; empty if unknown."""
     try:
         boot = (PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}.{(PROC / 'self/ns/pid').stat().st_ino}"
@@ -32,8 +35,8 @@ def _space() -> str:
         return ""
 
 
-def _began(pid: int) -> str | None:
-    """Return when a process began, in ticks since the boot; `None` if there is none, or none that runs."""
+def _start_time(pid: int) -> str | None:
+    """Return when a process started, in clock ticks since the boot; `None` if no such process runs."""
     try:
         state, *rest = (PROC / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except (OSError, ValueError):

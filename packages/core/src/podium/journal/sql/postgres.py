@@ -1,32 +1,42 @@
-"""A journal's database on a PostgreSQL server, for many.
+"""A database on a PostgreSQL server, for many machines.
 
-A batch is one statement, and so one round trip: the server commits it by itself.
+A batch is one statement and so one round trip: the server commits it by itself.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AsyncExitStack, suppress
-from importlib.util import find_spec
+import re
+from collections.abc import Collection, Sequence
+from functools import cache
+from itertools import count
 from typing import Any, TypeVar
 
 import anyio
-from sqlalchemy import Connection, text
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.engine import URL
-from sqlalchemy.ext.asyncio import create_async_engine
+import asyncpg  # type: ignore[import-untyped]
 
-from podium.errors import ConfigError
-from podium.journal.sql.database import Database, Dialect, Rows
-from podium.secrets import register
+from podium.errors import PodiumError
+from podium.journal.sql.database import (
+    BatchRows,
+    Database,
+    DatabaseUrl,
+    Row,
+    Synchronous,
+    Transaction,
+    Value,
+    Work,
+)
 
 _CONNECT_SECONDS = 10.0
-_ADVISORY_LOCK = 0x706F6469756D
-"""Held while the tables are made or changed; `podium` in ASCII."""
+_CLOSE_SECONDS = 1.0
+_CONNECTIONS = 5
+"""Most connections of one event loop, without the one that writes batches."""
+_TRANSIENT = frozenset({"08", "25", "40", "53", "55", "57", "58", "0A", "XX"})
+"""Classes of error codes: connection, transaction, resources, shutdown, system."""
+_DUPLICATE_KEY = "23505"
 
 _PLANS = """
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off
 """
-"""By keys, once and for all: a plan made while the tables are small would else be kept as they grow."""
+"""Plans by keys: a plan made while the tables are small would otherwise be kept as they grow."""
 
 _WRITE = """
 WITH held AS (
@@ -58,106 +68,164 @@ WITH held AS (
 )
 SELECT fence FROM held UNION ALL SELECT fence FROM begun
 """
-"""Locks the runs that are held against being taken, and only then, if all are, writes. Of a run that
-was begun by an earlier try, whose acknowledgement was lost, it says that it is begun."""
+"""Locks the rows of existing runs and writes only if all fences are as expected. A run that an earlier
+attempt created, whose acknowledgement was lost, counts as created by this one."""
 
-_Value = TypeVar("_Value")
+_Result = TypeVar("_Result")
 
 
-class Postgres(Dialect):
-    """A server."""
+class PostgresUrl(DatabaseUrl):
+    """A database of a server.
 
-    insert = staticmethod(postgresql.insert)
+    Args:
+        url: with the password.
+        name: without it.
+    """
 
-    def __init__(self, url: URL) -> None:
-        super().__init__(url.set(drivername="postgresql+asyncpg"))
-        if find_spec("asyncpg") is None:
-            raise ConfigError(
-                "PostgreSQL needs asyncpg: pip install './packages/core[postgres]' in a clone of Podium"
-            )
-        if url.password is not None:
-            register(str(url.password))
+    def __init__(self, url: str, name: str) -> None:
+        self._url = url
+        self._name = name
 
-    def open(self, patience: float) -> "PostgresDatabase":
-        """Open nothing yet."""
-        return PostgresDatabase(self, patience)
+    def __str__(self) -> str:
+        return self._name
+
+    def connect(self, patience: float, synchronous: Synchronous) -> "PostgresDatabase":
+        """Return the database; nothing is opened yet."""
+        del synchronous
+        return PostgresDatabase(self._name, patience, self._url)
 
 
 class PostgresDatabase(Database):
-    """The connections to a server; batches have one of their own."""
+    """The connections to a server: one for batches, and a pool for everything else.
+
+    Args:
+        name: as for `Database`.
+        patience: as for `Database`.
+        url: with the password.
+    """
 
     now = "extract(epoch from clock_timestamp())::double precision"
+    for_update = "FOR UPDATE"
+    lock_schema = "SELECT pg_advisory_xact_lock(123623728313709)"  # `podium` in ASCII
+    columns = (
+        "SELECT attname AS name FROM pg_attribute "
+        "WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped"
+    )
+    failures = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
-    def __init__(self, dialect: Postgres, patience: float) -> None:
-        import asyncpg  # type: ignore[import-untyped]  # noqa: PLC0415  (an extra)
+    def __init__(self, name: str, patience: float, url: str) -> None:
+        super().__init__(name, patience)
+        self._settings = {"dsn": url, "timeout": _CONNECT_SECONDS, "command_timeout": patience}
+        self._pool: Any = None
+        self._writer: Any = None
+        """The connection for batches; `None` before the first batch and after a failure."""
 
-        super().__init__(dialect, patience)
-        self.failures = (*self.failures, asyncpg.PostgresError, asyncpg.InterfaceError)
-        self._engine = create_async_engine(
-            dialect.url,
-            hide_parameters=True,
-            connect_args={"timeout": _CONNECT_SECONDS, "command_timeout": patience},
-        )
-        self._opened = AsyncExitStack()
-        self._writing: Any = None
-        """The driver's connection for batches; `None` before the first, and after a failure."""
+    async def attempt(self, work: Work[_Result], *, reads: bool = False) -> _Result:
+        """Run `work` on a connection of the pool."""
+        if self._pool is None:
+            self._pool = asyncpg.create_pool(min_size=0, max_size=_CONNECTIONS, **self._settings)
+        pool = await self._pool
+        connection = await pool.acquire(timeout=self.patience)
+        try:
+            transaction = connection.transaction(readonly=reads)
+            await transaction.start()
+            try:
+                result = await work(_PostgresTransaction(connection))
+            except PodiumError:
+                await transaction.rollback()
+                raise
+            await transaction.commit()
+        except PodiumError:
+            raise
+        except BaseException:
+            connection.terminate()  # the server rolls back
+            raise
+        finally:
+            await pool.release(connection)
+        return result
 
-    async def attempt(self, work: Callable[[Connection], _Value], *, reads: bool = False) -> _Value:
-        """Do it on a connection."""
-        del reads
-        async with self._engine.begin() as connection:
-            return await connection.run_sync(work)
-
-    async def write(self, rows: Rows) -> Collection[str]:
-        """Write it by one statement over columns."""
+    async def write(self, rows: BatchRows) -> Collection[str]:
+        """Write the rows by one statement over columns."""
         try:
             connection = await self._connected()
-            if rows.is_sure:
-                return await _put(connection, rows)
+            if rows.ids_are_new:
+                return await _write(connection, rows)
             transaction = connection.transaction()
             await transaction.start()
-            lost = await _put(connection, rows)
+            lost = await _write(connection, rows)
             await (transaction.rollback() if lost else transaction.commit())
         except BaseException:
-            await self._disconnect()
+            if self._writer is not None:
+                self._writer.terminate()
+                self._writer = None
             raise
         return lost
 
-    async def _connected(self) -> Any:
-        if self._writing is None:
-            connection = await self._opened.enter_async_context(self._engine.connect())
-            driver: Any = (await connection.get_raw_connection()).driver_connection
-            await driver.execute(_PLANS)
-            self._opened.push_async_callback(connection.invalidate)  # its settings are not for others
-            self._writing = driver
-        return self._writing
+    def is_transient(self, error: Exception) -> bool:
+        """Return whether the server's code, or a failure without one, says so."""
+        code: str | None = getattr(error, "sqlstate", None)
+        return not isinstance(error, ValueError) if code is None else code[:2] in _TRANSIENT
 
-    async def _disconnect(self) -> None:
-        self._writing, opened, self._opened = None, self._opened, AsyncExitStack()
-        with anyio.move_on_after(1.0), suppress(*self.failures):
-            await opened.aclose()
-
-    def lock_schema(self, connection: Connection) -> None:
-        """Take a lock of ours, which the transaction's end gives back."""
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+    def is_duplicate_key(self, error: Exception) -> bool:
+        """Return whether the server's code says so."""
+        return getattr(error, "sqlstate", None) == _DUPLICATE_KEY
 
     async def aclose(self) -> None:
-        """Close all connections."""
-        await self._disconnect()
-        await self._engine.dispose()
+        """Close all connections; those that do not close within a second are cut."""
+        writer, self._writer = self._writer, None
+        pool, self._pool = self._pool, None
+        try:
+            with anyio.move_on_after(_CLOSE_SECONDS):
+                if writer is not None:
+                    await writer.close()
+                if pool is not None:
+                    await pool.close()
+        finally:
+            if writer is not None:
+                writer.terminate()
+            if pool is not None:
+                pool.terminate()
+
+    async def _connected(self) -> Any:
+        if self._writer is None:
+            self._writer = await asyncpg.connect(**self._settings)
+            await self._writer.execute(_PLANS)
+        return self._writer
 
 
-async def _put(connection: Any, rows: Rows) -> Collection[str]:
-    """Write it; return the fences that are not so."""
+class _PostgresTransaction(Transaction):
+    """Executes statements on a connection."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def execute(self, statement: str, *values: Value) -> int:
+        status: str = await self._connection.execute(_numbered(statement), *values)
+        changed = status.rpartition(" ")[2]
+        return int(changed) if changed.isdigit() else 0
+
+    async def fetch(self, statement: str, *values: Value) -> Sequence[Row]:
+        rows: Sequence[Row] = await self._connection.fetch(_numbered(statement), *values)
+        return rows
+
+
+@cache
+def _numbered(statement: str) -> str:
+    """Return a statement with `$1`, `$2`, … in place of each `?`."""
+    numbers = count(1)
+    return re.sub(r"\?", lambda _: f"${next(numbers)}", statement)
+
+
+async def _write(connection: Any, rows: BatchRows) -> Collection[str]:
     columns = (
-        *_columns(rows.held, 2),
-        *_columns(rows.begun, 10),
+        *_columns(rows.fences, 2),
+        *_columns(rows.new_runs, 10),
         *_columns(rows.records, 5),
-        *_columns(rows.changed, 6),
+        *_columns(rows.changes, 6),
     )
     found = {row[0] for row in await connection.fetch(_WRITE, *columns)}
-    lost = {fence for _, fence in rows.held} - found
-    return lost or {row[8] for row in rows.begun} - found  # nothing is begun unless all are held
+    lost = {fence for _, fence in rows.fences} - found
+    return lost or {str(row[8]) for row in rows.new_runs} - found  # no run is created unless all fences hold
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], number: int) -> Sequence[Sequence[Any]]:

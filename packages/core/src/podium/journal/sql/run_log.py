@@ -1,11 +1,11 @@
-"""One run's record in a database, as its holder sees it: what waits for its commit, and how it stands."""
+"""One run's log as its holder sees it: what waits for a commit, and the state of the run."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import anyio
 
-from podium.aio.shielded import shielded
+from podium.aio import shielded
 from podium.errors import JournalError
 from podium.journal.codec import PIECES
 from podium.journal.entry import Entry
@@ -18,8 +18,8 @@ _LAST = (RunEnded, RunStopped)
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """How a run stands, as its row says."""
+class RunState:
+    """The state of a run, as in its row."""
 
     name: str = "running"
     ended: float | None = None
@@ -28,12 +28,12 @@ class State:
 
 
 class SqlLog(Log):
-    """One run's record in a database.
+    """The log of one run in a database.
 
     Args:
-        put: queues what is appended to a log; `None` gives its run up.
+        put: queues an event of a log; `None` releases the run.
         run_id: the run.
-        fence: what the run's row says as long as nobody else has taken the run.
+        fence: what the run's row holds until another process claims the run.
         leave: lets the journal close.
     """
 
@@ -47,21 +47,21 @@ class SqlLog(Log):
         self.run_id = run_id
         self.fence = fence
         self.started: RunStarted | None = None
-        """Of a run that began with this log."""
+        """The first event of a run that begins with this log."""
         self.is_minted = False
         """Whether no other run can have its id."""
-        self.state = State()
-        """As it will be once all that is queued is written."""
+        self.state = RunState()
+        """The state once everything queued is committed."""
         self.number = 0
         """Of the next record."""
         self.head = ROOT
-        """The hash of the last."""
+        """The hash of the last record."""
         self.failure: JournalError | None = None
         self._put = put
         self._leave = leave
         self._open = True
-        self._waiting = 0
-        self._settled: anyio.Event | None = None
+        self._uncommitted = 0
+        self._committed: anyio.Event | None = None
         self._is_closed = False
 
     def begin(self, started: RunStarted, *, minted: bool) -> None:
@@ -69,33 +69,33 @@ class SqlLog(Log):
         self.started, self.is_minted = started, minted
         self._queue(started)
 
-    def follow(self, entries: tuple[Entry, ...], state: State, recovery: int) -> None:
-        """Go on after what is recorded."""
+    def continue_from(self, entries: tuple[Entry, ...], state: RunState, recovery: int) -> None:
+        """Continue after the recorded entries of a claimed run."""
         self.entries, self.state, self.recovery = entries, state, recovery
         self.number = len(entries)
         self.head = entries[-1].hash if entries else ROOT
 
     def append(self, event: Event) -> None:
-        """Queue it."""
+        """Queue an event."""
         if self._open and event.run_id == self.run_id and not isinstance(event, _LEFT_OUT):
             self._open = not isinstance(event, _LAST)
             self._queue(event)
 
     def _queue(self, event: Event | None) -> None:
-        self._waiting += 1
+        self._uncommitted += 1
         self._put(self, event)
 
     async def flush(self) -> None:
-        """Wait for the commit of all that is queued."""
-        while self._waiting and self.failure is None:
-            if self._settled is None:
-                self._settled = anyio.Event()
-            await self._settled.wait()
+        """Wait until everything queued is committed."""
+        while self._uncommitted and self.failure is None:
+            if self._committed is None:
+                self._committed = anyio.Event()
+            await self._committed.wait()
         if self.failure is not None:
             raise self.failure
 
     async def aclose(self) -> None:
-        """Flush, give the run up, and let the journal close."""
+        """Flush, release the run, and let the journal close."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -103,17 +103,17 @@ class SqlLog(Log):
             self._open = False
             self._queue(None)
         try:
-            if self._waiting:
+            if self._uncommitted:
                 await shielded(self.flush())
             elif self.failure is not None:
                 raise self.failure
         finally:
             await self._leave()
 
-    def settle(self, count: int) -> None:
-        """Count what was committed."""
-        self._waiting -= count
-        if not self._waiting:
+    def committed(self, count: int) -> None:
+        """Take `count` queued items as committed."""
+        self._uncommitted -= count
+        if not self._uncommitted:
             self._wake()
 
     def fail(self, error: JournalError) -> None:
@@ -126,6 +126,6 @@ class SqlLog(Log):
                 self.on_lost()
 
     def _wake(self) -> None:
-        if self._settled is not None:
-            self._settled.set()
-            self._settled = None
+        if self._committed is not None:
+            self._committed.set()
+            self._committed = None

@@ -1,81 +1,62 @@
-"""Answers to use again, kept in a journal's database."""
+"""Answers to use again, kept in a database."""
 
 from time import time
-from typing import TYPE_CHECKING
 
-from podium.aio.per_loop import PerLoop
 from podium.journal.answer_cache import Cache
+from podium.journal.codec import read_record, write_record
+from podium.journal.sql.database import Transaction
+from podium.journal.sql.schema import Schema
+from podium.journal.sql.sql_tables import SqlTables
+from podium.journal.sql.urls import Location
 from podium.secrets import scrub
 from podium.types.messages import Completion
 
-if TYPE_CHECKING:
-    from podium.journal.sql.database import Database
-    from podium.journal.sql.urls import Place
+_TYPE = "completion"
+_SCHEMA = Schema(
+    "cache",
+    [["CREATE TABLE podium_cache (key TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL, text TEXT NOT NULL)"]],
+)
+_PUT = """
+INSERT INTO podium_cache (key, at, text) VALUES (?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET at = excluded.at, text = excluded.text
+"""
 
-_NAME = "completion"
 
+class SqlCache(SqlTables, Cache):
+    """Keeps answers in a database, for all processes that use it.
 
-class SqlCache(PerLoop["Database"], Cache):
-    """Remembers answers in a database, for all that use it.
-
-    An answer that was put just before a loss of power may be forgotten. Secrets are taken
-    out of answers as they are out of a journal.
+    An answer that was put just before a loss of power may be lost. Secrets are removed from answers as they
+    are from a journal.
 
     Args:
-        place: as for `SqlJournal`; both may be in one database.
-        patience: how long a database that fails is tried again, in seconds.
+        location: as for `SqlJournal`; both may be in one database.
+        patience: how long to repeat attempts while the database fails, in seconds.
 
     Raises:
-        ConfigError: the place is none, or needs a package that is not installed.
+        ConfigError: the location names no database, or needs a package that is not installed.
     """
 
-    def __init__(self, place: "Place" = None, *, patience: float = 30.0) -> None:
-        from podium.journal.sql.urls import dialect_of  # noqa: PLC0415
-
-        super().__init__()
-        self._dialect = dialect_of(place, "normal")
-        self._patience = patience
-
-    def __repr__(self) -> str:
-        return f"SqlCache({str(self._dialect)!r})"
+    def __init__(self, location: Location = None, *, patience: float = 30.0) -> None:
+        super().__init__(_SCHEMA, location, patience=patience)
 
     async def get(self, key: str) -> Completion | None:
-        """Return the answer that was put there; `None` when there is none."""
-        from sqlalchemy import select  # noqa: PLC0415
+        """Return the answer of this key; `None` if there is none."""
 
-        from podium.journal.codec import read  # noqa: PLC0415
-        from podium.journal.sql.tables import CACHE  # noqa: PLC0415
+        async def get(transaction: Transaction) -> str | None:
+            rows = await transaction.fetch("SELECT text FROM podium_cache WHERE key = ?", key)
+            return rows[0]["text"] if rows else None
 
-        query = select(CACHE.c.text).where(CACHE.c.key == key)
-        async with self.opened() as database:
-            found = await database.transact(lambda connection: connection.scalar(query), reads=True)
-        return None if found is None else read(found, Completion, _NAME)
+        found = await self.transaction(get, reads=True)
+        return None if found is None else read_record(found, Completion, _TYPE)
 
     async def put(self, key: str, answer: Completion) -> None:
-        """Remember an answer; one of the same key is replaced."""
-        from podium.journal.codec import write  # noqa: PLC0415
-        from podium.journal.sql.tables import CACHE  # noqa: PLC0415
-
-        facts = {"at": time(), "text": scrub(write(answer, _NAME))}
-        insert = self._dialect.insert(CACHE).values(key=key, **facts)
-        statement = insert.on_conflict_do_update(index_elements=["key"], set_=facts)
-        async with self.opened() as database:
-            await database.transact(lambda connection: connection.execute(statement))
+        """Keep an answer; it replaces the answer of the same key."""
+        at, text = time(), scrub(write_record(answer, _TYPE))
+        await self.transaction(lambda transaction: transaction.execute(_PUT, key, at, text))
 
     async def prune(self, older_than: float) -> int:
-        """Forget what was put longer ago than this, in seconds, and return how many answers that were."""
-        from sqlalchemy import delete  # noqa: PLC0415
-
-        from podium.journal.sql.tables import CACHE  # noqa: PLC0415
-
-        statement = delete(CACHE).where(CACHE.c.at < time() - older_than)
-        async with self.opened() as database:
-            return (await database.transact(lambda connection: connection.execute(statement))).rowcount
-
-    async def _open(self) -> "Database":
-        from podium.journal.sql.database import open_database  # noqa: PLC0415
-
-        return await open_database(self._dialect, self._patience)
-
-    async def _close(self, part: "Database") -> None:
-        await part.aclose()
+        """Delete the answers that were put longer ago than this, in seconds, and return how many."""
+        before = time() - older_than
+        return await self.transaction(
+            lambda transaction: transaction.execute("DELETE FROM podium_cache WHERE at < ?", before)
+        )

@@ -1,131 +1,194 @@
-"""A journal's database in a file, written by one at a time.
-
-Its transactions are done in threads, each whole.
-"""
+"""A database in an SQLite file, written by one transaction at a time. Transactions run in threads."""
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
-from sqlalchemy import Connection, create_engine, event
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.engine import URL
 
-from podium.errors import ConfigError
-from podium.journal.sql.database import Database, Dialect, Rows, Synchronous
+from podium.errors import ConfigError, JournalError
+from podium.journal.sql.database import (
+    BatchRows,
+    Database,
+    DatabaseUrl,
+    Row,
+    Synchronous,
+    Transaction,
+    Value,
+    Work,
+)
 
 BUSY_SECONDS = 0.5
-"""How long SQLite itself waits for a file that someone else writes, before it is tried again."""
-_READS = "podium_reads"
-"""Execution option of a transaction that writes nothing."""
+"""How long SQLite itself waits for the lock of a file before the attempt fails."""
 _THREADS = 4
 
-_BEGIN = """
+_NEW_RUN = """
 INSERT INTO podium_runs (run_id, parent, question, state, began, ended, cost, holder, fence, recoveries)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 _FENCE = "SELECT 1 FROM podium_runs WHERE run_id = ? AND fence = ?"
-_ADD = "INSERT INTO podium_events (run_id, number, at, text, hash) VALUES (?, ?, ?, ?, ?)"
+_RECORD = "INSERT INTO podium_events (run_id, number, at, text, hash) VALUES (?, ?, ?, ?, ?)"
 _CHANGE = "UPDATE podium_runs SET state = ?, ended = ?, cost = ?, holder = ? WHERE run_id = ? AND fence = ?"
 
-_Value = TypeVar("_Value")
+_Result = TypeVar("_Result")
 
 
-class Sqlite(Dialect):
-    """A file."""
+class SqliteUrl(DatabaseUrl):
+    """The path of a file."""
 
-    insert = staticmethod(sqlite.insert)
-
-    def __init__(self, url: URL, synchronous: Synchronous) -> None:
-        super().__init__(url.set(drivername="sqlite"))
-        if url.database in (None, "", ":memory:"):
+    def __init__(self, path: Path) -> None:
+        if path.name in ("", ":memory:"):
             raise ConfigError("a journal in SQLite is a file: give its path, or use MemoryJournal")
-        self.synchronous = synchronous
+        self._path = path
 
-    def open(self, patience: float) -> "SqliteDatabase":
-        """Make the file if it is not there, its owner's alone; SQLite gives those beside it the same mode."""
-        database, path = SqliteDatabase(self, patience), Path(self.url.database or "")
+    def __str__(self) -> str:
+        return f"sqlite:///{self._path}"
+
+    def connect(self, patience: float, synchronous: Synchronous) -> "SqliteDatabase":
+        """Create the file if there is none, readable by its owner only, as SQLite's files beside it are."""
+        path = self._path.absolute()  # the working directory may change
+        database = SqliteDatabase(str(self), patience, path, synchronous)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         except OSError as error:
-            raise database.failed(error) from error
+            raise JournalError(database.describe(error)) from error
         return database
 
 
 class SqliteDatabase(Database):
-    """The connections to a file."""
+    """The connections to a file.
+
+    Args:
+        name: as for `Database`.
+        patience: as for `Database`.
+        path: of the file.
+        synchronous: what is flushed at a commit.
+    """
 
     now = "(julianday('now') - 2440587.5) * 86400.0"
-    failures = (*Database.failures, sqlite3.Error)
+    for_update = ""  # a transaction that writes locks the whole file
+    lock_schema = "SELECT 1"  # as above
+    columns = "SELECT name FROM pragma_table_info(?)"
+    failures = (sqlite3.Error, OSError, TimeoutError)
 
-    def __init__(self, dialect: Sqlite, patience: float) -> None:
-        super().__init__(dialect, patience)
-        self._synchronous = dialect.synchronous
-        self._threads = anyio.CapacityLimiter(_THREADS)  # of its own: whoever else uses threads, this goes on
-        self._engine = create_engine(
-            dialect.url, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS}
-        )
-        event.listen(self._engine, "connect", self._prepare)
-        event.listen(self._engine, "begin", _begin)
+    def __init__(self, name: str, patience: float, path: Path, synchronous: Synchronous) -> None:
+        super().__init__(name, patience)
+        self._path = path
+        self._synchronous = synchronous
+        self._threads = anyio.CapacityLimiter(_THREADS)  # its own: other users of threads must not block it
+        self._idle: list[sqlite3.Connection] = []
+        self._is_closed = False
 
-    def _prepare(self, connection: sqlite3.Connection, _: object) -> None:
-        connection.isolation_level = None  # transactions are begun in words
-        connection.execute("PRAGMA journal_mode = WAL").close()
-        connection.execute(f"PRAGMA synchronous = {self._synchronous}").close()
+    async def attempt(self, work: Work[_Result], *, reads: bool = False) -> _Result:
+        """Run `work` in a thread."""
 
-    async def attempt(self, work: Callable[[Connection], _Value], *, reads: bool = False) -> _Value:
-        """Do it in a thread."""
+        def attempt() -> _Result:
+            with self._transaction("BEGIN" if reads else "BEGIN IMMEDIATE") as connection:
+                return _complete(work(_SqliteTransaction(connection)))
 
-        def attempt() -> _Value:
-            connecting = self._engine.connect().execution_options(**{_READS: reads})
-            with connecting as connection, connection.begin():
-                return work(connection)
+        return await self._in_thread(attempt)
 
-        return await anyio.to_thread.run_sync(attempt, limiter=self._threads)
+    async def write(self, rows: BatchRows) -> Collection[str]:
+        """Write the rows in a thread."""
 
-    async def write(self, rows: Rows) -> Collection[str]:
-        """Write it in a thread, on the connection that SQLAlchemy's statements would only slow down."""
-        return await anyio.to_thread.run_sync(self._write, rows, limiter=self._threads)
+        def write() -> Collection[str]:
+            with self._transaction("BEGIN IMMEDIATE") as connection:
+                return _write(connection, rows)
 
-    def _write(self, rows: Rows) -> Collection[str]:
-        pooled = self._engine.raw_connection()
-        try:
-            connection: Any = pooled.driver_connection
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                lost = _put(connection, rows)
-                connection.execute("ROLLBACK" if lost else "COMMIT")
-            except BaseException:
-                pooled.invalidate()  # closing it takes back what was written
-                raise
-        finally:
-            pooled.close()
-        return lost
+        return await self._in_thread(write)
 
-    def lock_schema(self, connection: Connection) -> None:
-        """Do nothing: a transaction that writes has the whole file."""
+    def is_transient(self, error: Exception) -> bool:
+        """Return whether SQLite reports its surroundings, and not the file's content or the statement."""
+        return isinstance(error, sqlite3.OperationalError) or not isinstance(error, sqlite3.Error)
+
+    def is_duplicate_key(self, error: Exception) -> bool:
+        """Return whether a constraint failed."""
+        return isinstance(error, sqlite3.IntegrityError)
 
     async def aclose(self) -> None:
-        """Close all connections."""
-        await anyio.to_thread.run_sync(self._engine.dispose, limiter=self._threads)
+        """Close all connections; one that is in use is closed after its transaction."""
+        self._is_closed = True
+        await self._in_thread(self._close_idle)
+
+    async def _in_thread(self, function: Callable[[], _Result]) -> _Result:
+        return await anyio.to_thread.run_sync(function, limiter=self._threads)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Generator[sqlite3.Connection, None, None]:
+        """Open a transaction; commit it at the end of the block, unless it was rolled back there."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        try:
+            connection.execute(begin)
+            yield connection
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+        except BaseException:
+            connection.close()  # rolls back
+            raise
+        self._idle.append(connection)
+        if self._is_closed:
+            self._close_idle()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.row_factory = sqlite3.Row
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
 
-def _begin(connection: Connection) -> None:
-    reads = connection.get_execution_options().get(_READS)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+class _SqliteTransaction(Transaction):
+    """Executes statements at once, in the thread of the transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def execute(self, statement: str, *values: Value) -> int:
+        return self._connection.execute(statement, values).rowcount
+
+    async def fetch(self, statement: str, *values: Value) -> Sequence[Row]:
+        return self._connection.execute(statement, values).fetchall()
 
 
-def _put(connection: sqlite3.Connection, rows: Rows) -> Collection[str]:
-    """Write what nobody else can write meanwhile; return the fences that are not so."""
-    connection.executemany(_BEGIN, rows.begun)
-    checked = rows.held if rows.is_sure else [*rows.held, *((row[0], row[8]) for row in rows.begun)]
-    lost = [fence for run_id, fence in checked if not connection.execute(_FENCE, (run_id, fence)).fetchone()]
-    if not lost:
-        connection.executemany(_ADD, rows.records)
-        connection.executemany(_CHANGE, rows.changed)
-    return lost
+def _complete(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine to its end without an event loop: the statements it awaits never suspend it."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: _Result = end.value
+        return result
+    work.close()
+    raise RuntimeError("a transaction awaits something else than its statements")
+
+
+def _write(connection: sqlite3.Connection, rows: BatchRows) -> Collection[str]:
+    connection.executemany(_NEW_RUN, rows.new_runs)
+    expected = list(rows.fences)
+    if not rows.ids_are_new:
+        expected += [(str(row[0]), str(row[8])) for row in rows.new_runs]
+    lost = [fence for run_id, fence in expected if not connection.execute(_FENCE, (run_id, fence)).fetchone()]
+    if lost:
+        connection.execute("ROLLBACK")
+        return lost
+    connection.executemany(_RECORD, rows.records)
+    connection.executemany(_CHANGE, rows.changes)
+    return ()

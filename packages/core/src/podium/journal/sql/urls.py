@@ -1,42 +1,77 @@
-"""Which database a journal's place names."""
+"""Which database a URL or a path names."""
 
+import re
 from pathlib import Path
+from urllib.parse import parse_qs, unquote
 
 from platformdirs import user_state_path
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
 
 from podium.errors import ConfigError
-from podium.journal.sql.database import Dialect, Synchronous
+from podium.journal.sql.database import DatabaseUrl
+from podium.journal.sql.sqlite import SqliteUrl
+from podium.secrets import register
 
-Place = str | Path | None
+Location = str | Path | DatabaseUrl | None
+"""A URL, the path of an SQLite file, or `None` for the SQLite file in the user's state directory."""
+
+_HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:,@/?#]*)(?::[0-9]+)?"
+_POSTGRES = re.compile(
+    r"postgres(?:ql)?://(?:(?P<user>[^:@/?#]*)(?::(?P<password>[^@/?#]*))?@)?"
+    rf"(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<name>/[^@/?#]*)?(?:\?(?P<options>[^#]*))?"
+)
 
 
-def dialect_of(place: Place, synchronous: Synchronous) -> Dialect:
-    """Return the database that a place names.
+def database_url(location: Location) -> DatabaseUrl:
+    """Return the database that a location names.
 
     Raises:
-        ConfigError: it names none, or one that is not known.
+        ConfigError: it names no database, or needs a package that is not installed.
     """
-    if place is None:
-        place = user_state_path("podium", appauthor=False) / "journal.db"
-    url = URL.create("sqlite", database=str(place)) if isinstance(place, Path) else _url_of(place)
-    kind = url.get_backend_name()
-    if kind == "sqlite":
-        from podium.journal.sql.sqlite import Sqlite  # noqa: PLC0415
-
-        return Sqlite(url, synchronous)
-    if kind in ("postgresql", "postgres"):
-        from podium.journal.sql.postgres import Postgres  # noqa: PLC0415
-
-        return Postgres(url)
-    raise ConfigError(f"a journal is kept in SQLite or PostgreSQL, not in {kind!r}")
-
-
-def _url_of(place: str) -> URL:
-    try:
-        return make_url(place)
-    except ArgumentError:
+    if isinstance(location, DatabaseUrl):
+        return location
+    if location is None:
+        return SqliteUrl(user_state_path("podium", appauthor=False) / "journal.db")
+    if isinstance(location, Path):
+        return SqliteUrl(location)
+    scheme, separator, rest = location.partition("://")
+    if not separator:
         raise ConfigError(
-            "the journal's place is no URL: write it as in sqlite:///runs.db or postgresql://user:password@host/name"
-        ) from None
+            "the location of the journal is no URL: "
+            "write sqlite:///runs.db or postgresql://user:password@host/name"
+        )
+    if scheme == "sqlite":
+        return _sqlite(rest)
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(location)
+    raise ConfigError(f"a journal is kept in SQLite or PostgreSQL, not in {scheme!r}")
+
+
+def _sqlite(rest: str) -> DatabaseUrl:
+    if "?" in rest:
+        raise ConfigError("the URL of an SQLite file takes no options: remove what follows the question mark")
+    host, _, path = rest.partition("/")
+    if host:
+        raise ConfigError(f"the URL of an SQLite file names no host: write sqlite:///{rest}")
+    return SqliteUrl(Path(path))
+
+
+def _postgres(url: str) -> DatabaseUrl:
+    found = _POSTGRES.fullmatch(url)
+    if found is None:  # the URL is not quoted: it may hold a password
+        raise ConfigError(
+            "the URL of the PostgreSQL database is malformed: "
+            "write postgresql://user:password@host:port/name, "
+            "and percent-encode special characters of user and password"
+        )
+    options = parse_qs(found["options"] or "")
+    for password in (unquote(found["password"] or ""), *options.get("password", ())):
+        if password:
+            register(password)
+    try:
+        from podium.journal.sql.postgres import PostgresUrl  # noqa: PLC0415  (the driver is an extra)
+    except ImportError as error:
+        raise ConfigError(
+            "PostgreSQL needs asyncpg: pip install './packages/core[postgres]' in a clone of Podium"
+        ) from error
+    user = "" if found["user"] is None else found["user"] + (":***@" if found["password"] else "@")
+    return PostgresUrl(url, f"postgresql://{user}{found['hosts']}{found['name'] or ''}")

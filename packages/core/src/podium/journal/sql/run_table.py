@@ -1,0 +1,151 @@
+"""The runs of a database: claim, read, list and delete them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from podium.errors import RunDead, RunHeld, RunUnknown
+from podium.journal.entry import Entry, Record, RunRow
+from podium.journal.sql.database import Row, Transaction
+from podium.journal.sql.fenced_store import FencedStore
+from podium.journal.sql.lease import has_ended
+from podium.journal.sql.run_log import RunState
+
+_ALL = 2**62
+"""A limit above any number of rows: neither database takes both NULL and a negative number."""
+_RECORDS = "SELECT run_id, number, at, text, hash FROM podium_events WHERE run_id = ? ORDER BY number"
+_CLAIM = "UPDATE podium_runs SET holder = ?, fence = ?, recoveries = ? WHERE run_id = ?"
+_BURY = "UPDATE podium_runs SET state = 'dead', holder = NULL, recoveries = ? WHERE run_id = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run that was claimed."""
+
+    entries: tuple[Entry, ...]
+    state: RunState
+    """Before the claim."""
+    recoveries: int
+    is_refused: bool = False
+    """Whether it was not claimed, because its process died too often."""
+
+
+class RunTable:
+    """The runs of one database.
+
+    Args:
+        store: which holds the runs that are claimed.
+        max_recoveries: how many times a run is claimed after its process died.
+    """
+
+    def __init__(self, store: FencedStore, max_recoveries: int) -> None:
+        self._store = store
+        self._database = store.database
+        self._max_recoveries = max_recoveries
+        # no value from outside is in these statements
+        self._select = f"""
+            SELECT run.*, lease.until > {self._database.now} AS is_live
+            FROM podium_runs AS run LEFT JOIN podium_leases AS lease ON lease.holder = run.holder
+        """  # noqa: S608
+        self._lock = f"SELECT run_id FROM podium_runs WHERE run_id = ? {self._database.for_update}"  # noqa: S608
+
+    async def claim(self, run_id: str, fence: str, *, force: bool) -> Claim:
+        """Claim a run that no live process holds; raises what `Journal.claim` raises."""
+        claim = await self._database.transaction(
+            partial(self._claim, run_id=run_id, fence=fence, force=force)
+        )
+        if claim.is_refused:
+            raise RunDead(
+                f"run {run_id} was taken up {claim.recoveries - 1} times after its process had died: "
+                "find out why before you force it"
+            )
+        return claim
+
+    async def _claim(self, transaction: Transaction, *, run_id: str, fence: str, force: bool) -> Claim:
+        row = await self._locked(transaction, run_id)
+        is_claimed = row["fence"] == fence  # by an earlier attempt, whose acknowledgement was lost
+        if _is_held(row) and not is_claimed:
+            raise RunHeld(f"run {run_id} is carried out by {row['holder']}: wait for it to end or stop")
+        entries = tuple(record.entry() for record in await _records(transaction, run_id))
+        claim = Claim(entries, RunState(row["state"], row["ended"], row["cost"]), row["recoveries"])
+        if is_claimed:
+            return claim
+        has_died = row["holder"] is not None
+        recoveries = claim.recoveries + has_died
+        if (row["state"] == "dead" or (has_died and recoveries > self._max_recoveries)) and not force:
+            await transaction.execute(_BURY, recoveries, run_id)
+            return replace(claim, recoveries=recoveries, is_refused=True)
+        await self._store.renew(transaction)
+        await transaction.execute(_CLAIM, self._store.holder, fence, recoveries, run_id)
+        return replace(claim, recoveries=recoveries)
+
+    async def records(self, run_id: str) -> tuple[Record, ...]:
+        """Return all records of a run; raises what `Journal.records` raises."""
+
+        async def read(transaction: Transaction) -> tuple[Record, ...]:
+            await self._row(transaction, run_id)
+            return await _records(transaction, run_id)
+
+        return await self._database.transaction(read, reads=True)
+
+    async def rows(
+        self, *, limit: int | None, nested: bool, prefix: str, parent: str | None
+    ) -> tuple[RunRow, ...]:
+        """Return the latest runs; as `Journal.runs`."""
+        which = "run.parent = ?" if parent is not None else "TRUE" if nested else "run.parent IS NULL"
+        order = "ORDER BY run.began DESC, run.run_id LIMIT ?"
+        statement = f"{self._select} WHERE {which} AND substr(run.run_id, 1, ?) = ? {order}"
+        values = [] if parent is None else [parent]
+
+        async def read(transaction: Transaction) -> tuple[RunRow, ...]:
+            rows = await transaction.fetch(
+                statement, *values, len(prefix), prefix, _ALL if limit is None else limit
+            )
+            return tuple(map(_run_row, rows))
+
+        return await self._database.transaction(read, reads=True)
+
+    async def delete(self, run_id: str) -> None:
+        """Delete a run and all runs nested in it; raises what `Journal.delete` raises."""
+        await self._database.transaction(partial(self._delete, run_id=run_id))
+
+    async def _delete(self, transaction: Transaction, *, run_id: str) -> None:
+        doomed = [run_id]
+        for each in doomed:  # which grows meanwhile
+            row = await self._locked(transaction, each)
+            if _is_held(row):
+                raise RunHeld(f"run {each} is carried out by {row['holder']}: wait for it to end")
+            nested = await transaction.fetch("SELECT run_id FROM podium_runs WHERE parent = ?", each)
+            doomed += [row["run_id"] for row in nested if row["run_id"] not in doomed]
+        for each in doomed:
+            await transaction.execute("DELETE FROM podium_events WHERE run_id = ?", each)
+            await transaction.execute("DELETE FROM podium_runs WHERE run_id = ?", each)
+
+    async def _locked(self, transaction: Transaction, run_id: str) -> Row:
+        """Return a run's row, locked until the transaction ends.
+
+        The lock is taken by a statement of its own: PostgreSQL shows a statement that waits for a lock
+        other tables as they were before the wait.
+        """
+        await transaction.fetch(self._lock, run_id)
+        return await self._row(transaction, run_id)
+
+    async def _row(self, transaction: Transaction, run_id: str) -> Row:
+        rows = await transaction.fetch(f"{self._select} WHERE run.run_id = ?", run_id)
+        if not rows:
+            raise RunUnknown(f"there is no run {run_id} in the journal")
+        return rows[0]
+
+
+async def _records(transaction: Transaction, run_id: str) -> tuple[Record, ...]:
+    return tuple(Record(**dict(row)) for row in await transaction.fetch(_RECORDS, run_id))
+
+
+def _is_held(row: Row) -> bool:
+    return bool(row["holder"] is not None and row["is_live"] and not has_ended(row["holder"]))
+
+
+def _run_row(row: Row) -> RunRow:
+    names: Sequence[str] = ("run_id", "parent", "question", "began", "ended", "cost", "holder", "recoveries")
+    state = "stopped" if row["state"] == "running" and not _is_held(row) else row["state"]
+    return RunRow(state=state, **{name: row[name] for name in names})

@@ -1,0 +1,96 @@
+"""The tables of one package in a database, by version, and the upgrade to the newest version."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from podium.aio import shielded
+from podium.errors import JournalBroken
+from podium.journal.sql.database import Database, DatabaseUrl, Synchronous, Transaction
+
+_CREATE = "CREATE TABLE IF NOT EXISTS podium_schema (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+_VERSION = "SELECT version FROM podium_schema WHERE name = ?"
+_SET_VERSION = """
+INSERT INTO podium_schema (name, version) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET version = excluded.version
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The tables of one package.
+
+    Args:
+        name: of the schema, unique in a database.
+        versions: the statements that make each version of the one before, in SQL that both SQLite and
+            PostgreSQL read. Released versions never change; tables are named `podium_…`.
+    """
+
+    name: str
+    versions: Sequence[Sequence[str]]
+
+
+async def open_database(
+    url: DatabaseUrl, schema: Schema, *, patience: float, synchronous: Synchronous
+) -> Database:
+    """Open a database and bring the tables of `schema` to the newest version.
+
+    Args:
+        url: of the database.
+        schema: the tables that are needed.
+        patience: how long to repeat attempts while the database fails, in seconds.
+        synchronous: what SQLite flushes at a commit.
+
+    Raises:
+        JournalBroken: the tables have a version that is not known.
+        JournalError: the database cannot be used.
+    """
+    database = url.connect(patience, synchronous)
+    try:
+        await upgrade(database, schema)
+    except BaseException:
+        await shielded(database.aclose())
+        raise
+    return database
+
+
+async def upgrade(database: Database, schema: Schema) -> None:
+    """Bring the tables of `schema` to the newest version, in one transaction.
+
+    Raises:
+        JournalBroken: they have a version that is not known.
+        JournalError: the database cannot be used.
+    """
+
+    async def version(transaction: Transaction) -> int:
+        return await _version(transaction, database, schema)
+
+    async def change(transaction: Transaction) -> None:
+        await transaction.execute(database.lock_schema)
+        await transaction.execute(_CREATE)
+        for statements in schema.versions[await version(transaction) :]:
+            for statement in statements:
+                await transaction.execute(statement)
+        await transaction.execute(_SET_VERSION, schema.name, len(schema.versions))
+
+    if await database.transaction(version, reads=True) < len(schema.versions):
+        await database.transaction(change)
+
+
+async def _version(transaction: Transaction, database: Database, schema: Schema) -> int:
+    """Return the version of the tables; 0 if there are none."""
+    columns = [row["name"] for row in await transaction.fetch(database.columns, "podium_schema")]
+    if not columns:
+        return 0
+    if "name" not in columns:
+        raise JournalBroken(
+            f"{database.name} was written by an earlier version of Podium, which this version cannot read: "
+            "move it away, or use the version that wrote it"
+        )
+    rows = await transaction.fetch(_VERSION, schema.name)
+    found: int = rows[0]["version"] if rows else 0
+    if found > len(schema.versions):
+        raise JournalBroken(
+            f"the {schema.name} tables in {database.name} have version {found}, and this Podium knows "
+            f"{len(schema.versions)}: use a newer Podium"
+        )
+    return found

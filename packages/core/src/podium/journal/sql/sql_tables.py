@@ -1,0 +1,56 @@
+"""Tables of a package's own in the database of a journal."""
+
+from typing import TypeVar
+
+from podium.aio import PerLoop
+from podium.journal.sql.database import Database, Work
+from podium.journal.sql.schema import Schema, open_database
+from podium.journal.sql.urls import Location, database_url
+
+_Result = TypeVar("_Result")
+
+
+class SqlTables(PerLoop[Database]):
+    """Tables in a database, which may be the database of a journal.
+
+    A package that keeps data beside a journal subclasses it, and reads and writes by `transaction`.
+    Connections stay open while the object is entered; outside of that, each use opens and closes them.
+    SQLite commits with `synchronous=normal`: the last writes before a loss of power may be lost.
+
+    Args:
+        schema: the tables; they are created and upgraded when they are first used.
+        location: as for `SqlJournal`; `journal.url` is the database of a journal.
+        patience: how long to repeat attempts while the database fails, in seconds.
+
+    Raises:
+        ConfigError: the location names no database, or needs a package that is not installed.
+    """
+
+    def __init__(self, schema: Schema, location: Location = None, *, patience: float = 30.0) -> None:
+        super().__init__()
+        self.url = database_url(location)
+        self._schema = schema
+        self._patience = patience
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.url)!r})"
+
+    async def transaction(self, work: Work[_Result], *, reads: bool = False) -> _Result:
+        """Run `work` in a transaction, and again while the database fails, for `patience` seconds.
+
+        Args:
+            work: a coroutine function that awaits the methods of its transaction, and nothing else.
+            reads: whether it changes nothing.
+
+        Raises:
+            JournalBroken: the tables have a version that is not known.
+            JournalError: the database cannot be used.
+        """
+        async with self.opened() as database:
+            return await database.transaction(work, reads=reads)
+
+    async def _open(self) -> Database:
+        return await open_database(self.url, self._schema, patience=self._patience, synchronous="normal")
+
+    async def _close(self, part: Database) -> None:
+        await part.aclose()
