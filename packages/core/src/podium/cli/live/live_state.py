@@ -1,6 +1,7 @@
 """What is known of a run, gathered from its events while it goes on or from its journal. Draws nothing."""
 
 from dataclasses import replace
+from typing import assert_never
 
 from podium.cli.live.live_rows import RoundRow, RunRow, StepRow
 from podium.types.events import (
@@ -58,10 +59,19 @@ class LiveState:
                 self.runs[event.run_id].stopped = event.problem
             case StepStarted() | StepDelta() | AttemptFailed() | StepEnded():
                 self._take_step(event, now)
+            case (
+                RoundStarted()
+                | PlanDelta()
+                | PlannerEnded()
+                | PlanReady()
+                | ApprovalAsked()
+                | ApprovalGiven()
+            ):
+                self._take_round(event)
             case PlannerStarted():
                 pass
             case _:
-                self._take_round(event)
+                assert_never(event)
 
     def _start(self, event: RunStarted) -> None:
         row = self.runs[event.run_id] = RunRow(event.workers)
@@ -101,6 +111,8 @@ class LiveState:
                 current.approval = _decision(event)
                 if event.plan is not None:
                     self._show_plan(event.run_id, current, event.plan)
+            case _:
+                assert_never(event)
 
     def _show_plan(self, run_id: str, current: RoundRow, plan: Plan) -> None:
         names = self.runs[run_id].workers
