@@ -112,7 +112,7 @@ class Attempt:
 
     async def _read(self, on_text: Callable[["Attempt", str], None]) -> None:
         room = self.context.settings.limits.output_chars
-        worker, middleware = self.context.settings.pool[self.worker], self.context.request.middleware
+        worker, middleware = self.context.settings.pool.workers[self.worker], self.context.request.middleware
         call = worker.call(self.request) if middleware is None else middleware(worker, self.request)
         try:
             async for piece in call:

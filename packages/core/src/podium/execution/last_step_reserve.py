@@ -60,7 +60,7 @@ def _way(plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> list[int
 def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> Spend:
     """Return the most that a step may spend; a call alone, where no more is known."""
     step = plan.steps[index]
-    worker = context.settings.pool[step.worker]
+    worker = context.settings.pool.workers[step.worker]
     visible = tuple([_expected(context, plan, seen, outcomes[seen]) for seen in step.access])
     step_input = StepInput(step.subtask, visible, context.request.query if context.shows_question else ())
     request = Request(messages=worker_messages(step_input, worker.card), step_input=step_input)
@@ -76,7 +76,7 @@ def _expected(context: RunContext, plan: Plan, index: int, outcome: Outcome | No
         took.output_tokens for took in context.settings.pool.history(step.worker).calls if took.ok
     )
     tokens = written[int(_SHARE * len(written))] if written else FIRST_GUESS
-    most = context.settings.pool[step.worker].max_tokens
+    most = context.settings.pool.workers[step.worker].max_tokens
     tokens = tokens if most is None else min(tokens, most)
     return VisibleStep(index, step.subtask, "x" * min(4 * tokens, context.settings.limits.output_chars))
 

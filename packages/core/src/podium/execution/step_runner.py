@@ -198,7 +198,7 @@ class StepRunner:
         Raises:
             LimitExceeded: it does not fit, and is not made.
         """
-        context, worker, deadline = self.context, self.context.settings.pool[number], self._deadline
+        context, worker, deadline = self.context, self.context.settings.pool.workers[number], self._deadline
         began = context.clock()
         until = began + context.settings.limits.attempt_seconds
         with Boundary(f"worker {worker.card.name!r}", WorkerFailed):
@@ -253,7 +253,7 @@ class StepRunner:
             request,
             messages=messages + asked.tool_messages,
             tool_messages=asked.tool_messages,
-            tools=asked.tools if context.settings.pool[number].takes_tools else None,
+            tools=asked.tools if context.settings.pool.workers[number].takes_tools else None,
             sampling=asked.sampling,
         )
 
@@ -265,7 +265,7 @@ class StepRunner:
         if self.context.cache is None or (self.last and self.context.request.tools is not None):
             return None
         with Boundary(f"worker {self.context.settings.pool.names[number]!r}", WorkerFailed):
-            identity = self.context.settings.pool[number].identity
+            identity = self.context.settings.pool.workers[number].identity
         if identity is None:
             return None
         request = self._request(number, inf)
