@@ -19,7 +19,7 @@ ADAPTERS: Final = {
     "crewai": "crewai_podium",
     "autogen": "autogen_podium",
 }
-NOT_CONVERTED: Final = {"llamaindex", "crewai", "autogen"}
+NOT_CONVERTED: Final = {"crewai", "autogen"}
 """Adapters that import internal modules still."""
 
 

@@ -22,11 +22,12 @@ from llamaindex.speaking import Blocking, Native
 from pydantic import BaseModel
 
 from llama_index_podium import ConductorLLM, as_worker
-from llama_index_podium.messages import from_llama, to_llama, write_call
+from llama_index_podium.messages import from_llama, to_llama
 from llama_index_podium.tools import ConductorToolSpec
 from podium import Card, ChatPlanner, Conductor, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
+from podium.hosts import tool_call
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.types import Completion
@@ -104,8 +105,8 @@ async def test_how_to_write_reaches_the_last_worker() -> None:
     sampling = last.requests[0].sampling
     assert (sampling.temperature, sampling.max_tokens, sampling.stop) == (0.2, 7, ("END",))
     assert first.requests[0].sampling.temperature is None
-    with pytest.raises(ConfigError, match="takes no response_format"):
-        await llm.achat(ASKED, response_format="json")
+    with pytest.raises(ConfigError, match="takes no logprobs"):
+        await llm.achat(ASKED, logprobs=True)
 
 
 async def test_a_failed_run_raises_with_its_result(llm: ConductorLLM) -> None:
@@ -264,7 +265,7 @@ def test_messages_are_read_and_written() -> None:
         {
             "role": "assistant",
             "content": "Wait.",
-            "tool_calls": [write_call("1", "weather", '{"city": "Bern"}')],
+            "tool_calls": [tool_call("1", "weather", '{"city": "Bern"}')],
         },
         {"role": "tool", "content": "12", "tool_call_id": "1"},
     ]

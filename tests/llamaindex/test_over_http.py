@@ -16,11 +16,11 @@ from llamaindex.library import index_of
 from servers.chat_server import CUT, STALL, Call, ChatServer, Reply, chunk, events, says, whole
 
 from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
-from llama_index_podium.messages import write_call
 from podium import Conductor, Plan, Step
 from podium.aio import run_sync
 from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
 from podium.execution import Retry
+from podium.hosts import tool_call
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.workers import Worker, complete
@@ -192,7 +192,7 @@ async def test_an_agents_tools_reach_the_model_and_come_back(llm: Make, *, strea
         if call.body["messages"][-1]["role"] == "tool":
             return says(call, "It is " + call.body["messages"][-1]["content"])
         assert call.body["tools"][0]["function"]["name"] == "weather"
-        asks = write_call("c1", "weather", {"city": "Bern"})
+        asks = tool_call("c1", "weather", {"city": "Bern"})
         return says(call, "", tool_calls=[asks], finish_reason="tool_calls")
 
     async with ChatServer(reply) as server:
@@ -207,7 +207,7 @@ async def test_a_tool_that_is_required_is_called(llm: Make) -> None:
     """The choice reaches the server."""
 
     def reply(call: Call) -> Reply:
-        asks = write_call("c1", "look", {})
+        asks = tool_call("c1", "look", {})
         assert call.body["tool_choice"] == "required"
         return says(call, "", tool_calls=[asks], finish_reason="tool_calls")
 

@@ -97,8 +97,9 @@ def test_sampling_is_read_and_written() -> None:
     assert sampling_arguments(Sampling()) == {}
     with pytest.raises(ConfigError, match=r"Model takes no logprobs: a call may say .*timeout"):
         read_sampling({"logprobs": 1}, of="Model", takes=["timeout"])
-    with pytest.raises(ConfigError, match="json_schema"):
-        read_sampling({"response_format": {"type": "text"}}, of="Model")
+    for wrong in ("json", {"type": "text"}, {"type": "json_schema", "json_schema": {"schema": "x"}}):
+        with pytest.raises(ConfigError, match="json_schema"):
+            read_sampling({"response_format": wrong}, of="Model")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_a_choice_of_tools_is_read(choice: object, read: object) -> None:
     assert read_tools([WEATHER], choice).choice == read
 
 
-@pytest.mark.parametrize("choice", ["time", {"function": {"name": "time"}}, {}])
+@pytest.mark.parametrize("choice", ["time", {"function": {"name": "time"}}, {"function": "weather"}, {}])
 def test_a_choice_of_a_tool_that_is_not_offered_is_refused(choice: object) -> None:
     """It could only fail later."""
     with pytest.raises(ConfigError, match="none of the tools: weather"):

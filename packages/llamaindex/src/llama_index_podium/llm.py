@@ -23,11 +23,12 @@ from llama_index.core.llms.llm import ToolSelection
 from pydantic import PrivateAttr
 from typing_extensions import override
 
-from llama_index_podium.asking import Asking
+from llama_index_podium.call import LLMCall
 from llama_index_podium.messages import call_blocks, calls_of
 from llama_index_podium.planner import conductor_of
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
+from podium.hosts import ConductorFace
 from podium.planners import Planner
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 NAME = "podium"
 
 
+@ConductorFace.register
 class ConductorLLM(FunctionCallingLLM):
     """A conductor as an LLM: plans each question and has its workers answer it.
 
@@ -105,34 +107,34 @@ class ConductorLLM(FunctionCallingLLM):
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Ask, and wait for the whole answer."""
-        return await self._asking(messages, kwargs).response()
+        return await self._call(messages, kwargs).response()
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Do as `achat` from code that is not async, inside a running event loop too."""
-        return run_sync(self._asking(messages, kwargs).response)
+        return run_sync(self._call(messages, kwargs).response)
 
     @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         """Ask, and return the answer as it comes; leaving it cancels the run."""
-        return self._asking(messages, kwargs).responses()
+        return self._call(messages, kwargs).responses()
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Do as `astream_chat` from code that is not async, inside a running event loop too."""
-        return iterate(self._asking(messages, kwargs).responses)
+        return iterate(self._call(messages, kwargs).responses)
 
     @override
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Ask a question that is one text."""
-        return _completed(await self._asking(_question(prompt), kwargs).response())
+        return _completed(await self._call(_question(prompt), kwargs).response())
 
     @override
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Do as `acomplete` from code that is not async, inside a running event loop too."""
-        return _completed(run_sync(self._asking(_question(prompt), kwargs).response))
+        return _completed(run_sync(self._call(_question(prompt), kwargs).response))
 
     @override
     @llm_completion_callback()
@@ -143,13 +145,13 @@ class ConductorLLM(FunctionCallingLLM):
         **kwargs: Any,
     ) -> CompletionResponseAsyncGen:
         """Ask a question that is one text, and return the answer as it comes."""
-        return _all_completed(self._asking(_question(prompt), kwargs))
+        return _all_completed(self._call(_question(prompt), kwargs))
 
     @override
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         """Do as `astream_complete` from code that is not async, inside a running event loop too."""
-        asking = self._asking(_question(prompt), kwargs)
+        asking = self._call(_question(prompt), kwargs)
         return iterate(lambda: _all_completed(asking))
 
     @override
@@ -195,8 +197,8 @@ class ConductorLLM(FunctionCallingLLM):
         offered = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
         return {"messages": [*(chat_history or []), *asked], "tools": offered, **choice, **kwargs}
 
-    def _asking(self, messages: Sequence[ChatMessage], said: dict[str, Any]) -> Asking:
-        return Asking(self._conductor, self.callback_manager, self._extend_messages(list(messages)), said)
+    def _call(self, messages: Sequence[ChatMessage], said: dict[str, Any]) -> LLMCall:
+        return LLMCall(self._conductor, self.callback_manager, self._extend_messages(list(messages)), said)
 
 
 def _question(prompt: str) -> list[ChatMessage]:
@@ -212,7 +214,7 @@ def _completed(response: ChatResponse) -> CompletionResponse:
     )
 
 
-async def _all_completed(asking: Asking) -> AsyncGenerator[CompletionResponse, None]:
+async def _all_completed(asking: LLMCall) -> AsyncGenerator[CompletionResponse, None]:
     responses = asking.responses()
     try:
         async for response in responses:

@@ -4,7 +4,6 @@ It owns how blocks and content parts correspond. It knows no worker and no run.
 """
 
 import base64
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from llama_index.core.base.llms.types import (
 )
 
 from podium.errors import QueryError
+from podium.hosts import tool_arguments, tool_call
 from podium.types import Message, Part, Role
 
 _ROLES: Final[Mapping[MessageRole, Role]] = {
@@ -64,14 +64,8 @@ def calls_of(message: ChatMessage) -> tuple[Part, ...]:
     """Return the calls that a message asks for, as OpenAI writes them."""
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     if blocks:
-        return tuple(write_call(b.tool_call_id or "", b.tool_name, b.tool_kwargs) for b in blocks)
+        return tuple(tool_call(b.tool_call_id, b.tool_name, b.tool_kwargs) for b in blocks)
     return tuple(map(_plain, message.additional_kwargs.get("tool_calls") or ()))
-
-
-def write_call(own: str, name: str, arguments: Mapping[str, Any] | str) -> Part:
-    """Return a call of a tool as OpenAI writes it."""
-    told = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return {"id": own, "type": "function", "function": {"name": name, "arguments": told}}
 
 
 def to_llama(messages: Iterable[Message]) -> list[ChatMessage]:
@@ -95,18 +89,11 @@ def call_blocks(calls: Iterable[Part]) -> list[ToolCallBlock]:
         ToolCallBlock(
             tool_call_id=call.get("id"),
             tool_name=call["function"].get("name", ""),
-            tool_kwargs=_arguments(call["function"].get("arguments") or "{}"),
+            tool_kwargs=call["function"]["arguments"] if arguments is None else arguments,
         )
         for call in calls
+        for arguments in (tool_arguments(call),)
     ]
-
-
-def _arguments(told: str) -> dict[str, Any] | str:
-    try:
-        read = json.loads(told, strict=False)
-    except ValueError:
-        return told
-    return read if isinstance(read, dict) else told
 
 
 def _plain(call: Any) -> Part:

@@ -11,6 +11,7 @@ from llama_index_podium.workers import as_worker
 from llama_index_podium.workers.llm import LLMWorker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
+from podium.hosts import CardMaker
 from podium.planners import ChatPlanner, Planner
 from podium.workers import Price, Worker
 
@@ -29,13 +30,13 @@ def as_planner(
     Raises:
         ConfigError: it is no LLM, or has a card already that says its name and price.
     """
-    if isinstance(llm, Worker):
-        if name is not None or price is not None:
-            raise ConfigError(f"{llm!r:.80} has a card already: say it there")
-        return ChatPlanner(llm, **options)
-    if not isinstance(llm, LLM):
-        raise ConfigError(f"{llm!r:.80} is no LLM")
-    return ChatPlanner(LLMWorker(llm, card=card_of(llm, name=name, price=price)), **options)
+    maker = CardMaker({"name": name, "price": price})
+    worker = maker.podium_worker(llm)
+    if worker is None:
+        if not isinstance(llm, LLM):
+            raise ConfigError(f"{llm!r:.80} is no LLM")
+        worker = LLMWorker(llm, card=card_of(llm, maker))
+    return ChatPlanner(worker, **options)
 
 
 def conductor_of(planner: LLM | Planner | None, workers: Sequence[Any], **options: Any) -> Conductor:

@@ -20,14 +20,15 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_podium.facts import Sent, answered, facts_of, plan_of
 from llama_index_podium.planner import conductor_of
+from llama_index_podium.result_metadata import metadata_of
 from llama_index_podium.sources import behind, merge
-from llama_index_podium.steps import Steps, Told
+from llama_index_podium.tracing import Steps, Told
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
+from podium.hosts import ConductorFace, StreamedAnswer, answered, plan_metadata, whole_answers
 from podium.planners import Planner
 from podium.types import AnswerDelta, Event, Outcome, Plan, PlanReady, RunEnded, StepEnded
 from podium.workers import Worker
@@ -35,6 +36,7 @@ from podium.workers import Worker
 _PLANNER = "planner"
 
 
+@ConductorFace.register
 class ConductorQueryEngine(BaseQueryEngine):
     """Answers a query by planning it and having the conductor's workers carry the plan out.
 
@@ -109,10 +111,11 @@ class ConductorQueryEngine(BaseQueryEngine):
     async def _whole(self, query: QueryBundle) -> Response:
         payload: dict[Any, Any] = {EventPayload.QUERY_STR: query.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as told:
-            steps = Steps(self.callback_manager, stream=False)
-            run = self.conductor.run(query.query_str, middleware=steps.middleware, on_event=steps.tell)
+            steps = Steps(self.callback_manager)
+            middleware = whole_answers(steps.middleware)
+            run = self.conductor.run(query.query_str, middleware=middleware, on_event=steps.tell)
             result = answered(await run)
-            response = Response(result.answer, merge(result, steps.found), facts_of(result))
+            response = Response(result.answer, merge(result, steps.found), metadata_of(result))
             told.on_end(payload={EventPayload.RESPONSE: response})
         return response
 
@@ -168,10 +171,10 @@ class _Answering:
         """
         told = Told(self._callbacks, CBEventType.QUERY, {EventPayload.QUERY_STR: self._query})
         with told.inside():
-            self._steps = steps = Steps(self._callbacks, stream=True)
+            self._steps = steps = Steps(self._callbacks)
             events = self._conductor.stream(self._query, middleware=steps.middleware)
             event = await anext(events)  # begins the run, whose steps are to be under the query's event
-        sent, own, begun = Sent(), event.run_id, False
+        sent, own, begun = StreamedAnswer(), event.run_id, False
         try:
             async with aclosing(events):
                 while not isinstance(event, RunEnded) or event.run_id != own:
@@ -185,7 +188,7 @@ class _Answering:
                     event = await anext(events)
                 result = answered(event.result)
                 self.nodes[:] = merge(result, steps.found)
-                self.metadata |= facts_of(result)
+                self.metadata |= metadata_of(result)
                 if not begun:
                     yield ""
                 if rest := sent.rest(result):
@@ -193,17 +196,17 @@ class _Answering:
         finally:
             told.end({EventPayload.RESPONSE: sent.text})
 
-    def _take(self, event: Event, sent: Sent) -> str | None:
+    def _take(self, event: Event, sent: StreamedAnswer) -> str | None:
         """Take note of an event, and return the new piece of the answer that it is."""
         if isinstance(event, PlanReady):
             self._plan, self._known = event.plan, {}
-            self.metadata |= {"run_id": event.run_id, "plan": plan_of(event.plan)}
+            self.metadata |= {"run_id": event.run_id, "plan": plan_metadata(event.plan)}
         elif isinstance(event, StepEnded) and event.outcome.status == "ok":
             self._known[event.step] = event.outcome
         elif isinstance(event, AnswerDelta) and event.step is not None:
             if not sent.text:
                 self._show(event)
-            return sent.more(event.text, (event.round, event.step, event.attempt))
+            return sent.add(event)
         return None
 
     def _show(self, begun: AnswerDelta) -> None:

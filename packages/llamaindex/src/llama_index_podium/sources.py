@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
+from podium.hosts import answer_sources, steps_behind
 from podium.types import Outcome, Plan, Result
 
 STEPS: Final = "podium_steps"
@@ -40,18 +41,13 @@ def note(nodes: object) -> None:
 
 def merge(result: Result, found: Found) -> list[NodeWithScore]:
     """Return the nodes behind a result's answer, as `behind` does."""
-    for current in reversed(result.rounds):
-        size = 0 if current.plan is None else len(current.plan.steps)
-        known = {one.step: one for one in current.outcomes[:size] if one.status == "ok"}
-        if current.plan is not None and known:
-            return behind(current.plan, known, max(known), found[result.run_id])
-    return []
+    return _merged(answer_sources(result), found.get(result.run_id, {}))
 
 
 def behind(
-    plan: Plan, known: Mapping[int, Outcome], last: int, found: Mapping[Place, Sequence[NodeWithScore]]
+    plan: Plan, ended: Mapping[int, Outcome], step: int, found: Mapping[Place, Sequence[NodeWithScore]]
 ) -> list[NodeWithScore]:
-    """Return the nodes that one step, and the steps whose output reached it, have found, each once.
+    """Return the nodes found by one step and by the steps whose output reached it, each once.
 
     They stand in the order of the plan, and within a step as they were found. A node that
     several steps have found has the best of its scores. Each is a copy whose metadata says
@@ -59,20 +55,11 @@ def behind(
 
     Args:
         plan: the round's.
-        known: what its steps came to, of those that ended well, by step.
-        last: the step.
+        ended: the outcomes of its steps that ended well, by step.
+        step: the one step.
         found: the nodes of each call.
     """
-    merged: dict[str, NodeWithScore] = {}
-    steps: dict[str, list[int]] = {}
-    for index in sorted(_reaching(plan, known, last) & set(known)):
-        outcome = known[index]
-        for node in found.get(Place(outcome.round, index, outcome.attempts), ()):
-            merged[node.node_id] = _better(merged.get(node.node_id), node)
-            finders = steps.setdefault(node.node_id, [])
-            if index not in finders:
-                finders.append(index)
-    return [_marked(node, steps[own]) for own, node in merged.items()]
+    return _merged([ended[index] for index in steps_behind(plan, ended, step)], found)
 
 
 def text_of(nodes: Iterable[NodeWithScore]) -> str:
@@ -80,16 +67,18 @@ def text_of(nodes: Iterable[NodeWithScore]) -> str:
     return "\n\n".join(node.node.get_content(MetadataMode.LLM) for node in nodes)
 
 
-def _reaching(plan: Plan, known: Mapping[int, Outcome], last: int) -> set[int]:
-    """Return the steps whose output reached a step, and the step itself."""
-    met, todo = set[int](), [last]
-    while todo:
-        index = todo.pop()
-        if index not in met:
-            met.add(index)
-            shown = known[index].shown if index in known else None
-            todo += plan.steps[index].access if shown is None else shown
-    return met
+def _merged(
+    outcomes: Iterable[Outcome], found: Mapping[Place, Sequence[NodeWithScore]]
+) -> list[NodeWithScore]:
+    merged: dict[str, NodeWithScore] = {}
+    steps: dict[str, list[int]] = {}
+    for outcome in outcomes:
+        for node in found.get(Place(outcome.round, outcome.step, outcome.attempts), ()):
+            merged[node.node_id] = _better(merged.get(node.node_id), node)
+            finders = steps.setdefault(node.node_id, [])
+            if outcome.step not in finders:
+                finders.append(outcome.step)
+    return [_marked(node, steps[own]) for own, node in merged.items()]
 
 
 def _better(before: NodeWithScore | None, node: NodeWithScore) -> NodeWithScore:

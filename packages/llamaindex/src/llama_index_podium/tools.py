@@ -1,15 +1,12 @@
 """Tools with which an agent asks a conductor."""
 
-from typing import Any
-
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
-from llama_index_podium.facts import answered
-from llama_index_podium.steps import Steps
+from llama_index_podium.tracing import Steps
 from podium.aio import run_sync
 from podium.conductor import Conductor
-from podium.types import Plan
+from podium.hosts import answered, plan_lines, whole_answers
 
 
 class ConductorToolSpec(BaseToolSpec):
@@ -28,8 +25,9 @@ class ConductorToolSpec(BaseToolSpec):
 
     async def aask_team(self, question: str) -> str:
         """Have a team of specialists work out a question of several parts; returns the answer."""
-        steps = Steps(self._callbacks, stream=False)
-        run = self.conductor.run(question, middleware=steps.middleware, on_event=steps.tell)
+        steps = Steps(self._callbacks)
+        middleware = whole_answers(steps.middleware)
+        run = self.conductor.run(question, middleware=middleware, on_event=steps.tell)
         result = answered(await run)
         lacks = "" if result.problem is None else f"\n\n(Not complete: {result.problem.message})"
         return result.answer + lacks
@@ -41,16 +39,8 @@ class ConductorToolSpec(BaseToolSpec):
     async def aplan_for_team(self, question: str) -> str:
         """Show how the team of specialists would go about a question, without doing it."""
         plan = await self.conductor.plan(question)
-        return "\n".join(self._told(plan))
+        return "\n".join(plan_lines(plan, self.conductor.pool.names))
 
     def plan_for_team(self, question: str) -> str:
         """Show how the team of specialists would go about a question, without doing it."""
         return run_sync(lambda: self.aplan_for_team(question))
-
-    def _told(self, plan: Plan) -> list[Any]:
-        names = self.conductor.pool.names
-        return [
-            f"{index}. {names[step.worker]}: {step.subtask}"
-            + (f" (shown step {', '.join(map(str, step.access))})" if step.access else "")
-            for index, step in enumerate(plan.steps)
-        ]

@@ -59,17 +59,22 @@ def read_tools(offered: Sequence[Part] | None, choice: object = None) -> Tools:
         return Tools(tools, "required")
     if isinstance(choice, str) and choice in _CHOICES:
         return Tools(tools, _CHOICES[choice])
-    name: object = choice.get("function", {}).get("name") if isinstance(choice, Mapping) else choice
+    name: object = choice
+    if isinstance(choice, Mapping):
+        function = choice.get("function")
+        name = function.get("name") if isinstance(function, Mapping) else None
     names = [tool["function"]["name"] for tool in tools]
     if name not in names:
         raise ConfigError(f"tool_choice {choice!r:.80} is none of the tools: {', '.join(names) or 'none'}")
     return Tools(tools, {"type": "function", "function": {"name": name}})
 
 
-def _constraint(form: Mapping[str, Any] | None) -> Constraint | None:
+def _constraint(form: object) -> Constraint | None:
     if form is None:
         return None
-    if form.get("type") != "json_schema" or "schema" not in form.get("json_schema", {}):
-        shape = '{"type": "json_schema", "json_schema": {"name": …, "schema": …}}'
-        raise ConfigError(f"response_format is {form!r:.80}: it is {shape}")
-    return Constraint("json", form["json_schema"]["schema"])
+    if isinstance(form, Mapping) and form.get("type") == "json_schema":
+        schema = form.get("json_schema")
+        if isinstance(schema, Mapping) and isinstance(schema.get("schema"), Mapping):
+            return Constraint("json", schema["schema"])
+    shape = '{"type": "json_schema", "json_schema": {"name": …, "schema": …}}'
+    raise ConfigError(f"response_format is {form!r:.80}: it is {shape}")

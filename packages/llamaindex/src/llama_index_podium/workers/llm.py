@@ -6,7 +6,6 @@ an answer. It retries nothing; a model's own retries are its owner's to turn off
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any, Final, cast
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock
@@ -15,18 +14,17 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 
-from llama_index_podium.messages import to_llama, write_call
-from llama_index_podium.spent import usage_of
+from llama_index_podium.messages import to_llama
+from llama_index_podium.usage import usage_of
 from llama_index_podium.workers.blocking import in_thread, inherits, pieces_in_thread
-from llama_index_podium.workers.faults import calling
 from llama_index_podium.workers.offered import Offered
 from podium.budget import Spend
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
+from podium.hosts import read_completion, sampling_arguments, tool_call, worker_errors
 from podium.secrets import scrubbing
-from podium.types import Completion, Part, Sampling
+from podium.types import Completion, Part
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker
-from podium.workers.openai.chat_response import AnswerReader
 
 PROMPT: Final = "task_prompt"
 _PLAIN: Final = "{task}"
@@ -86,14 +84,14 @@ class LLMWorker(Worker, PromptMixin):
         messages, asked = self._prompted(request), self._asked(request)
         with scrubbing():
             if not request.stream:
-                with calling(self.card.name):
+                with worker_errors(self.card.name):
                     whole = await self._whole(messages, asked)
                 reading.take(whole, whole.message.content)
             else:
                 async with aclosing(self._pieces(messages, asked | self._reporting)) as pieces:
                     while True:
                         try:
-                            with calling(self.card.name):
+                            with worker_errors(self.card.name):
                                 piece = await anext(pieces, None)
                         except (WorkerBroken, WorkerTimeout):
                             if reading.finish is None:
@@ -126,11 +124,7 @@ class LLMWorker(Worker, PromptMixin):
 
     def _asked(self, request: Request) -> dict[str, Any]:
         """Return what else the model is told: how to write, and the tools it may call."""
-        sampling: Sampling = request.sampling
-        names = ("temperature", "top_p", "max_tokens", "seed")
-        asked = {name: value for name in names if (value := getattr(sampling, name)) is not None}
-        if sampling.stop:
-            asked["stop"] = list(sampling.stop)
+        asked = sampling_arguments(request.sampling)
         tools = request.tools
         if tools is not None and tools.choice != "none":
             asked |= {"tools": [Offered(tool) for tool in tools.offered], "allow_parallel_tool_calls": True}
@@ -174,18 +168,18 @@ class LLMWorker(Worker, PromptMixin):
         """Return the answer, by the rules that hold for every chat model."""
         if reading.last is None:
             raise WorkerBroken(f"worker {self.card.name!r} returned nothing", maybe_paid=True)
-        calls = self._calls(reading.last) if request.tools is not None else []
-        finish = reading.finish or (None if reading.states else "stop")
-        message = {"content": "".join(reading.texts), "tool_calls": calls}
-        reader = AnswerReader()
-        reader.feed({"choices": [{"message": message, "finish_reason": finish}]})
-        done = reader.completion(request.messages)
-        return done if reading.usage is None else replace(done, usage=reading.usage)
+        return read_completion(
+            request.messages,
+            text="".join(reading.texts),
+            finish_reason=reading.finish or (None if reading.states else "stop"),
+            tool_calls=self._calls(reading.last) if request.tools is not None else (),
+            usage=reading.usage,
+        )
 
     def _calls(self, response: ChatResponse) -> list[Part]:
         model = cast("FunctionCallingLLM", self.llm)
         chosen = model.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-        return [write_call(call.tool_id, call.tool_name, call.tool_kwargs) for call in chosen]
+        return [tool_call(call.tool_id, call.tool_name, call.tool_kwargs) for call in chosen]
 
     @property
     def _template(self) -> str:

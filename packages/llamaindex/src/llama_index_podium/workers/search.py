@@ -13,10 +13,10 @@ from llama_index.core.base.response.schema import AsyncStreamingResponse, Stream
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_podium.sources import note, text_of
-from llama_index_podium.spent import spending
+from llama_index_podium.usage import spending
 from llama_index_podium.workers.blocking import in_thread, is_blocking
-from llama_index_podium.workers.faults import calling
 from podium.errors import WorkerBroken
+from podium.hosts import worker_errors
 from podium.prompts import worker_messages
 from podium.types import Completion, storable
 from podium.workers import Card, Request, Worker, step_input_of
@@ -42,7 +42,7 @@ class RetrieverWorker(Worker):
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Look the subtask up."""
         subtask = step_input_of(request).subtask
-        with spending() as spent, calling(self.card.name, spent):
+        with spending() as spent, worker_errors(self.card.name, usage=lambda: spent.known):
             found = await self._retrieve(QueryBundle(subtask))
             note(found)
             text = storable(text_of(found))
@@ -77,7 +77,7 @@ class QueryEngineWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Query the engine."""
-        with spending() as spent, calling(self.card.name, spent):
+        with spending() as spent, worker_errors(self.card.name, usage=lambda: spent.known):
             response = await self._query(_bundle(request, self.card))
             if isinstance(response, AsyncStreamingResponse):
                 response = await response.get_response()
@@ -86,9 +86,7 @@ class QueryEngineWorker(Worker):
             note(response.source_nodes)
             text = storable(str(response) if response.response else "")
             if not text.strip():
-                raise WorkerBroken(
-                    f"query engine {self.card.name!r} gave no answer", maybe_paid=True, usage=spent.known
-                )
+                raise WorkerBroken(f"query engine {self.card.name!r} gave no answer", maybe_paid=True)
         if request.stream:
             yield text
         yield Completion(text, usage=spent.usage)

@@ -1,7 +1,6 @@
-"""Makes the right worker of what somebody has. It knows all kinds of them, and calls none."""
+"""Makes a worker of an object of LlamaIndex's. It knows all kinds of them, and calls none."""
 
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, Unpack
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -11,53 +10,31 @@ from llama_index.core.tools import BaseTool, QueryEngineTool
 from llama_index_podium.cards import card_of
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
-from llama_index_podium.workers.tool import ToolWorker
-from podium.conductor import Conductor
+from llama_index_podium.workers.tool import tool_worker
 from podium.errors import ConfigError
-from podium.workers import Card, Price, Worker
+from podium.hosts import CardMaker, CardOptions
+from podium.workers import Card, Worker
 
 
-def as_worker(
-    thing: Any,
-    *,
-    card: Card | None = None,
-    name: str | None = None,
-    description: str | None = None,
-    price: Price | None = None,
-    labels: Iterable[str] = (),
-) -> Worker:
-    """Return something of LlamaIndex's as a worker.
+def as_worker(thing: Any, **options: Unpack[CardOptions]) -> Worker:
+    """Return an object of LlamaIndex's as a worker.
 
     An LLM is sent messages; a retriever looks the subtask up; a query engine answers it; a
     tool is called with it. A `QueryEngineTool` is its engine, with the tool's name and
-    description. Whatever is a conductor, or stands for one, is that conductor, and one of
+    description. A query engine or an LLM over a conductor is that conductor, and one of
     Podium's own workers is itself.
 
     Args:
-        thing: who is to do subtasks.
-        card: what the planner is told of it; `None` derives it from what it is, and from:
-        name: what plans call it; `None` takes its own name, its model's or its class's.
-        description: what it is good at; `None` takes what it says of itself.
-        price: what its tokens cost; `None` means unknown.
-        labels: properties that rules refer to.
+        thing: the object that does subtasks.
+        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
+            `podium.hosts.CardOptions` has them.
 
     Raises:
         ConfigError: it cannot be a worker, or is one that has its card already, or there is a
             card and parts of another.
     """
-    said = name is not None or description is not None or price is not None or frozenset(labels)
-    if card is not None and said:
-        raise ConfigError("a name, description, price or labels beside a card do not count: put them on it")
-    inner = getattr(thing, "conductor", None)
-    worker = inner if isinstance(inner, Conductor) else thing
-    if isinstance(worker, Worker):
-        if card is not None or said:
-            raise ConfigError(f"{worker!r:.80} has a card already: say it there")
-        return worker
-    derived = card or card_of(
-        thing, name=name, description=description, price=price, labels=frozenset(labels)
-    )
-    return _worker(thing, derived)
+    maker = CardMaker(options)
+    return maker.podium_worker(thing) or _worker(thing, card_of(thing, maker))
 
 
 def _worker(thing: Any, card: Card) -> Worker:
@@ -70,7 +47,7 @@ def _worker(thing: Any, card: Card) -> Worker:
     if isinstance(thing, BaseQueryEngine):
         return QueryEngineWorker(thing, card=card)
     if isinstance(thing, BaseTool):
-        return ToolWorker(thing, card=card)
+        return tool_worker(thing, card)
     raise ConfigError(
         f"{thing!r:.80} is no LLM, retriever, query engine or tool: wrap a function in a FunctionTool"
     )

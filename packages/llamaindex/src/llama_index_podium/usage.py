@@ -24,7 +24,7 @@ from llama_index.core.instrumentation.span_handlers import NullSpanHandler
 from llama_index_instrumentation import get_dispatcher
 
 from podium.usage import Usage
-from podium.workers.openai.usage import read_usage
+from podium.workers import read_usage
 
 _SPENDING: ContextVar["Spent | None"] = ContextVar("podium_spending", default=None)
 

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final, Self
 from uuid import uuid4
 
@@ -22,9 +22,9 @@ from llama_index_instrumentation.events.span import SpanDropEvent
 from llama_index_instrumentation.span import active_span_id
 
 from llama_index_podium.events import PlanReadyEvent, StepEndEvent, StepInProgressEvent, StepStartEvent
-from llama_index_podium.facts import plan_of
 from llama_index_podium.messages import to_llama
 from llama_index_podium.sources import FINDING, Place
+from podium.hosts import plan_metadata
 from podium.secrets import scrub
 from podium.types import Completion, Event, PlanReady, StepEnded
 from podium.workers import Caller, Request, Worker, step_input_of
@@ -37,56 +37,18 @@ class Steps:
     """The calls of one run, and of those nested in it, as they are told and as they find nodes.
 
     Args:
-        callbacks: the callback manager of whoever asks.
-        stream: whether steps are asked for pieces; if not, they are asked for whole answers,
-            though the run's events are listened to.
+        callbacks: the callback manager that is told of them.
     """
 
-    def __init__(self, callbacks: CallbackManager, *, stream: bool) -> None:
+    def __init__(self, callbacks: CallbackManager) -> None:
         self._callbacks = callbacks
-        self._stream = stream
         self._span = active_span_id.get()
         self._spans: dict[tuple[str, Place], str] = {}
         self.found: dict[str, dict[Place, list[NodeWithScore]]] = {}
         """The nodes found, by the run's id and the call."""
 
-    def middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call a worker in a span of its own; a `podium.workers.Through`."""
-        whole = request.caller is not None and not self._stream
-        return self._called(worker, replace(request, stream=False) if whole else request)
-
-    def tell(self, event: Event) -> None:
-        """Tell of a plan that is ready, and of a step that has ended."""
-        if isinstance(event, PlanReady):
-            dispatcher.event(
-                PlanReadyEvent(
-                    span_id=self._span,
-                    run_id=event.run_id,
-                    round=event.round,
-                    plan=plan_of(event.plan),
-                    planner=event.planner,
-                    why=event.why,
-                )
-            )
-        elif isinstance(event, StepEnded):
-            outcome = event.outcome
-            place = Place(event.round, event.step, outcome.attempts)
-            dispatcher.event(
-                StepEndEvent(
-                    span_id=self._spans.get((event.run_id, place), self._span),
-                    run_id=event.run_id,
-                    worker=outcome.worker,
-                    status=outcome.status,
-                    output=scrub(outcome.text),
-                    problem=None if outcome.problem is None else outcome.problem.message,
-                    source_nodes=[node.node_id for node in self.found.get(event.run_id, {}).get(place, ())],
-                    usage=asdict(outcome.usage),
-                    **place._asdict(),
-                )
-            )
-
-    async def _called(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call a worker; what it calls meanwhile is under its span, and what it finds is noted."""
+    async def middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Call a worker in a span of its own, and note the nodes it finds; a `CallMiddleware`."""
         call, above = _Call(worker, request), FINDING.get()
         if request.caller is not None:
             place = _place(request.caller)
@@ -112,6 +74,36 @@ class Steps:
             call.drop(error)
             raise
         call.end()
+
+    def tell(self, event: Event) -> None:
+        """Tell of a plan that is ready, and of a step that has ended."""
+        if isinstance(event, PlanReady):
+            dispatcher.event(
+                PlanReadyEvent(
+                    span_id=self._span,
+                    run_id=event.run_id,
+                    round=event.round,
+                    plan=plan_metadata(event.plan),
+                    planner=event.planner,
+                    why=event.why,
+                )
+            )
+        elif isinstance(event, StepEnded):
+            outcome = event.outcome
+            place = Place(event.round, event.step, outcome.attempts)
+            dispatcher.event(
+                StepEndEvent(
+                    span_id=self._spans.get((event.run_id, place), self._span),
+                    run_id=event.run_id,
+                    worker=outcome.worker,
+                    status=outcome.status,
+                    output=scrub(outcome.text),
+                    problem=None if outcome.problem is None else outcome.problem.message,
+                    source_nodes=[node.node_id for node in self.found.get(event.run_id, {}).get(place, ())],
+                    usage=asdict(outcome.usage),
+                    **place._asdict(),
+                )
+            )
 
 
 class Ambient:

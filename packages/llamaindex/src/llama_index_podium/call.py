@@ -1,0 +1,104 @@
+"""One call of an LLM as a run of its conductor."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock
+from llama_index.core.callbacks import CallbackManager
+
+from llama_index_podium.messages import call_blocks, from_llama
+from llama_index_podium.result_metadata import counts_of, metadata_of
+from llama_index_podium.tool_continuation import CONTINUATION, latest_continuation
+from llama_index_podium.tracing import Ambient, Steps
+from podium.conductor import Conductor
+from podium.hosts import ChatCall, read_sampling, read_tools
+
+
+class LLMCall:
+    """A call of an LLM that a conductor answers.
+
+    Args:
+        conductor: the conductor that answers.
+        callbacks: the callback manager that is told of its steps.
+        messages: the conversation.
+        options: what else the call says: tools, and how to write.
+
+    Raises:
+        ConfigError: an option is none that a conductor takes.
+    """
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        callbacks: CallbackManager,
+        messages: Sequence[ChatMessage],
+        options: dict[str, Any],
+    ) -> None:
+        said = dict(options)
+        self._tools = read_tools(said.pop("tools", None), said.pop("tool_choice", None))
+        self._sampling = read_sampling(said, of="ConductorLLM", takes=("tools", "tool_choice"))
+        self._conductor = conductor
+        self._callbacks = callbacks
+        self._messages = messages
+        self._where = Ambient.here()
+
+    async def response(self) -> ChatResponse:
+        """Run the call, and return the whole answer."""
+        async with aclosing(self._responses(stream=False)) as responses:
+            async for response in responses:
+                last = response
+        return last
+
+    def responses(self) -> AsyncGenerator[ChatResponse, None]:
+        """Run the call, and yield the answer as it comes, each time with all there is of it.
+
+        Leaving the iteration cancels the run.
+        """
+        return self._responses(stream=True)
+
+    async def _responses(self, *, stream: bool) -> AsyncGenerator[ChatResponse, None]:
+        with self._where.inside():  # a stream is read outside of the call that it answers
+            steps = Steps(self._callbacks)
+            call = ChatCall(
+                self._conductor,
+                from_llama(self._messages),
+                tools=self._tools,
+                sampling=self._sampling,
+                continuation=latest_continuation(self._messages),
+                options={"middleware": steps.middleware},
+            )
+            events = call.events(stream=stream)
+            item = await anext(events, None)
+        async with aclosing(events):
+            while item is not None:
+                event, text = item
+                steps.tell(event)
+                if stream and text:
+                    yield _response(call.text, text)
+                item = await anext(events, None)
+        yield _last(call, stream=stream)
+
+
+def _last(call: ChatCall, *, stream: bool) -> ChatResponse:
+    """Return the last response, which has the tool calls and the metadata.
+
+    Raises:
+        RunFailed: there is no answer, or none that the caller can use.
+    """
+    answer = call.answer()
+    response = _response(answer.text, call.rest() if stream else None)
+    message, metadata = response.message, metadata_of(answer.result)
+    message.blocks += call_blocks(answer.tool_calls)
+    if answer.continuation is not None:
+        message.additional_kwargs[CONTINUATION] = answer.continuation
+        # as LlamaIndex's own models have them: its streams of structured answers look here
+        message.additional_kwargs["tool_calls"] = [dict(each) for each in answer.tool_calls]
+    response.raw = {"usage": metadata["usage"], "podium": metadata}
+    response.additional_kwargs = counts_of(answer.usage)
+    return response
+
+
+def _response(text: str, delta: str | None) -> ChatResponse:
+    blocks = [TextBlock(text=text)] if text else []
+    return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks), delta=delta)
