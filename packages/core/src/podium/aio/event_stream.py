@@ -1,4 +1,4 @@
-"""A task whose events are read by iterating over a generator."""
+"""Reading the events of a task by iterating over an async generator."""
 
 import asyncio
 import math
@@ -13,11 +13,21 @@ T = TypeVar("T")
 async def events_of(
     run: Callable[[Callable[[T], None]], Coroutine[Any, Any, object]],
 ) -> AsyncGenerator[T, None]:
-    """Start `run` and yield what it emits; leaving early cancels it, and waits until it is gone.
+    """Start `run`, and yield the events that it emits.
 
-    A generator that ends in another task than it began in (as one does that is left to
-    the garbage collector) must not hold a task group open, so the run is a plain task
-    here, which the generator owns.
+    Leaving the iteration early cancels `run` and waits until it has ended.
+
+    A generator that is left to the garbage collector ends in another task than it began in, so
+    it must not hold a task group open. `run` is therefore a plain task that the generator owns.
+
+    Args:
+        run: is given a function that emits an event.
+
+    Yields:
+        The events, in order.
+
+    Raises:
+        BaseException: whatever `run` raises, after its events.
     """
     send, receive = anyio.create_memory_object_stream[T](math.inf)
 
@@ -33,11 +43,11 @@ async def events_of(
     finally:
 
         def over(task: asyncio.Task[None]) -> None:
-            receive.close()  # not sooner, since a run that is stopped still emits how its steps end
+            receive.close()  # not sooner: a cancelled run still emits how its steps end
             if not task.cancelled():
-                task.exception()  # the caller has it from `await task`, or has left
+                task.exception()  # retrieved: the caller gets it from `await task`, or has left
 
         task.cancel()
-        task.add_done_callback(over)  # also if waiting for it is cancelled, too
+        task.add_done_callback(over)  # runs even if the wait below is cancelled, too
         with anyio.CancelScope(shield=True):
             await asyncio.wait([task])

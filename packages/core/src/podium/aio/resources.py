@@ -1,4 +1,4 @@
-"""What is held open while it is in use: entering it enters its parts, leaving it leaves them."""
+"""Context managers that are made of other context managers."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -7,17 +7,21 @@ from typing import Any, Self
 
 
 class ResourceGroup:
-    """An async context manager over its parts, that may be entered any number of times."""
+    """An async context manager that enters its parts when entered, and exits them when exited.
+
+    It may be entered any number of times, if its parts may be. Each entry is exited in the task
+    that made it, so parts may hold task groups open.
+    """
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
-        """Return what is entered with this, in order; the same at every time."""
+        """Return the parts in the order of entering; the same ones every time."""
         return ()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as entered:
             for part in self._parts():
                 await entered.enter_async_context(part)
-            entered.pop_all()  # `__aexit__` leaves them; the stack only undoes a start that fails half-way
+            entered.pop_all()  # `__aexit__` exits them; the stack is for an entry that fails half-way
         return self
 
     async def __aexit__(

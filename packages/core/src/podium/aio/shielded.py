@@ -1,4 +1,4 @@
-"""Work that is not left half-way when who waits for it is cancelled."""
+"""Work that a cancel does not interrupt half-way."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,16 +8,22 @@ import anyio
 import anyio.lowlevel
 
 GRACE = 1.0
-"""Seconds such work may go on after that."""
+"""Seconds that the work may go on after the cancel."""
 
 _Value = TypeVar("_Value")
 
 
 async def shielded(work: Coroutine[Any, Any, _Value]) -> _Value:
-    """Do it in a task of its own and wait for its end; once cancelled, for `GRACE` seconds at most.
+    """Run `work` in its own task and return its result.
 
-    A cancel is raised as soon as the work has ended, and what the work came to is dropped.
-    Where the waiting task is being cancelled already, the work is done all the same, in that time.
+    If the caller is cancelled, now or already, the work has `GRACE` seconds to end and is then
+    cancelled itself. The caller's cancel is raised when the work has ended; its result is dropped.
+
+    Args:
+        work: the coroutine.
+
+    Raises:
+        BaseException: whatever `work` raises.
     """
     task, waiting = asyncio.create_task(work), asyncio.current_task()
     try:
@@ -28,10 +34,10 @@ async def shielded(work: Coroutine[Any, Any, _Value]) -> _Value:
     except asyncio.CancelledError:
         await _see_off(task)
         if task.done() and not task.cancelled():
-            task.exception()  # seen, or asyncio would tell of it
+            task.exception()  # retrieved, so that asyncio does not log it
         raise
     if task.cancelled():
-        await anyio.lowlevel.checkpoint()  # raises the cancel that the waiting task is under, as its own
+        await anyio.lowlevel.checkpoint()  # if the caller is being cancelled, this raises the cancel
     return task.result()
 
 

@@ -1,7 +1,7 @@
 """A worker that is a chat model behind an endpoint.
 
-It joins what a request says, how its provider is asked and how the answer is read. It
-retries nothing: there is one place for that, elsewhere.
+It builds the request body, sends it through the endpoint and reads the answer. It retries
+nothing; `podium.execution` does.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -25,9 +25,9 @@ class ChatWorker(Worker):
 
     Args:
         model: its name on the server.
-        endpoint: the server; workers of one server share it, and with it the connections.
-        card: `None` names the worker after its model, of unknown price.
-        sampling: how it writes where a request does not say.
+        endpoint: the server. Workers of one server share an endpoint, and so its connections.
+        card: what planners are told of it; `None` names it after its model, with no known price.
+        sampling: defaults for what a request leaves open.
     """
 
     takes_tools = True
@@ -50,23 +50,23 @@ class ChatWorker(Worker):
 
     @property
     def max_tokens(self) -> int | None:
-        """Most tokens of an answer where the request does not say, as `sampling` has it."""
+        """Most tokens of an answer, unless the request says otherwise; `None` means no limit is sent."""
         return self.sampling.max_tokens
 
     @property
     def constraint_kinds(self) -> frozenset[ConstraintKind]:
-        """The kinds of constraint the server can hold a text to; others are left out of a request."""
+        """The kinds of constraint that the server supports; others are left out of requests."""
         return frozenset(self.endpoint.provider.constraints)
 
     @property
     def identity(self) -> str:
-        """Whose answers these are, for a cache: a model of a server, and how it writes unless told."""
+        """What a cache tells answers apart by: the model, its server, and the default sampling."""
         card, endpoint = self.card, self.endpoint
         server = (endpoint.base_url, endpoint.provider.name)
         return repr(("chat", card.name, card.version, self.model, server, self.sampling))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Ask the model: as a stream where somebody reads along, else for an answer in one piece."""
+        """Ask the model: with a streamed response if the request wants one, else with a whole one."""
         with scrubbing():
             sampling = merge_sampling(self.sampling, request.sampling)
             body = chat_body(

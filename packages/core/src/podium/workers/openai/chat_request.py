@@ -1,7 +1,4 @@
-"""Writes a request in the form of OpenAI's chat completions, in its provider's dialect.
-
-It owns the body alone and knows no endpoint and no answer.
-"""
+"""Builds the body of a chat completions request, with the fields that its provider takes."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -14,7 +11,7 @@ _PLAIN = Sampling()
 
 
 def merge_sampling(defaults: Sampling, wanted: Sampling) -> Sampling:
-    """Return `defaults` with what `wanted` says in their place."""
+    """Return `defaults`, replaced by whatever `wanted` sets."""
     if wanted == _PLAIN:
         return defaults
     names = [f.name for f in fields(Sampling)]
@@ -31,7 +28,16 @@ def chat_body(
     stream: bool,
     tools: Tools | None = None,
 ) -> dict[str, Any]:
-    """Return the body of a request; what the provider or the model does not take is left out."""
+    """Return the body of a request, without fields that the provider or the model does not take.
+
+    Args:
+        provider: how its requests are written.
+        model: its name on the server.
+        messages: the conversation.
+        sampling: temperature, limits and constraints; what it leaves open is not sent.
+        stream: whether the response is streamed.
+        tools: what the model may call; `None` offers none.
+    """
     body: dict[str, Any] = {"model": model, "messages": [message.to_wire() for message in messages]}
     omitted = provider.omits(model)
     if stream:

@@ -1,7 +1,6 @@
-"""Reads answers in the form of OpenAI's chat completions, whole or in pieces.
+"""Reads chat completions, whole or streamed.
 
-It owns what counts as an answer: one whose end was seen and that says something. It knows
-no transport.
+An answer counts only if its end was seen and it is not empty.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,20 +29,20 @@ _FINISHES: Mapping[str, FinishReason] = {
     "tool_use": "tool_calls",
     "function_call": "tool_calls",
 }
-"""The words for other ends than `stop`; a word nobody knows is an end like `stop`."""
+"""Finish reasons of servers, other than for `stop`. An unknown one counts as `stop`."""
 _FAILURES = ("error", "abort", "aborted", "cancelled", "canceled", "failed")
 
 
 class AnswerReader:
-    """Puts an answer together from the objects a server sends: one whole, or one per event.
+    """Joins the objects of a response: one if it is whole, one per event if it is streamed.
 
     Args:
-        usage: tokens that are known from elsewhere; counts in the objects replace it.
+        usage: tokens known from elsewhere; counts in the response replace them.
     """
 
     def __init__(self, usage: Usage | None = None) -> None:
         self.finish: str | None = None
-        """Why the model stopped, in the server's word; `None` until its end was seen."""
+        """The finish reason as the server sent it; `None` until it was seen."""
         self._texts: list[str] = []
         self._held = ""
         self._refusal = ""
@@ -52,10 +51,10 @@ class AnswerReader:
         self._model: str | None = None
 
     def feed(self, raw: Mapping[str, Any]) -> str:
-        """Take in one object and return the text it adds.
+        """Add one object, and return the text that it adds to the answer.
 
         Raises:
-            WorkerBroken: it is not of a chat completion.
+            WorkerBroken: the object is not part of a chat completion.
         """
         self._usage = read_usage(raw.get("usage")) or self._usage
         if isinstance(model := raw.get("model"), str) and model:
@@ -66,7 +65,7 @@ class AnswerReader:
         choice = choices[0] if isinstance(choices, list) else None
         part = (choice.get("delta") or choice.get("message") or {}) if isinstance(choice, dict) else None
         if not isinstance(choice, dict) or not isinstance(part, dict):
-            raise WorkerBroken("the server's choices are not of a chat completion", maybe_paid=True)
+            raise WorkerBroken("the server's choices are not those of a chat completion", maybe_paid=True)
         self._read_calls(part.get("tool_calls"))
         if isinstance(refusal := part.get("refusal"), str):
             self._refusal += refusal
@@ -75,11 +74,14 @@ class AnswerReader:
         return self._add(_text_of(part.get("content")), more=self.finish is None)
 
     def completion(self, messages: Sequence[Message]) -> Completion:
-        """Return the whole answer to `messages`.
+        """Return the whole answer.
+
+        Args:
+            messages: the request's; they estimate the usage if the server reported none.
 
         Raises:
-            WorkerRefused: the model or its provider's filter would not answer.
-            WorkerBroken: its end was not seen, or it is empty.
+            WorkerRefused: the model or a content filter refused to answer.
+            WorkerBroken: the answer's end was not seen, or the answer is empty.
         """
         if self.finish is None:
             raise WorkerBroken("the answer ended before its end: no finish_reason was sent", maybe_paid=True)
@@ -100,7 +102,7 @@ class AnswerReader:
         return Completion(text, finish, usage, self._model, calls)
 
     def _add(self, text: str, *, more: bool) -> str:
-        """Make `text` storable; half a surrogate pair at its end waits for its other half."""
+        """Make `text` storable. The first half of a surrogate pair at its end waits for the second."""
         text, self._held = self._held + text, ""
         if more and text and "\ud800" <= text[-1] <= "\udbff":
             text, self._held = text[:-1], text[-1]
@@ -112,7 +114,7 @@ class AnswerReader:
     def _read_calls(self, calls: object) -> None:
         for call in calls if isinstance(calls, list) else ():
             if not isinstance(call, dict):
-                raise WorkerBroken("the server's tool_calls are not of a chat completion", maybe_paid=True)
+                raise WorkerBroken("the server's tool_calls are no list of objects", maybe_paid=True)
             index = call.get("index")
             if not isinstance(index, int):
                 index = len(self._calls) if call.get("id") else max(0, len(self._calls) - 1)
@@ -120,7 +122,7 @@ class AnswerReader:
 
 
 def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
-    """Add a piece of a tool call: arguments grow, everything else is said once."""
+    """Add a piece of a tool call: arguments are appended, everything else is set."""
     function = {"name": "", "arguments": ""} | whole.get("function", {})
     said = piece.get("function")
     if isinstance(said, dict):
@@ -131,7 +133,7 @@ def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
 
 
 def _text_of(content: object) -> str:
-    """Return the text of a content, which is text, `None`, or a list of parts."""
+    """Return the text of a message's content: text, `None`, or a list of parts."""
     if isinstance(content, str):
         return content
     if content is None:

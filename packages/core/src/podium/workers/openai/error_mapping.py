@@ -1,7 +1,6 @@
-"""Says in Podium's errors what a server said with a status or an error body.
+"""Translates HTTP statuses and error bodies into Podium's errors.
 
-It owns what statuses and error words mean, and what of a server's text may be quoted. It
-knows no transport and retries nothing.
+It decides what a status or an error code means, and how much of a server's text is quoted.
 """
 
 import json
@@ -18,7 +17,7 @@ from podium.secrets import scrub
 from podium.types.messages import storable
 
 MAX_QUOTE = 300
-"""Most characters of a server's own words in an error message."""
+"""Most characters of a server's text in an error message."""
 MAX_RETRY_AFTER = 3600.0
 """Longest wait a server may ask for, in seconds."""
 
@@ -37,11 +36,11 @@ _BUSY_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an answer came from."""
+    """The server of a response, as error messages name it."""
 
     url: str
     has_key: bool | None = None
-    """Whether a key was sent; `None` where a client of somebody else's holds it, and the address."""
+    """Whether a key was sent; `None` if a foreign client holds the key and the address."""
 
     def quote(self, text: str) -> str:
         """Return the beginning of `text` on one line, printable and without secrets."""
@@ -54,10 +53,10 @@ def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: 
     """Return the error for a status other than 200.
 
     Args:
-        origin: who answered.
+        origin: the server.
         status: the HTTP status.
-        headers: of the answer, looked up in lower case.
-        body: of the answer, or its beginning.
+        headers: of the response, with names in lower case.
+        body: of the response, or its beginning.
     """
     said, words = _read_body(body)
     kind = _kind_of_status(status, words)
@@ -70,11 +69,11 @@ def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: 
 
 
 def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
-    """Return the error for an error body in an answer that began as a success.
+    """Return the error for an error body in a response whose status was 200.
 
     Args:
-        origin: who answered.
-        body: the whole answer, or the event of a stream, that holds `error`.
+        origin: the server.
+        body: the response, or the event of a stream, that contains `error`.
     """
     said, words = _read_error(body)
     status = next((int(word) for word in words if word.isdecimal() and int(word) in _STATUSES), None)
@@ -90,7 +89,7 @@ def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds the server asks to wait, at most an hour; `None` when it does not say."""
+    """Return the seconds that the server asks to wait, at most an hour; `None` if it names none."""
     try:
         if (milliseconds := headers.get("retry-after-ms")) is not None:
             seconds = float(milliseconds) / 1000
@@ -143,7 +142,7 @@ def _read_body(body: bytes) -> tuple[str, list[str]]:
 
 
 def _read_error(body: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Return what an error body says, and the words that classify it, in lower case."""
+    """Return the message of an error body, and its codes in lower case."""
     error = body.get("error") or body.get("detail") or body
     if not isinstance(error, dict):
         return str(error), []

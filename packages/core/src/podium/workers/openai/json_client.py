@@ -1,7 +1,7 @@
-"""Requests and answers as JSON objects, whole or as a stream of events.
+"""Posts JSON objects and reads JSON objects, whole or as a stream of events.
 
-It owns the waits, the bounds and the reading of JSON; `transport` owns the sockets. It is
-imported when an endpoint is first opened. It knows no messages and no models.
+It applies timeouts and bounds on size, and parses JSON; `transport` holds the sockets. It is
+imported when an endpoint is first opened.
 """
 
 import asyncio
@@ -18,17 +18,19 @@ from podium.workers.openai.timeouts import Timeouts
 from podium.workers.openai.transport import Download, Transport, Upload
 
 TAIL_SECONDS = 1.0
-"""How long a stream may go on after its `[DONE]`, so that its connection can be used again."""
+"""How long the end of a stream is waited for after `[DONE]`, so that its connection can be reused."""
 _MAX_ERROR_BODY = 64 * 1024
 
 T = TypeVar("T")
 
 
 class Exchange:
-    """Posts to one server within one event loop, and reads what it answers.
+    """Requests to one server in one event loop.
 
-    Every method takes the moment `end` by which the answer must be whole, on the event
-    loop's clock, in seconds.
+    Args:
+        origin: the server, as error messages name it.
+        headers: sent with every request.
+        timeouts: how long to wait for the server.
     """
 
     def __init__(self, origin: Origin, headers: Mapping[str, str], timeouts: Timeouts) -> None:
@@ -41,7 +43,16 @@ class Exchange:
         await self._transport.aclose()
 
     async def ask(self, path: str, body: Mapping[str, Any], end: float) -> dict[str, Any]:
-        """Post `body` and return the JSON object that answers it."""
+        """Post `body`, and return the JSON object of the response.
+
+        Args:
+            path: appended to the base URL.
+            body: the request.
+            end: when the response must be complete, in seconds on the event loop's clock.
+
+        Raises:
+            WorkerError: the server gave no such response.
+        """
         upload = self._upload(body, end)
         content = await self._wait(self._fetch(path, upload), upload, end)
         return self._read_object(content)
@@ -49,7 +60,10 @@ class Exchange:
     async def listen(
         self, path: str, body: Mapping[str, Any], end: float
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Post `body` and yield the JSON object of each event of the stream that answers it."""
+        """Post `body`, and yield the JSON object of each event of the streamed response.
+
+        Takes and raises what `ask` does.
+        """
         upload = self._upload(body, end)
         first = min(end, get_running_loop().time() + self._timeouts.first_byte)
         download = await self._wait(self._post(path, upload), upload, first)
@@ -73,12 +87,12 @@ class Exchange:
             await download.aclose()
 
     def _upload(self, body: Mapping[str, Any], end: float) -> Upload:
-        if end <= get_running_loop().time():  # on an open connection a cancel would come after the request
+        if end <= get_running_loop().time():  # a cancel at once would still send it over an open connection
             raise WorkerTimeout(f"{self._origin.url} was not asked: the time for it had run out")
         try:
             return Upload(json.dumps(body).encode())
         except (TypeError, ValueError, RecursionError) as exc:
-            raise WorkerRefused(f"the messages hold something JSON cannot say: {exc}") from exc
+            raise WorkerRefused(f"the messages contain something that JSON cannot express: {exc}") from exc
 
     async def _fetch(self, path: str, upload: Upload) -> bytes:
         download = await self._post(path, upload)
@@ -88,7 +102,7 @@ class Exchange:
             await download.aclose()
 
     async def _post(self, path: str, upload: Upload) -> Download:
-        """Send a request; return its answer if that is one."""
+        """Send a request, and return the response if its status is 200 and it is not compressed."""
         download = await self._transport.post(path, upload, connect_seconds=self._timeouts.connect)
         encoding = download.headers.get("content-encoding", "identity")
         if download.status == HTTPStatus.OK and encoding == "identity":
@@ -108,7 +122,7 @@ class Exchange:
     async def _wait(self, answer: Awaitable[T], upload: Upload, limit: float) -> T:
         seconds = max(0.0, limit - get_running_loop().time())
         try:
-            # Paid on every call, and a third of the price of an anyio scope; aiohttp needs asyncio anyway.
+            # Not an anyio scope, which costs three times as much on every call.
             async with asyncio.timeout(seconds):
                 return await answer
         except TimeoutError as exc:
@@ -134,7 +148,7 @@ class Exchange:
         return self._checked(raw)
 
     def _read_event(self, event: SseEvent, *, cut: bool = False) -> dict[str, Any] | None:
-        """Return the object of an event, `None` for `[DONE]`; empty for one that says nothing."""
+        """Return the object of an event: `None` for `[DONE]`, an empty one for an event without data."""
         data = event.data.strip()
         if data == "[DONE]":
             return None
@@ -164,7 +178,7 @@ class Exchange:
 
 
 async def _read(download: Download, most: int, *, cut: bool = False) -> bytes:
-    """Return the body; what is over `most` bytes is cut off, or else an error."""
+    """Return the body. One over `most` bytes is cut off if `cut`, and an error otherwise."""
     pieces, size = [], 0
     while piece := await download.read():
         pieces.append(piece)

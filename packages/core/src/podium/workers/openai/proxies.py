@@ -1,4 +1,4 @@
-"""Which proxy the environment names for a server. Knows the standard variables alone."""
+"""Finding the proxy that the environment names for a server."""
 
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -10,11 +10,11 @@ from podium.errors import ConfigError
 def find_proxy(base_url: str) -> str | None:
     """Return the URL of the proxy for `base_url`; `None` means a direct connection.
 
-    `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` count, in either case, and the
-    system's settings where there are any. A server on this machine never has a proxy.
+    It reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case, and the
+    system's settings if there are any. A server on this machine never has a proxy.
 
     Raises:
-        ConfigError: the environment names a proxy that cannot be used.
+        ConfigError: the environment names a proxy that is not an HTTP proxy.
     """
     parts = urlsplit(base_url)
     host = parts.hostname or ""

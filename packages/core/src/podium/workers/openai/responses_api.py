@@ -1,7 +1,4 @@
-"""Requests and answers in the form of OpenAI's Responses.
-
-It owns that wire form alone and knows no transport and no conductor.
-"""
+"""Builds requests to OpenAI's Responses API, and reads its responses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -48,14 +45,14 @@ def responses_input(messages: Sequence[Message]) -> list[dict[str, Any]]:
 def responses_body(
     model: str, messages: Sequence[Message], sampling: Sampling, tools: Tools | None = None
 ) -> dict[str, Any]:
-    """Return the body of a request for a stream.
+    """Return the body of a request whose response is streamed.
 
     Raises:
-        ConfigError: the sampling asks for what Responses has no word for.
+        ConfigError: the API has no field for something that `sampling` sets.
     """
     for name in ("stop", "seed"):
         if getattr(sampling, name):
-            raise ConfigError(f"Responses takes no {name}: leave it out, or speak the API `chat`")
+            raise ConfigError(f"the API `responses` takes no {name}: leave it out, or set api to `chat`")
     body: dict[str, Any] = {"model": model, "input": responses_input(messages), "stream": True}
     plain = {
         "temperature": sampling.temperature,
@@ -75,35 +72,35 @@ def responses_body(
 
 
 def _flat(tool: Part) -> Part:
-    """Return a tool, or the choice of one, as Responses has it: a function's fields stand in itself."""
+    """Return a tool, or the choice of one, with the function's fields moved up, as the API has them."""
     return {"type": "function", **tool["function"]} if "function" in tool else tool
 
 
 def _format(constraint: Constraint) -> Part:
     if constraint.kind != "json":
-        raise ConfigError("Responses holds a text to no grammar: leave it out, or speak the API `chat`")
+        raise ConfigError("the API `responses` takes no grammar: leave it out, or set api to `chat`")
     return {"type": "json_schema", "name": "answer", "schema": constraint.value, "strict": True}
 
 
 class ResponsesReader:
-    """Puts an answer together from the events of a stream, or from one whole response.
+    """Joins the events of a streamed response, or reads a whole one.
 
     Args:
-        quote: makes a server's own words fit to be shown.
+        quote: shortens a server's text and removes secrets from it.
     """
 
     def __init__(self, quote: Callable[[str], str]) -> None:
         self._quote = quote
         self.finish: str | None = None
-        """How the response ended, in the server's word; `None` until its end was seen."""
+        """The response's status as the server sent it; `None` until its end was seen."""
         self._pieces: list[str] = []
         self._whole: Mapping[str, Any] | None = None
 
     def feed(self, event: Mapping[str, Any]) -> str:
-        """Take in one event and return the text it adds.
+        """Add one event, and return the text that it adds to the answer.
 
         Raises:
-            WorkerBroken: the server says that it failed.
+            WorkerBroken: the event reports a failure.
         """
         kind = event.get("type")
         if kind == "response.output_text.delta":
@@ -125,11 +122,14 @@ class ResponsesReader:
         self.finish = str(whole.get("status"))
 
     def completion(self, messages: Sequence[Message]) -> Completion:
-        """Return the whole answer to `messages`.
+        """Return the whole answer.
+
+        Args:
+            messages: the request's; they estimate the usage if the server reported none.
 
         Raises:
-            WorkerRefused: a content filter stopped it.
-            WorkerBroken: its end was not seen, or it is empty.
+            WorkerRefused: a content filter stopped the answer.
+            WorkerBroken: the answer's end was not seen, or the answer is empty.
         """
         whole = self._whole
         if whole is None:

@@ -1,6 +1,6 @@
-"""Reads server-sent events from bytes, however they were cut.
+"""Reads server-sent events from the pieces of a byte stream.
 
-It owns lines and events and their bounds, and knows nothing of what the data means.
+Lines and whole streams are bounded in bytes. httpx2's own reader bounds single events only.
 """
 
 from typing import NamedTuple
@@ -10,20 +10,20 @@ from podium.errors import WorkerBroken
 MAX_LINE = 2**20
 """Longest line of a stream, in bytes."""
 MAX_ANSWER = 32 * 2**20
-"""Most bytes one answer may have, streamed or whole."""
+"""Most bytes of one response, streamed or whole."""
 
 
 class SseEvent(NamedTuple):
-    """One event."""
+    """A server-sent event."""
 
     name: str
-    """What the server calls it; mostly empty."""
+    """Its `event` field; mostly empty."""
     data: str
-    """Its data lines, joined by newlines."""
+    """Its `data` fields, joined by newlines."""
 
 
 class SseReader:
-    """Turns pieces of a stream into events, as the WHATWG's HTML standard (§9.2) reads them."""
+    """Turns pieces of a stream into events, as the HTML standard (section 9.2) defines."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -37,7 +37,7 @@ class SseReader:
         """Return the events that `piece` completes.
 
         Raises:
-            WorkerBroken: a line or the stream as a whole is longer than any answer.
+            WorkerBroken: a line is over `MAX_LINE` bytes, or the stream is over `MAX_ANSWER`.
         """
         self._size += len(piece)
         if self._after_cr and piece:
@@ -56,14 +56,14 @@ class SseReader:
             self._line += line
         if len(self._line) > MAX_LINE or self._size > MAX_ANSWER:
             raise WorkerBroken(
-                f"the stream holds a line over {MAX_LINE:,} bytes or is over {MAX_ANSWER:,} bytes: "
+                f"the stream contains a line over {MAX_LINE:,} bytes or is over {MAX_ANSWER:,} bytes: "
                 "no answer is that long",
                 maybe_paid=True,
             )
         return events
 
     def close(self) -> list[SseEvent]:
-        """Return the event that the end of the stream cut short, if any; it may be half of one."""
+        """Return the event that the end of the stream cut short, if any. Its data may be incomplete."""
         events: list[SseEvent] = []
         self._end_line(events)
         self._end_event(events)

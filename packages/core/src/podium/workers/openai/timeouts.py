@@ -1,4 +1,4 @@
-"""How long to wait for a server. Knows no server."""
+"""How long to wait for a server."""
 
 from dataclasses import dataclass, fields
 
@@ -7,16 +7,20 @@ from podium.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long to wait for a server, in seconds."""
+    """How long to wait for a server, in seconds.
+
+    Raises:
+        ConfigError: a timeout is not above 0.
+    """
 
     connect: float = 10.0
-    """For a connection: name lookup, TCP and TLS."""
+    """Until a connection is made: name lookup, TCP and TLS."""
     first_byte: float = 120.0
-    """For the first byte of a stream, keep-alives included; an answer in one piece has `total`."""
+    """Until the first byte of a streamed response, keep-alives included. A whole response has `total`."""
     idle: float = 60.0
-    """Between two pieces of a stream, keep-alives included."""
+    """Between two pieces of a streamed response, keep-alives included."""
     total: float = 600.0
-    """For the whole answer, from the call on."""
+    """From the call to the end of the response."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

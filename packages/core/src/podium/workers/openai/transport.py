@@ -148,7 +148,7 @@ def _unanswered(url: httpx2.URL, exc: Exception, *, sent: bool) -> WorkerError:
     match cause:
         case aiohttp.ClientHttpProxyError():
             said = f"{cause.status} {cause.message}"
-            return WorkerUnavailable(f"the proxy let nothing through to {url} (see HTTPS_PROXY): {said}")
+            return WorkerUnavailable(f"the proxy refused the connection to {url} (see HTTPS_PROXY): {said}")
         case aiohttp.ClientResponseError():
             return WorkerBroken(f"{url} did not answer in HTTP: {cause.message:.200}", maybe_paid=True)
         case aiohttp.ConnectionTimeoutError():

@@ -1,8 +1,4 @@
-"""Reads the tokens a server reports, in every dialect there is.
-
-It owns which count is called what, and which counts are parts of others. It knows no
-answer around them.
-"""
+"""Reads the token counts that servers report, under the names that each of them uses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,15 +6,17 @@ from typing import Any
 from podium.usage import Usage
 
 _MOST = 2**53
-"""Larger counts are nonsense, and more than a database column takes."""
+"""Counts from here on are ignored: they are impossible, and too large for a database column."""
 
 
 def read_usage(raw: object) -> Usage | None:
-    """Return the usage in the form of OpenAI's chat completions, Responses, or a relative of theirs.
+    """Return the usage that a server reported, or `None` if the report is missing or useless.
 
-    `None` means that nothing usable was reported. Counts that a server states next to the
-    output instead of within it (reasoning of Gemini and Grok) are added to the output;
-    input that Anthropic states next to the cached one is added to the input.
+    Reasoning that a server counts beside the output (Gemini, Grok) is added to the output.
+    Cached input that a server counts beside the input (Anthropic) is added to the input.
+
+    Args:
+        raw: the `usage` of a chat completion or of a response of the Responses API.
     """
     if not isinstance(raw, Mapping):
         return None
@@ -50,7 +48,7 @@ def read_usage(raw: object) -> Usage | None:
 
 
 def _flat(raw: Mapping[str, Any]) -> dict[str, int]:
-    """Return the counts of `raw` and of its `…_details` under one roof, the outer ones first."""
+    """Return the counts of `raw` and of its `…_details` in one mapping; those of `raw` win."""
     counts: dict[str, int] = {}
     for key, value in raw.items():
         if isinstance(value, Mapping) and key.endswith("_details"):
