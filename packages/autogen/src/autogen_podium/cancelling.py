@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 import anyio
 from autogen_core import CancellationToken
 
+from podium.aio import LoopLocal
+
 T = TypeVar("T")
 _GRACE: Final = 1.0
 """Seconds in which what was cancelled is to end before it is cancelled once more."""
@@ -61,12 +63,12 @@ class _Turn:
     """Whose turn it is with one agent: of the steps of one event loop in order, of loops in any."""
 
     def __init__(self) -> None:
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._loops = LoopLocal(asyncio.Lock)
         self._one = threading.Lock()
 
     @asynccontextmanager
     async def __call__(self) -> AsyncIterator[None]:
-        async with self._loops.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        async with self._loops.get():
             while not self._one.acquire(blocking=False):  # noqa: ASYNC110 - another loop can set no event of ours
                 await anyio.sleep(_POLL)
             try:
