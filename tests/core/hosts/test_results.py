@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import podium.hosts
 from podium import Conductor, Message, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed, WorkerBroken, WorkerFailed, WorkerRefused
 from podium.execution import Retry
@@ -137,3 +139,10 @@ def test_an_answer_is_one_whose_end_was_seen_and_that_says_something() -> None:
         read_completion(asked, text=" ", finish_reason="stop")
     with pytest.raises(WorkerRefused, match="refused"):
         read_completion(asked, text="", finish_reason="stop", refusal="I cannot.")
+
+
+def test_the_page_for_adapters_has_every_name() -> None:
+    """Whoever writes a fifth adapter finds them there."""
+    page = (Path(__file__).parents[3] / "docs" / "adapters.md").read_text("utf-8")
+    table = page[page.index("## What `podium.hosts` has") :]
+    assert [name for name in podium.hosts.__all__ if f"`{name}`" not in table] == []
