@@ -75,7 +75,7 @@ DISTRIBUTIONS = (
     Distribution(
         "podium-shadow",
         "shadow",
-        also=("langchain-podium",),
+        also=("langchain-podium[shadow]",),
         pages=("docs/shadow.md",),
         command="shadow --help",
     ),
