@@ -11,8 +11,9 @@ from typer.testing import Result
 Podium = Callable[..., Result]
 
 
-def test_demo_shows_all_there_is(podium: Podium, tmp_path: Path) -> None:
+def test_demo_shows_all_there_is(podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan, steps, answer with its source, and the line for real models."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     (tmp_path / "page.md").write_text("# Access\n\nAn access list decides what a step is shown.\n")
     result = podium("demo", "--folder", str(tmp_path))
     assert result.exit_code == 0

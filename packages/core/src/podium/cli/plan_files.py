@@ -1,4 +1,4 @@
-"""Plans in files: reading a saved one, and having one changed, by options or in an editor. Shows nothing."""
+"""Plans in files: reads saved plans, and changes plans by options or in an editor."""
 
 import json
 import os
@@ -18,30 +18,30 @@ from podium.types.messages import MAX_QUERY_CHARS
 from podium.types.plan import Plan
 
 _MOST_BYTES = 8 * MAX_QUERY_CHARS
-"""A saved plan holds its question, whose characters JSON may escape."""
+"""Most bytes of a saved plan: it holds its question, whose characters JSON may escape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChange:
-    """How a plan is to be changed, as it was typed."""
+    """A change of a plan, as typed."""
 
     file: Path | None = None
-    """The plan that takes its place."""
+    """A file with the plan that replaces it."""
     edits: Path | None = None
-    """Changes of it, as `read_edits` takes them."""
+    """A file with changes, as `read_edits` takes them."""
     edit: bool = False
-    """Whether it is opened in an editor."""
+    """Whether the plan is opened in an editor."""
     step: int | None = None
-    """Which step gets another subtask or worker."""
+    """The step that gets another subtask or worker."""
     subtask: str | None = None
     worker: str | None = None
 
     def apply(self, plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
-        """Return the plan as changed; `None` when it is to stay as it is.
+        """Return the changed plan; `None` for no change.
 
         Raises:
-            ConfigError: the options do not go together, or no editor can be had.
-            PlanError: what was written is no plan.
+            ConfigError: the options do not go together, or the editor fails.
+            PlanError: the text is no plan.
             QueryError: a file cannot be read.
         """
         has_step = self.step is not None
@@ -60,21 +60,21 @@ class PlanChange:
 
 
 def read_plan(path: Path, workers: Sequence[str], max_steps: int) -> Plan:
-    """Read what `podium plan --json` wrote, or a plan in any of the three spellings.
+    """Read a file that `podium plan --json` wrote, or a plan in any of the three spellings.
 
     Raises:
         QueryError: the file cannot be read.
-        PlanError: it holds no plan.
+        PlanError: the file holds no plan.
     """
     return _read(_text(path, "the plan"), workers, max_steps)
 
 
 def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
-    """Have a plan changed in the user's editor; `None` when it was left as it was.
+    """Open a plan in the user's editor, and return the changed plan; `None` for no change.
 
     Raises:
         ConfigError: the editor cannot be started, or failed.
-        PlanError: what was written is no plan.
+        PlanError: the text is no plan.
     """
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     written = replace(plan, query=()).to_json()
@@ -119,7 +119,7 @@ def _read(text: str, workers: Sequence[str], max_steps: int) -> Plan:
 
 
 def _numbered(data: Mapping[str, Any], workers: Sequence[str]) -> dict[str, Any]:
-    """Return a saved plan with numbers in place of workers' names, which a person may have put in."""
+    """Return a saved plan with workers' numbers in place of names, which a person may have written."""
     rows = data.get("steps")
     if not isinstance(rows, list):
         return dict(data)

@@ -1,4 +1,4 @@
-"""One tiny call of one part of a config, and what it came to. Shows nothing."""
+"""Test calls of the workers and the planner of a config."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 QUESTION = "What is 2 + 2? Answer with the number."
 SECONDS = 30.0
-"""Longest wait for one answer; reasoning models take their time."""
+"""Longest wait for one answer, in seconds; reasoning models are slow."""
 _GRACE = 1.0
-"""Seconds beyond that, in which a part that keeps the deadline itself says more precisely what was late."""
+"""Further seconds, in which a part that keeps the deadline itself can name what was late."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Probe:
-    """A part of a config, and what calling it came to."""
+    """A part of a config, and the outcome of its test call."""
 
     name: str
     role: Literal["worker", "planner", "conductor"]
@@ -39,17 +39,17 @@ class Probe:
     """`None` for a part that is no model."""
     card: Card | None = None
     structured: tuple[str, ...] = ()
-    """Kinds of structured output its server can be asked for: `json`, `grammar`."""
+    """Kinds of structured output that its server supports: `json`, `grammar`."""
     call: Callable[[], Awaitable[Usage]] | None = None
-    """Calls the part; `None` when it could not be made."""
+    """Calls the part; `None` when the part could not be built."""
     seconds: float | None = None
-    """How long the call took; `None` when there was none."""
+    """Duration of the call; `None` without a call."""
     usage: Usage = Usage()
     error: str | None = None
-    """What is wrong; `None` when it works."""
+    """What is wrong; `None` when the part works."""
 
     async def run(self) -> None:
-        """Call the part, if it could be made, and note what that came to."""
+        """Call the part, if it could be built, and note the outcome."""
         if self.call is None:
             return
         began = anyio.current_time()
@@ -61,7 +61,7 @@ class Probe:
         self.seconds = anyio.current_time() - began
 
     def to_json(self) -> dict[str, Any]:
-        """Write what is known as plain JSON data."""
+        """Write the probe as plain JSON data."""
         return {
             "name": self.name,
             "role": self.role,
@@ -75,7 +75,7 @@ class Probe:
 
 
 def worker_probe(config: Config, name: str) -> Probe:
-    """Return a probe of a worker, which is asked what 2 + 2 is."""
+    """Return a probe that asks a worker for 2 + 2."""
     probe = Probe(name=name, role="worker")
     worker = _made(probe, partial(config.worker, name))
     if worker is not None:
@@ -85,7 +85,7 @@ def worker_probe(config: Config, name: str) -> Probe:
 
 
 def planner_probe(config: Config, cards: tuple[Card, ...]) -> Probe:
-    """Return a probe of the planner, which is asked for a plan over `cards` that is then read."""
+    """Return a probe that asks the planner for a plan over `cards`, and parses it."""
     probe = Probe(name="planner", role="planner")
     planner = _made(probe, config.planner)
     if planner is not None:
@@ -98,7 +98,7 @@ def planner_probe(config: Config, cards: tuple[Card, ...]) -> Probe:
 
 
 def hosted_probe(config: Config) -> Probe:
-    """Return a probe of a hosted conductor, which is asked what 2 + 2 is."""
+    """Return a probe that asks a hosted conductor for 2 + 2."""
     probe = Probe(name="hosted", role="conductor")
     conductor = _made(probe, partial(config.conductor, seconds=SECONDS))
     if isinstance(conductor, HostedConductor):
@@ -108,7 +108,7 @@ def hosted_probe(config: Config) -> Probe:
 
 
 def _made(probe: Probe, make: Callable[[], T]) -> T | None:
-    """Return what `make` makes; `None` when it cannot be made, which the probe then says."""
+    """Return the part that `make` builds; `None` when it fails, and the probe notes why."""
     try:
         return make()
     except ConfigError as error:
@@ -117,7 +117,7 @@ def _made(probe: Probe, make: Callable[[], T]) -> T | None:
 
 
 async def _ask(worker: Worker) -> Usage:
-    # A worker that goes by earlier steps is shown one; a model is sent the question alone.
+    # A worker that reads earlier steps is shown one; a model gets the question alone.
     step_input = StepInput(QUESTION, (VisibleStep(0, QUESTION, "4"),))
     deadline = anyio.current_time() + SECONDS
     request = Request(messages=(Message("user", QUESTION),), step_input=step_input, deadline=deadline)

@@ -1,4 +1,4 @@
-"""Puts the question together from what was typed, piped in and read from files."""
+"""Reads the question from the command line, stdin and files."""
 
 import re
 import sys
@@ -10,7 +10,7 @@ from podium.errors import QueryError
 from podium.types.messages import MAX_QUERY_CHARS
 
 _MOST_BYTES = 4 * (MAX_QUERY_CHARS + 1)
-"""No character of UTF-8 is longer; a query beyond this is refused as too long."""
+"""Most bytes that are read: four per character; a longer query is refused anyway."""
 _TICKS = re.compile("`{3,}")
 
 
@@ -23,7 +23,7 @@ def read_question(typed: str | None, files: Sequence[Path] = ()) -> str:
         files: text files to put into the question.
 
     Raises:
-        QueryError: there is none, or a file cannot be read as text.
+        QueryError: there is no question, or a file cannot be read as text.
     """
     has_stdin = sys.stdin is not None  # a parent may have closed it
     is_piped = typed is None and not files and has_stdin and not sys.stdin.isatty()

@@ -1,4 +1,4 @@
-"""Says what a run came to, for people and for programs. Knows no terminal."""
+"""Results as JSON data and as lines of text. Knows no terminal."""
 
 from dataclasses import asdict
 from typing import Any
@@ -37,7 +37,7 @@ def result_json(result: Result) -> dict[str, Any]:
 
 
 def _forecast_json(result: Result) -> dict[str, Any] | None:
-    """Write what the first plan was expected to take, and whether it took something within that."""
+    """Write the forecast of the first plan, and whether the run stayed within it."""
     if result.forecast is None:
         return None
     outcomes = result.rounds[0].outcomes if result.rounds else ()
@@ -45,7 +45,7 @@ def _forecast_json(result: Result) -> dict[str, Any] | None:
 
 
 def planner_notes(result: Result) -> list[str]:
-    """Say of each round for which another planner stood in why that was so."""
+    """Say, for each round that another planner planned, why the first one did not."""
     notes = []
     for current in result.rounds:
         if not current.proposals:
@@ -60,7 +60,7 @@ def planner_notes(result: Result) -> list[str]:
 
 
 def status_line(result: Result) -> str:
-    """Say in one line how the run ended and what it took."""
+    """Say in one line how the run ended and what it used."""
     told = _ENDS[result.status]
     if result.problem is not None and result.status != "waiting":
         told += f" ({result.problem.code}: {result.problem.message})"

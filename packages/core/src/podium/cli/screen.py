@@ -1,7 +1,7 @@
-"""What a command shows, and where: results on stdout, everything else on stderr.
+"""The output of a command: results on stdout, everything else on stderr.
 
-The one place through which text leaves the command line. It owns exit codes, hides
-secrets, and keeps what others wrote from steering the terminal. It knows no command.
+All text leaves the command line here. It owns exit codes, removes secrets, and removes
+control characters from what is shown in a terminal. It knows no command.
 """
 
 import json
@@ -39,39 +39,39 @@ EXIT_CODES = (
 )
 
 _WRONG_INPUT = (ConfigError, QueryError, PlanError, RunUnknown, RunExists, RunHeld, RunDead)
-"""What whoever typed the command can mend by typing another."""
+"""Errors that another command, question or config avoids."""
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "�")
 _CONTROLS |= {ord("\n"): "\n", ord("\t"): "\t"}
 
 
 class Screen:
-    """The two streams of one command. No secret is shown on either."""
+    """The two output streams of one command, without secrets."""
 
     @property
     def interactive(self) -> bool:
-        """Whether a person watches: both streams are terminals."""
+        """Whether both streams are terminals."""
         return sys.stdout.isatty() and sys.stderr.isatty()
 
     @property
     def can_ask(self) -> bool:
-        """Whether a person can be asked: stdin is a terminal."""
+        """Whether stdin is a terminal."""
         return sys.stdin is not None and sys.stdin.isatty()
 
     async def ask(self, question: str) -> str:
-        """Write `question` to stderr, and return the line that is typed; empty where there is none."""
+        """Write `question` to stderr, and return the line that is typed; empty at the end of input."""
         sys.stderr.write(self.shown(question))
         sys.stderr.flush()
-        if sys.platform == "win32":  # which can wait for sockets only
+        if sys.platform == "win32":  # where only sockets can be waited for
             return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         await anyio.wait_readable(sys.stdin)  # a thread that reads would keep an interrupted process alive
         return sys.stdin.readline()
 
     def shown(self, text: str) -> str:
-        """Return `text` as a terminal may be given it: without secrets or control characters."""
+        """Return `text` without secrets and control characters, for a terminal."""
         return scrub(text).translate(_CONTROLS)
 
     def result(self, text: str) -> None:
-        """Write `text` to stdout; a program that reads it gets it verbatim."""
+        """Write `text` to stdout, verbatim but for secrets; in a terminal without control characters."""
         with self._writing():
             self._write(sys.stdout, self.shown(text) if sys.stdout.isatty() else scrub(text))
 
@@ -85,7 +85,7 @@ class Screen:
         self._write(sys.stderr, self.shown(text))
 
     def draw(self, *drawings: "RenderableType") -> None:
-        """Write what rich draws to stdout."""
+        """Draw on stdout with rich."""
         console = self.console()
         with self._writing():
             for drawing in drawings:
@@ -97,13 +97,13 @@ class Screen:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Leave with a message when stdout takes no more; a reader that has left is told nothing."""
+        """Exit with a message when stdout fails, unless its reader has closed it."""
         try:
             yield
         except BrokenPipeError:
             raise
         except OSError as error:
-            with suppress(OSError):  # what is left in its buffer would be written again on the way out
+            with suppress(OSError):  # its buffer would be written again at exit
                 sys.stdout.close()
             self.note(f"podium: the result cannot be written to stdout: {error}")
             raise typer.Exit(NO_ANSWER) from error
@@ -116,7 +116,7 @@ class Screen:
 
 @contextmanager
 def reporting() -> Iterator[Screen]:
-    """Lend a screen to a command, and turn what it raises into a message and an exit code."""
+    """Give a command a screen, and turn its errors into a message and an exit code."""
     screen = Screen()
     try:
         yield screen
@@ -128,7 +128,7 @@ def reporting() -> Iterator[Screen]:
         raise typer.Exit(BAD_INPUT if isinstance(error, _WRONG_INPUT) else NO_ANSWER) from error
     except (typer.Exit, OSError):
         raise
-    except Exception as error:  # the outermost edge: a bug is told without the secrets in its trace
+    except Exception as error:  # the outermost edge: a bug is reported without the secrets in its traceback
         screen.note(traceback.format_exc() + "podium: this is a bug; please report it with the lines above")
         raise typer.Exit(NO_ANSWER) from error
 

@@ -48,14 +48,14 @@ from podium.workers.worker import Card, Worker
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _OF_PLACE = {"off", "path", "url", "url_env"}
-"""Keys of `[journal]` that say where it is, and not how it is kept."""
+"""Keys of `[journal]` that name its place."""
 
 
 class Config:
     """What a `podium.toml` says, checked; made by `load_config`.
 
-    Workers of one endpoint share it. Making a part reads the key of its endpoint from the
-    environment, and opens nothing.
+    Workers of one endpoint share it. Building a part reads the key of its endpoint from the
+    environment, and opens no connection or file.
     """
 
     def __init__(self, sections: Sections, source: Source, added: Mapping[str, BaseModel]) -> None:
@@ -65,9 +65,9 @@ class Config:
         self._endpoints: dict[str, Endpoint] = {}
         self.path = source.path
         self.limits = sections.limits
-        """What a run may spend, as the file says; a hosted conductor has `[hosted] seconds` instead."""
+        """What a run may spend; a hosted conductor has `[hosted] seconds` instead."""
         self.worker_names = tuple(sections.workers)
-        """As the tables are called, in the file's order; none for a hosted conductor."""
+        """The names of the workers' tables, in the file's order; none for a hosted conductor."""
         self.is_hosted = sections.hosted is not None
 
     def conductor(
@@ -79,20 +79,18 @@ class Config:
         cost: float | None = None,
         journaled: bool = True,
     ) -> Conductor | HostedConductor:
-        """Make the conductor.
+        """Build the conductor.
 
         Args:
-            steps: in place of `[limits] steps`; `None` leaves it to the file, as below.
-            rounds: in place of `[limits] rounds`.
-            seconds: in place of `[limits] seconds`, or of `[hosted] seconds`.
-            cost: in place of `[limits] cost`, in USD.
-            journaled: whether its runs are recorded where `journal` says; a hosted
-                conductor's never are.
+            steps: replaces `[limits] steps`; `None`, here and below, keeps the file's value.
+            rounds: replaces `[limits] rounds`.
+            seconds: replaces `[limits] seconds`, or `[hosted] seconds`.
+            cost: replaces `[limits] cost`, in USD.
+            journaled: whether runs are recorded in the journal; a hosted conductor's never are.
 
         Raises:
-            ConfigError: an environment variable, folder or plan file that is named is not
-                there, a URL or name is none, or a hosted conductor is given what it does
-                not take.
+            ConfigError: a named environment variable, folder or plan file does not exist, a
+                URL or name is invalid, or a hosted conductor is given steps, rounds or cost.
         """
         hosted = self._sections.hosted
         given: dict[str, Any] = {"steps": steps, "rounds": rounds, "cost": cost}
@@ -127,10 +125,10 @@ class Config:
         )
 
     def journal(self) -> Journal | None:
-        """Return where runs are recorded; `None` when the file says that they are not.
+        """Return the journal; `None` with `off = true`.
 
         Raises:
-            ConfigError: an environment variable that is named is not set, or the place is none.
+            ConfigError: a named environment variable is not set, or the place is no path or URL.
         """
         section = self._sections.journal
         if section.off:
@@ -141,7 +139,7 @@ class Config:
             return SqlJournal(place, **said)
 
     def shared_cache(self) -> SqlCache:
-        """Return the answers that are kept in the journal's place, whoever uses them.
+        """Return the cache of answers in the journal's database.
 
         Raises:
             ConfigError: as for `journal`.
@@ -151,7 +149,7 @@ class Config:
             return SqlCache(place)
 
     def _place(self) -> Path | str | None:
-        """Return the journal's place; `None` stands for the file in the user's state folder."""
+        """Return the journal's path or URL; `None` for the file in the user's state folder."""
         section = self._sections.journal
         if section.url_env is not None:
             use, remedy = "[journal] takes its URL from it", "with the URL, or take url_env out"
@@ -174,7 +172,7 @@ class Config:
         raise TypeError(f"[{name}] is of {type(table).__qualname__}, not of {model.__qualname__}")
 
     def worker(self, name: str) -> Worker:
-        """Make the worker of `[workers.NAME]`.
+        """Build the worker of `[workers.NAME]`.
 
         Raises:
             ConfigError: as for `conductor`.
@@ -193,7 +191,7 @@ class Config:
                     return Gather(name, labels=section.labels)
 
     def planner(self) -> Planner:
-        """Make the planner.
+        """Build the planner.
 
         Raises:
             ConfigError: as for `conductor`.
@@ -277,7 +275,7 @@ class Config:
         return HostedConductor(endpoint=self._endpoint(section.endpoint), **said)
 
     def _endpoint(self, name: str) -> Endpoint:
-        """Return the endpoint, made once."""
+        """Return the endpoint, built once."""
         if name not in self._endpoints:
             section = self._sections.endpoints[name]
             key = None if section.key_env is None else self._key(name, section.key_env)
@@ -295,7 +293,11 @@ class Config:
         return self._variable(("endpoints", endpoint, "key_env"), variable, use, remedy)
 
     def _variable(self, where: KeyPath, name: str, use: str, remedy: str) -> str:
-        """Return the value of an environment variable, which must not be empty."""
+        """Return the value of an environment variable.
+
+        Raises:
+            ConfigError: it is unset or empty.
+        """
         value = os.environ.get(name, "").strip()
         if not value:
             unset = f"the environment variable {name} is not set, and {use}"
@@ -303,5 +305,5 @@ class Config:
         return value
 
     def _near(self, path: str) -> Path:
-        """Return a path of the file, which starts where the file is."""
+        """Return a path from the config, relative to the folder of the config."""
         return self.path.parent / Path(path).expanduser()

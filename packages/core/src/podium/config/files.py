@@ -1,4 +1,4 @@
-"""Reads text files of a bounded length. Whose error it is when that fails, the caller says."""
+"""Reads text files of a bounded length. The caller translates the errors."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ def read_text(path: Path, most: int) -> str:
         most: the longest it may be, in bytes.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is longer, or no UTF-8 (then a `UnicodeDecodeError`), or `path` is none.
+        OSError: the file cannot be read.
+        ValueError: the file is longer, is not UTF-8 (a `UnicodeDecodeError`), or `path` is invalid.
     """
     with path.open("rb") as file:
         data = file.read(most + 1)

@@ -1,7 +1,7 @@
-"""What may stand in `podium.toml`: one model per kind of table.
+"""The tables of `podium.toml`: one model for each kind.
 
-It owns names, types and bounds. It knows no file, no environment and nothing of what is
-made from it.
+It owns names, types and bounds. It knows no file, no environment and no part that is built
+from a table.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ SamplingTable = Annotated[Sampling, AsTable(omit=("stop", "constraint"))]
 PriceTable = Annotated[Price, AsTable()]
 Count = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
-# A key put here by mistake hardly ever looks like the name of a variable.
+# A key that is put here by mistake rarely looks like the name of a variable.
 VariableName = Annotated[str, Field(pattern="^[A-Z_][A-Z0-9_]*$")]
 
 

@@ -1,4 +1,4 @@
-"""Where a config was written, so that what is wrong can be told with its line."""
+"""The file and lines of a config, for errors that name the line."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,13 +11,13 @@ from podium.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a config was written."""
+    """The file of a config, and the line of each key."""
 
     path: Path
     lines: Mapping[KeyPath, int]
 
     def line(self, where: KeyPath) -> int:
-        """Return the line of a key, from 1; one that is not there counts to its table."""
+        """Return the line of a key, from 1; a missing key has the line of its table."""
         while where and where not in self.lines:
             where = where[:-1]
         return self.lines.get(where, 1)

@@ -1,7 +1,7 @@
-"""Reads a table of the file straight into one of Podium's own records.
+"""Reads a table of the file into one of Podium's own records.
 
-The record says which fields there are, of which type and with which default; so a new
-limit is a new key, without a second list of them.
+The record's fields, types and defaults are the table's keys, so a new limit is a new key
+without a second list of limits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from podium.errors import ConfigError
 
 
 class Section(BaseModel):
-    """A table of the file: unknown keys are refused, and no type is taken for another."""
+    """A table of the file: unknown keys are refused, and no type is converted to another."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -26,9 +26,9 @@ class AsTable:
     """Marks a field whose value is a record, written as a table.
 
     Args:
-        positive: whether numbers must be above 0; else they may be 0.
-        zero: fields whose numbers may be 0 all the same.
-        omit: fields that cannot be written.
+        positive: whether numbers must be above 0; else 0 is allowed too.
+        zero: fields whose numbers may be 0 even so.
+        omit: fields that are no keys of the table.
     """
 
     positive: bool = False

@@ -1,7 +1,11 @@
-"""Tells on which line of a TOML text each key stands, which `tomllib` does not.
+"""Finds the line of each key of a TOML text.
 
-Reads line by line a text that `tomllib` has taken already. An entry of an array and a key of
-an inline table have no line of their own: theirs is that of the key they belong to.
+Without it an error in `podium.toml` would name the key and not the line, as in `podium.toml:7: …`.
+`tomllib` and pydantic know no lines. `tomlkit`, which keeps comments and layout, has no positions either,
+and takes 60 ms to import.
+
+It reads line by line a text that `tomllib` has accepted. An entry of an array and a key of an inline
+table have no line of their own: they have the line of the key they belong to.
 """
 
 import re
@@ -17,15 +21,15 @@ _HEADER, _PAIR = re.compile(rf"\s*\[\[?{_KEY}\]"), re.compile(rf"{_KEY}=")
 _QUOTED = re.compile(
     r"#[^\n]*|(\"{3}(?:[^\\]|\\.)*?\"{3,5}(?!\")|'{3}.*?'{3,5}(?!'))|\"(?:[^\"\\]|\\.)*\"|'[^']*'", re.DOTALL
 )
-"""Comments and strings; one of several lines is its group."""
+"""Comments and strings; the group is a string of several lines."""
 
 
 def lines_of(text: str) -> Mapping[KeyPath, int]:
-    """Return the line, from 1, of every key and table that begins one.
+    """Return the line, from 1, of each key and table that stands at the beginning of a line.
 
-    One that is written in several places counts where it is first.
+    A table that is written in several places has the line of the first.
     """
-    # What stands in a string of several lines is no key.
+    # Lines within a string hold no keys.
     text = _QUOTED.sub(lambda found: "\n" * found[0].count("\n") if found[1] else found[0], text)
     lines: dict[KeyPath, int] = {}
     table: KeyPath = ()
@@ -40,7 +44,7 @@ def lines_of(text: str) -> Mapping[KeyPath, int]:
 
 
 def _parts(found: re.Match[str] | None) -> list[str]:
-    """Return the parts of a dotted key; none where none was found."""
+    """Return the parts of a dotted key; none when there is no key."""
     parts = list[str]()
     node: object = tomllib.loads(f"{found[1]} = 0") if found else 0
     while isinstance(node, dict):

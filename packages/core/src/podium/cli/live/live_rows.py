@@ -1,4 +1,4 @@
-"""How the steps, rounds and runs on a board stand. Takes in no event, and draws nothing."""
+"""The state of runs, rounds and steps as records. Reads no event, and draws nothing."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,25 +9,25 @@ from podium.types.result import Result
 
 @dataclass(slots=True)
 class StepRow:
-    """One step as it stands."""
+    """The state of one step."""
 
     worker: str
     subtask: str
     sees: tuple[int, ...] = ()
     first: int = 1
-    """Number of its first call; what earlier ones still say is of a step it replaced."""
+    """The number of its first call; earlier calls belong to a step that it replaced."""
     last: int = 0
-    """Number of its latest call; 0 before any."""
+    """The number of its latest call; 0 before the first."""
     since: float | None = None
     """When it started, on the caller's clock, in seconds; `None` before."""
     chars: int = 0
     """Characters the latest call has written so far."""
     failed: list[Call] = field(default_factory=list)
-    """Calls that came to nothing, after which the step went on."""
+    """Failed calls, after which the step went on."""
     again: float | None = None
-    """When it is called again, on the caller's clock; `None` where no call is waited for."""
+    """When it is called again, on the caller's clock; `None` without a retry under way."""
     beside: str = ""
-    """The worker that is asked the same meanwhile, because the first is slow."""
+    """The worker of a second, hedged call, because the first is slow."""
     outcome: Outcome | None = None
     """How it ended; `None` before."""
     runs: list["RunRow"] = field(default_factory=list)
@@ -35,7 +35,7 @@ class StepRow:
 
     @property
     def status(self) -> StepStatus | Literal["waiting", "running"]:
-        """How it stands."""
+        """The state of the step."""
         if self.outcome is not None:
             return self.outcome.status
         return "waiting" if self.since is None else "running"
@@ -43,7 +43,7 @@ class StepRow:
 
 @dataclass(slots=True)
 class RoundRow:
-    """One round as it stands."""
+    """The state of one round."""
 
     why: str = ""
     planner: str = ""
@@ -53,21 +53,21 @@ class RoundRow:
     rejected: list[str] = field(default_factory=list)
     """What was wrong with plans that were not used."""
     approval: str = ""
-    """What someone who was asked said of the plan, or that they are still waited for."""
+    """The decision on the plan, or that it is still waited for."""
     steps: dict[int, StepRow] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class RunRow:
-    """One run as it stands."""
+    """The state of one run."""
 
     workers: tuple[str, ...]
     rounds: dict[int, RoundRow] = field(default_factory=dict)
     answer: str = ""
-    """The end of what is known of its answer."""
+    """The last characters of the answer so far."""
     result: Result | None = None
     stopped: Problem | None = None
-    """Why it broke off; `None` while it goes on, and when it has ended."""
+    """Why it broke off; `None` otherwise."""
 
     def round(self, number: int) -> RoundRow:
         """Return the row of a round, new if need be."""

@@ -1,4 +1,4 @@
-"""What is known of a run, gathered from its events while it goes on or from its journal. Draws nothing."""
+"""The state of a run, from its events as they happen or from its journal. Draws nothing."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -26,25 +26,25 @@ from podium.types.events import (
 from podium.types.plan import Plan
 
 TAIL_CHARS = 4000
-"""Most that is kept of an answer while it is written."""
+"""Characters that are kept of an answer while it is written."""
 
 _OfStep = StepStarted | StepDelta | AttemptFailed | StepEnded
 _OfRound = RoundStarted | PlanDelta | PlannerEnded | PlanReady | ApprovalAsked | ApprovalGiven
 
 
 class LiveState:
-    """The run a user started, with all that is nested in it."""
+    """The state of a run and of all runs nested in it."""
 
     def __init__(self) -> None:
         self.runs: dict[str, RunRow] = {}
 
     @property
     def root(self) -> RunRow | None:
-        """The run the user started; `None` before it began."""
+        """The run that the user started; `None` before its first event."""
         return next(iter(self.runs.values()), None)
 
     def take(self, event: Event, now: float) -> None:
-        """Take in what happened at `now`, on the caller's clock, in seconds."""
+        """Update the state by an event at `now`, on the caller's clock, in seconds."""
         match event:
             case RunStarted():
                 self._start(event)
@@ -82,7 +82,7 @@ class LiveState:
                 above.runs.append(row)
 
     def _resume(self, event: RunResumed) -> None:
-        """What had not ended when the run broke off is called again."""
+        """Reset the steps that had not ended when the run broke off: they are called again."""
         row = self.runs.setdefault(event.run_id, RunRow(event.workers))
         row.workers, row.result, row.stopped = event.workers, None, None
         for current in row.rounds.values():

@@ -1,4 +1,4 @@
-"""Draws a board as a tree: rounds, their steps, the runs nested in those."""
+"""Draws the state of a run as a tree: rounds, their steps, and runs nested in steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,22 +26,22 @@ _TAIL_LINES = 6
 
 @dataclass(frozen=True, slots=True)
 class TreeRenderer:
-    """Draws what a board shows.
+    """Draws the state of a run.
 
     Args:
-        shown: makes text that others wrote fit to be shown.
-        now: the time on the clock the board was told, in seconds; `None` for a run that
-            nobody carries out now.
-        width: columns there are.
+        shown: makes foreign text safe for a terminal.
+        now: the time, in seconds, on the clock of the state's events; `None` for a run that
+            is not under way.
+        width: the columns of the terminal.
     """
 
     shown: Callable[[str], str]
     now: float | None
     width: int = 80
 
-    def draw(self, board: LiveState, *, with_answer: bool = False) -> RenderableType:
-        """Draw the run; with `with_answer` also the end of what is known of its answer."""
-        root = board.root
+    def draw(self, state: LiveState, *, with_answer: bool = False) -> RenderableType:
+        """Draw the run; with `with_answer` also the last lines of the answer so far."""
+        root = state.root
         if root is None:
             return Text(f"{self._frame()} starting")
         tree = Tree(Text("run", style="bold"))
@@ -74,7 +74,7 @@ class TreeRenderer:
         return text
 
     def _add_reasons(self, branch: Tree, current: RoundRow) -> None:
-        """Add a line, which may wrap, for each thing that explains a round."""
+        """Add a line, which may wrap, for each reason of a round."""
         if current.why:
             branch.add(Text(f"because {self._line(current.why)}"))
         if current.is_planned and current.plan_why:
@@ -95,7 +95,7 @@ class TreeRenderer:
         return text
 
     def _add_calls(self, leaf: Tree, step: StepRow) -> None:
-        """Add a line for each call that came to nothing, what is done about it, and why the step failed."""
+        """Add a line for each failed call, for its retry, and for the failure of the step."""
         for call in step.failed:
             leaf.add(Text(self._failed(call), style="yellow"))
         if step.again is not None and self.now is not None:
@@ -135,7 +135,7 @@ class TreeRenderer:
 
 
 def _bill(usage: Usage, cost: float | None) -> list[str]:
-    """Say what a step took, where that is anything."""
+    """Say what a step used, if it used anything."""
     about = "about " if usage.estimated else ""
     tokens = [f"{about}{usage.total_tokens:,} tokens"] if usage.total_tokens else []
     return [*tokens, f"${cost:.4f}"] if cost else tokens

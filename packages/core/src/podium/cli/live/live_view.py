@@ -22,9 +22,9 @@ _TICK = 0.1
 class View:
     """The live picture of one run, on stderr."""
 
-    def __init__(self, screen: Screen, board: LiveState) -> None:
+    def __init__(self, screen: Screen, state: LiveState) -> None:
         self._screen = screen
-        self._board = board
+        self._state = state
         self._live = Live(console=screen.console(stderr=True), auto_refresh=False)
 
     async def watch(self, job: Job) -> Result:
@@ -39,7 +39,7 @@ class View:
                 async with anyio.create_task_group() as drawing:
                     drawing.start_soon(self._keep_drawing)
                     try:
-                        came_to = await follow(job, self._board)
+                        came_to = await follow(job, self._state)
                     except PodiumError as error:  # the task group would wrap it
                         came_to = error
                     drawing.cancel_scope.cancel()
@@ -51,7 +51,7 @@ class View:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Leave the terminal to others for the time of the block."""
+        """Clear the terminal for other output for the time of the block."""
         self._live.update(self._picture(with_answer=False))
         self._live.stop()
         try:
@@ -67,4 +67,4 @@ class View:
 
     def _picture(self, *, with_answer: bool) -> RenderableType:
         artist = TreeRenderer(self._screen.shown, monotonic(), self._live.console.width)
-        return artist.draw(self._board, with_answer=with_answer)
+        return artist.draw(self._state, with_answer=with_answer)
