@@ -105,7 +105,7 @@ def test_show_for_programs(podium: Podium, config: Path) -> None:
 
 def test_failed_calls_are_shown(podium: Podium, config: Path, server: ChatServer) -> None:
     """A call that failed and was made again is told with its reason."""
-    config.write_text(config.read_text() + "[retry]\nbase = 0.01\n")
+    config.write_text(config.read_text() + "[retry]\nfirst_wait = 0.01\n")
     answered: list[Call] = []
 
     def fails_once(call: Call) -> Reply:
