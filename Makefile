@@ -10,7 +10,7 @@ export DEMO_FOLDER := $(value FOLDER)
 export UV_SYSTEM_CERTS ?= 1
 export UV_NATIVE_TLS ?= 1
 
-.PHONY: demo test lowest wheels lint types fmt check
+.PHONY: demo test mutation lowest wheels lint types fmt check
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -46,6 +46,10 @@ PYTHONS := 3.11 3.12 3.13
 
 wheels: $(UV)
 	$(RUN) python -m scripts.check_wheels $(PYTHONS:%=--python %)
+
+# A sample of changes to the code that tests should notice; half an hour.
+mutation: $(UV)
+	$(RUN) python -m scripts.mutation
 
 lint: $(UV)
 	$(RUN) ruff check
