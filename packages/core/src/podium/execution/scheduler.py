@@ -60,7 +60,7 @@ class RoundScheduler:
         self.broke: Exception | None = None
         """What somebody else who started the steps raised."""
         self._tasks = anyio.create_task_group()
-        self._room = anyio.Semaphore(context.settings.limits.concurrency)
+        self._room = anyio.Semaphore(context.settings.limits.concurrency, fast_acquire=True)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -190,10 +190,14 @@ class RoundScheduler:
             self._tasks.start_soon(self._work, state)
 
     async def _work(self, state: StepState) -> None:
-        """Run a step, then start the steps that waited for it."""
-        if state.outcome is None:
-            await self._run(state)
-        self._start(self._settle(self._release(state)))
+        """Run a step, then the steps that waited for it: the first in this task, the others beside it."""
+        current: StepState | None = state
+        while current is not None:
+            if current.outcome is None:
+                await self._run(current)
+            ready = self._settle(self._release(current))
+            current = ready.pop(0) if ready else None
+            self._start(ready)
 
     def _release(self, state: StepState) -> list[StepState]:
         """Return the steps that can start now that `place` has ended; end those that never will."""
