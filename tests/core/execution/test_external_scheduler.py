@@ -124,6 +124,28 @@ async def test_a_step_before_its_inputs_is_refused() -> None:
         await diamond().run(DIAMOND, step_starter=hasty)
 
 
+async def test_a_step_that_the_plan_lacks_is_refused() -> None:
+    """A host that asks for a step beyond the plan is told which steps there are."""
+
+    async def beyond(steps: ExternalScheduler) -> None:
+        await steps.run(4)
+
+    with pytest.raises(ConfigError, match="the plan has no step 4: its steps are 0 to 3"):
+        await diamond().run(DIAMOND, step_starter=beyond)
+
+
+async def test_a_host_is_told_what_it_runs() -> None:
+    """The round names its run, its number, its workers and the policy on failures."""
+    told: list[object] = []
+
+    async def look(steps: ExternalScheduler) -> None:
+        told.extend((steps.run_id, steps.round, steps.plan, steps.workers, steps.on_failure))
+        await in_order(steps)
+
+    result = await diamond(on_failure="skip").run(DIAMOND, step_starter=look)
+    assert told == [result.run_id, 1, DIAMOND, ("x", "y", "z"), "skip"]
+
+
 async def test_what_a_host_kept_is_not_called_again_and_counts() -> None:
     """Outcomes of before are taken, with their bill, and the limit on steps counts them."""
     conductor = diamond(limits=Limits(steps=4))

@@ -1,5 +1,8 @@
 """What becomes of a run when a step of it fails, or may not be paid for."""
 
+from collections.abc import AsyncGenerator
+
+import anyio
 import pytest
 from core.actors import Actor, answering, boss, never, plan_of, rows, told
 from core.virtual_clock import BACKEND
@@ -143,6 +146,25 @@ async def test_a_new_plan_goes_around_what_failed_and_pays_nothing_twice() -> No
     assert (again.reused, again.usage, again.cost, again.attempts) == (True, Usage(), 0.0, 0)
     assert "as it was before" in result.explain()
     assert "because step 0 (bad): SECRET-REASON" in result.explain()
+
+
+async def test_an_answer_that_is_taken_over_leaves_its_doubtful_bill_where_it_was() -> None:
+    """A call that may have been paid for is told of once, in the round that made it."""
+    late = iter([30.0, 0.0])
+
+    async def slow_at_first(request: Request) -> AsyncGenerator[str | Completion, None]:
+        await anyio.sleep(next(late))
+        yield Completion("A-OUTPUT")
+
+    pool = [ScriptedWorker("bad", NO), Actor("a", slow_at_first), ScriptedWorker("join", "JOINED")]
+    second = rows((2, "something else", ()), (1, "sure part", ()), (2, "join both", (0, 1)))
+    limits = Limits(rounds=2, attempt_seconds=20)
+    planner = boss(rows((1, "sure part", ()), (0, "risky part", ()), (2, "join both", (0, 1))), second)
+    result = await Conductor(planner, pool, limits=limits, on_failure="replan").run("Q?")
+    first, again = result.rounds[0].outcomes[0], result.rounds[1].outcomes[1]
+    assert (first.text, first.maybe_paid, len(first.calls)) == ("A-OUTPUT", True, 2)
+    assert (again.text, again.reused, again.maybe_paid, again.calls) == ("A-OUTPUT", True, False, ())
+    assert (again.started, again.ended) == (None, None)
 
 
 async def test_the_planner_is_told_what_failed_and_what_is_paid() -> None:

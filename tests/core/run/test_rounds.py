@@ -9,6 +9,7 @@ from core.virtual_clock import BACKEND
 
 from podium.budget import Limits
 from podium.conductor import Conductor
+from podium.execution import Retry
 from podium.plan_text import KEEP
 from podium.types import (
     AnswerDelta,
@@ -345,6 +346,19 @@ async def test_a_nested_run_ends_at_the_outer_deadline() -> None:
     worker = Actor("w", never)
     result = await _nested(_nested(worker), name="outer", limits=Limits(seconds=8)).run("Q?")
     assert (result.status, result.seconds, worker.stopped) == ("failed", 8.0, 1)
+
+
+async def test_a_nested_run_that_is_stopped_is_billed_for_what_it_spent() -> None:
+    """A nested run that the time limit of a call stops had paid for a step, which is on the bill."""
+    price = Price(input=1.0, output=1.0)
+    quick = Actor(Card(name="quick", price=price), answering("x", usage=Usage(3_000_000, 2_000_000)))
+    slow = Actor(Card(name="slow", price=FREE), never)
+    inner = _nested(quick, slow, text=rows((0, "dear", ()), (1, "hang", (0,))))
+    limits, once = Limits(attempt_seconds=8), Retry(attempts=1)
+    (outcome,) = (await _nested(inner, name="outer", limits=limits, retry=once).run("Q?")).outcomes
+    assert (outcome.status, outcome.maybe_paid) == ("failed", True)
+    assert outcome.usage.input_tokens >= 3_000_000
+    assert outcome.usage.estimated
 
 
 async def test_a_nested_run_that_fails_fails_its_step_with_the_reason() -> None:
