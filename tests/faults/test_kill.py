@@ -99,7 +99,7 @@ async def test_kills_at_random_moments(place: str, nursery: Nursery) -> None:
 
 @pytest.mark.parametrize("crash", ["before", "after"])
 async def test_kills_at_every_commit(place: str, nursery: Nursery, crash: Literal["before", "after"]) -> None:
-    """Killed on either side of each commit in turn, a run goes on and pays for one step more at most."""
+    """Killed on either side of each commit, a run goes on and pays again for calls in flight at most."""
     async with serve() as server:
         pool = [
             ChatWorker(part, endpoint=Endpoint(server.url), card=Card(name=part, price=FREE))
@@ -119,7 +119,7 @@ async def test_kills_at_every_commit(place: str, nursery: Nursery, crash: Litera
             assert account.paid_twice == []
             assert result.answer == answer_of(run_id)
             assert account.safe == {(run_id, part) for part in PARTS}
-            assert account.windows in ([], [0], [1])
+            assert sum(account.windows) <= 2  # one for each call in flight: B and C run side by side
             if not life.was_killed:
                 break
     assert number > len(PARTS)
