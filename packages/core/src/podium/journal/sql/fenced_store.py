@@ -54,7 +54,6 @@ class FencedStore:
             try:
                 return await self._write(batch)
             except self.database.failures as error:
-                self._renewed_at = -self._lease
                 is_first, batch.is_retry = not batch.is_retry, True
                 if is_first and self.database.is_duplicate_key(error):
                     return await self._write(batch)  # without the records that are there
