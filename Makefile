@@ -10,22 +10,41 @@ export DEMO_FOLDER := $(value FOLDER)
 export UV_SYSTEM_CERTS ?= 1
 export UV_NATIVE_TLS ?= 1
 
-.PHONY: demo test mutation lowest wheels lint types fmt check
+# Tests wait for sockets and processes, so that one more than there are cores run at once.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := pytest -q -n $(WORKERS)
+PYTHONS := 3.11 3.12 3.13
+
+.PHONY: demo test test-long nightly soak mutation lowest wheels lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
 	@.venv/bin/podium demo --folder "$$DEMO_FOLDER" $${DEMO_QUESTION:+"$$DEMO_QUESTION"}
 
 test: $(UV)
-	$(RUN) pytest
+	$(RUN) $(PYTEST) -m 'not long'
+
+# Soak tests, the examples in processes of their own, many examples for each property, and the lowest versions.
+test-long: $(UV) lowest
+	$(RUN) $(PYTEST) -m 'long or hypothesis' --hypothesis-profile=long
+
+# One target for each part, so that `make -k` goes on to the next part where one fails.
+nightly: $(PYTHONS:%=test-%) soak mutation wheels
+
+$(PYTHONS:%=test-%): test-%: $(UV)
+	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST)
+
+soak: $(UV)
+	SOAK=10 $(RUN) $(PYTEST) -m long tests/faults
 
 # What adapters say they work with at least, beside the versions that are locked. Old releases warn of themselves.
 LOWEST := .venv-lowest
 define lowest
 	$(UV) venv --quiet --clear $(LOWEST)
 	$(UV) pip install --quiet --python $(LOWEST) --resolution lowest-direct -e 'packages/core[offline,postgres]' \
-		'pytest>=8.3' 'pytest-asyncio>=0.25' 'pytest-timeout>=2.3' 'sybil>=9.1' 'opentelemetry-sdk>=1.30' $(2)
-	$(LOWEST)/bin/python -m pytest -q -W default::DeprecationWarning -W default::PendingDeprecationWarning \
+		'hypothesis>=6.130' 'opentelemetry-sdk>=1.30' 'pytest>=8.3' 'pytest-asyncio>=0.25' \
+		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1' $(2)
+	$(LOWEST)/bin/python -m $(PYTEST) -W default::DeprecationWarning -W default::PendingDeprecationWarning \
 		tests/$(1) $(3)
 endef
 
@@ -42,8 +61,6 @@ lowest: $(UV)
 comma := ,
 
 # Builds all wheels, installs them into fresh environments and runs the examples of their pages there.
-PYTHONS := 3.11 3.12 3.13
-
 wheels: $(UV)
 	$(RUN) python -m scripts.check_wheels $(PYTHONS:%=--python %)
 

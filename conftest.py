@@ -3,9 +3,11 @@
 Models are a loopback server's; `podium.toml` files that a block makes are pointed at it.
 """
 
+import gc
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,22 +19,39 @@ from servers.docs_environment import docs_environment
 from servers.docs_model import answer
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+from typer.testing import CliRunner
+from xdist.scheduler import LoadScopeScheduling
 
+from podium.cli.root import app
 from podium.config import load_config
 
+# Collecting imports every framework. Garbage collections meanwhile take as long again, and find nothing.
+gc.disable()
 ROOT = Path(__file__).parent
 
 
 def run_shell(example: Example) -> None:
     """Run a block of shell commands, one by one."""
     for command in example.parsed.splitlines():
-        shell = ["/bin/bash", "-c", command]
-        done = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        words = shlex.split(command, comments=True)
+        if words[0] == "podium":
+            run_podium(words[1:])
+        else:
+            shell = ["/bin/bash", "-c", command]
+            done = subprocess.run(shell, capture_output=True, text=True, timeout=50, check=False)
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         config = Path("podium.toml")
         if config.exists():
             text = re.sub(r'base_url = "[^"]*"', f'base_url = "{os.environ["LLM_URL"]}"', config.read_text())
             config.write_text(text)
+
+
+def run_podium(words: list[str]) -> None:
+    """Run a `podium` command in this process, because a new process takes a second to start."""
+    *words, target = words if words[-2:-1] == [">"] else [*words, ">", os.devnull]
+    result = CliRunner().invoke(app, words[:-1])
+    assert result.exit_code == 0, f"podium {shlex.join(words[:-1])}\n{result.output}"
+    Path(target).write_text(result.stdout)
 
 
 def check_make(example: Example) -> None:
@@ -58,7 +77,7 @@ def ignore(example: Example) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let CrewAI warn of itself, on being imported and used, and AutoGen of the scripted model's name."""
+    """Allow the warnings of CrewAI, when it is imported and used, and of AutoGen about the model's name."""
     crewai = (
         "ignore:Cannot set an attribute on 'crewai:ImportWarning",
         r"ignore::DeprecationWarning:crewai\.",
@@ -68,6 +87,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in theirs:
             item.add_marker(pytest.mark.filterwarnings(*theirs[item.path.name]))
+
+
+class Scheduling(LoadScopeScheduling):
+    """Gives a worker process all blocks of a page, which share names and files, or all cases of a test."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        page = nodeid.partition("::")[0]
+        return page if page.endswith(".md") else nodeid.partition("[")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    """Schedule tests for `-n`."""
+    return Scheduling(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that was imported out of the garbage collections to come."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,13 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "short", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("long", settings.get_profile("short"), max_examples=1000, derandomize=False)
+settings.load_profile("short")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell has it for what it starts in the background; commands under test would inherit it.

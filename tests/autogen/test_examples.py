@@ -10,6 +10,8 @@ import pytest
 from autogen.scripts import is_planning, shown
 from servers.chat_server import Call, ChatServer, Reply, says
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "autogen"
 AGENTS = ("first", "second", "critic", "writer")
 WORDS = " ".join(["word"] * 240)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 
-pytestmark = pytest.mark.timeout(240)  # CrewAI takes its time to be imported
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]  # CrewAI takes its time to be imported
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "crewai"
 PLAN = """

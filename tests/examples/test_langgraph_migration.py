@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from servers.chat_server import Call, ChatServer, Reply, says
+
+pytestmark = pytest.mark.long
 
 COMPARE = Path(__file__).parents[2] / "examples" / "langgraph_migration" / "compare.py"
 WRONG = "def format_amount(cents): return f'{cents // 100}.{cents % 100}'"

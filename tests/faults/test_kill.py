@@ -5,6 +5,7 @@ sent, and whether its whole answer went out. After each kill the journal is read
 process, and nothing that it holds may be asked for again.
 """
 
+import os
 from dataclasses import dataclass, field
 from random import Random
 from signal import SIGKILL
@@ -23,9 +24,11 @@ from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.workers import FREE, Card, ChatWorker, Endpoint
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+SOAK = int(os.environ.get("SOAK", "1"))
+"""How many times as many processes are killed: `make soak` sets it."""
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240 * SOAK)]
 
-KILLS = 20
+KILLS = 20 * SOAK
 IN_FLIGHT = 8
 
 
@@ -69,6 +72,7 @@ class Account:
         self.seen = len(calls)
 
 
+@pytest.mark.long
 async def test_kills_at_random_moments(place: str, nursery: Nursery) -> None:
     """Twenty kills amid eight diamonds: all answers are right, no recorded step is paid twice."""
     moments = Random(5)  # noqa: S311

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -17,12 +18,14 @@ from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.workers import ChatWorker, Endpoint, ScriptedWorker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+SOAK = int(os.environ.get("SOAK", "1"))
+"""How many times as many runs are made: `make soak` sets it."""
+pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.timeout(600 * SOAK)]
 
-RUNS = 10_000
+RUNS = 10_000 * SOAK
 IN_FLIGHT = 64
 MEMORY_MIB = 6.0
-"""Most that all runs together may leave behind: 0.6 KiB each."""
+"""Most that all runs together may leave behind: 0.6 KiB each, of 10,000."""
 PLAN = FixedPlanner(plan_of((0, "a", ()), (1, "b", (0,)), (0, "c", (0,)), (1, "d", (1, 2))))
 
 

@@ -12,6 +12,8 @@ from servers.chat_server import Call, ChatServer, Reply, says
 from podium import Plan, Step
 from podium.plan_text import write_plan
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "llamaindex"
 QUESTION = (
     "How many calls does a step have by default, and does our contract with the model provider "

@@ -12,7 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 from core.actors import Actor, boss
 from core.virtual_clock import OPTIONS
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -150,10 +150,6 @@ def expected(scene: Scene) -> list[str]:
     return status
 
 
-QUICK = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
-
-
-@QUICK
 @given(scenes(failing=True, limited=True))
 def test_every_step_has_one_outcome_and_runs_at_most_once(scene: Scene) -> None:
     """Unseen steps never run, a failure skips exactly what depends on it, the rest is ok."""
@@ -164,7 +160,6 @@ def test_every_step_has_one_outcome_and_runs_at_most_once(scene: Scene) -> None:
     assert sorted(stage.started) == ran
 
 
-@QUICK
 @given(scenes(failing=True))
 def test_a_step_starts_exactly_when_its_last_input_ends(scene: Scene) -> None:
     """With slots for all, no step starts earlier or later."""
@@ -176,7 +171,6 @@ def test_a_step_starts_exactly_when_its_last_input_ends(scene: Scene) -> None:
             assert outcome.seconds == scene.seconds(outcome.step)
 
 
-@QUICK
 @given(scenes())
 def test_the_makespan_is_the_critical_path(scene: Scene) -> None:
     """With slots for all, a run takes as long as its longest chain of needed steps."""
@@ -186,7 +180,6 @@ def test_the_makespan_is_the_critical_path(scene: Scene) -> None:
     assert result.seconds == sum(seconds[i] for i in scene.plan.critical_path(seconds))
 
 
-@QUICK
 @given(scenes(failing=True, limited=True))
 def test_no_more_runs_at_once_than_the_limits_say(scene: Scene) -> None:
     """Neither a worker's bound nor the run's is ever passed."""
@@ -196,7 +189,6 @@ def test_no_more_runs_at_once_than_the_limits_say(scene: Scene) -> None:
         assert slots is None or worker.peak <= slots
 
 
-@QUICK
 @given(scenes(failing=True, limited=True))
 def test_a_worker_is_shown_its_access_list_and_no_more(scene: Scene) -> None:
     """No byte of another step's subtask or output reaches a worker, by message or by brief."""
@@ -212,7 +204,6 @@ def test_a_worker_is_shown_its_access_list_and_no_more(scene: Scene) -> None:
             assert (f"output-{other}-token" in text) == (other in seen)
 
 
-@QUICK
 @given(scene=scenes(failing=True, limited=True), ticks=st.integers(0, 200), streamed=st.booleans())
 def test_after_a_cancel_nothing_starts_and_all_workers_are_stopped(
     scene: Scene, ticks: int, *, streamed: bool
@@ -240,7 +231,6 @@ def test_after_a_cancel_nothing_starts_and_all_workers_are_stopped(
     on_virtual_clock(main)
 
 
-@QUICK
 @given(scenes(failing=True, limited=True), st.integers(0, 200))
 def test_at_its_deadline_a_run_accounts_for_every_step(scene: Scene, ticks: int) -> None:
     """Out of time at any instant, each step has one outcome and each start is paid for."""
@@ -284,7 +274,6 @@ def drafts(draw: st.DrawFn) -> Draft:
     return Draft(scene, kept, draw(st.integers(0, 10 - kept)), tuple(pauses))
 
 
-@QUICK
 @given(drafts())
 def test_a_repaired_plan_keeps_what_it_shares_and_runs_nothing_twice(draft: Draft) -> None:
     """Steps both texts begin with run once; those of the first alone are stopped or were done."""

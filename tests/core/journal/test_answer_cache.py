@@ -8,7 +8,7 @@ import pytest
 from contracts.cache_contract import CacheContract
 from core.actors import Actor, boss, context_of, plan_of
 from core.virtual_clock import BACKEND, OPTIONS
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from servers.chat_server import ChatServer, says
 
 from podium.budget import Limits
@@ -256,7 +256,6 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 @given(plan=plans(), data=st.data())
-@settings(deadline=None, max_examples=60)
 def test_another_order_of_completion_is_all_hits(plan: Plan, data: st.DataObject) -> None:
     """A plan that was carried out is carried out again for nothing, however long each step takes."""
     latencies = st.lists(st.integers(0, 9), min_size=len(plan.steps), max_size=len(plan.steps))

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from core.journal.happenings import course, started
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from podium.errors import JournalBroken
 from podium.journal import decode, encode
@@ -72,7 +72,6 @@ EVENTS = st.one_of([values(kind) for kind in TYPES.values()])
 
 
 @given(EVENTS)
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
 def test_what_is_written_is_read_back(event: Event) -> None:
     """Any event comes back equal, its type too, and its text holds nothing a database refuses."""
     text = encode(event)
@@ -84,7 +83,6 @@ def test_what_is_written_is_read_back(event: Event) -> None:
 
 
 @given(EVENTS, st.data())
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=100)
 def test_a_cut_record_is_refused(event: Event, data: st.DataObject) -> None:
     """A record that ends too early is broken, never another event."""
     text = encode(event)
@@ -93,7 +91,6 @@ def test_a_cut_record_is_refused(event: Event, data: st.DataObject) -> None:
 
 
 @given(st.text() | JSON.map(json.dumps))
-@settings(deadline=None)
 def test_what_is_no_record_is_refused(text: str) -> None:
     """Whatever else there is in a journal, it is said to be broken."""
     with pytest.raises(JournalBroken):

@@ -1,11 +1,10 @@
 """Properties that hold for every plan and for every text, hunted for by hypothesis."""
 
-import os
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import get_args
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from podium.errors import PlanInvalid, PlanSyntaxError
 from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan
@@ -46,7 +45,6 @@ FRAGMENTS = [
     ),
 ]
 
-bounded = settings(deadline=None, max_examples=300, derandomize="CI" in os.environ)
 spellings = st.sampled_from(get_args(Spelling))
 subtasks = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40),
@@ -130,21 +128,18 @@ def cut(text: str, places: list[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(ends)]
 
 
-@bounded
 @given(plans(), spellings)
 def test_what_is_written_is_read(plan: Plan, spelling: Spelling) -> None:
     """Writing and reading is the identity, for every plan and spelling."""
     assert parse_plan(write_plan(plan, spelling), workers=WORKERS) == plan
 
 
-@bounded
 @given(plans(len(NAMES)), spellings)
 def test_names_are_read_back(plan: Plan, spelling: Spelling) -> None:
     """Workers that are written by name are the same workers again, whatever their names."""
     assert parse_plan(write_plan(plan, spelling, workers=NAMES), workers=NAMES) == plan
 
 
-@bounded
 @given(
     plans(),
     spellings,
@@ -163,7 +158,6 @@ def test_prose_and_fences_around_change_nothing(
     assert parse_plan(text, workers=WORKERS) == plan
 
 
-@bounded
 @given(texts, st.lists(st.integers(0, 10_000), max_size=8))
 def test_any_chunking_gives_the_same(text: str, places: list[int]) -> None:
     """A text read in pieces gives the plan, or the error, that it gives at once."""
@@ -175,7 +169,6 @@ def test_any_chunking_gives_the_same(text: str, places: list[int]) -> None:
             assert found.plan.steps[: len(found.early)] == found.early
 
 
-@bounded
 @given(texts)
 def test_a_parsed_plan_keeps_the_rules(text: str) -> None:
     """Whatever was written, a plan has known workers, earlier steps and storable subtasks."""
@@ -189,7 +182,6 @@ def test_a_parsed_plan_keeps_the_rules(text: str) -> None:
             assert "\0" not in step.subtask
 
 
-@bounded
 @given(st.binary(max_size=200))
 def test_any_bytes_are_survived(data: bytes) -> None:
     """Bytes of any kind give a plan or one of our errors, however they are decoded."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from podium.plan_text import PlanReader, parse_plan
 from podium.planners import DirectPlanner, FixedPlanner, Planner, PlanRequest, PlanText, RulePlanner, Turn
@@ -267,7 +267,6 @@ async def test_a_huge_question_is_planned_at_once(question: str) -> None:
     question=st.lists(st.sampled_from(_PIECES) | st.text(max_size=8), min_size=1).map("".join),
     most=st.integers(1, 6),
 )
-@settings(max_examples=150, deadline=None)
 def test_any_question_has_a_plan(question: str, most: int) -> None:
     """Whatever the question, the text that is written is a plan within the limit."""
     if question.replace("\0", "?").strip():

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from core.actors import boss, plan_of, rows, told
 from core.virtual_clock import OPTIONS
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -248,7 +248,6 @@ def scenes(draw: st.DrawFn) -> tuple[list[str], Plan, list[Rule], str]:
     return labels, Plan(tuple(steps)), found, draw(st.sampled_from(["", "red"]))
 
 
-@settings(deadline=None, max_examples=150)
 @given(scenes(), st.sampled_from(["", "w0 is down"]), st.sampled_from(["given", "planned"]))
 def test_no_run_shows_a_worker_what_a_rule_keeps_from_it(
     scene: tuple[list[str], Plan, list[Rule], str], down: str, origin: str

@@ -4,7 +4,9 @@ Each run is compared, message by message, with the same run over a harmless text
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -94,37 +96,35 @@ async def scripted(
     return sent, account(result)
 
 
-@_EACH
-@pytest.mark.parametrize("streamed", [False, True], ids=["run", "stream"])
-async def test_what_workers_return_changes_nothing(text: str, *, streamed: bool) -> None:
-    """Plan, workers, access lists, roles, calls and every other word are as with a harmless output."""
-    assert await scripted(text, streamed=streamed) == await scripted(HARMLESS, streamed=streamed)
+_WANTED: dict[str, Any] = {}
+"""What a run over a harmless text sends and does, made once for each place a text can stand in."""
 
 
 @_EACH
-async def test_a_query_is_data_for_everybody(text: str) -> None:
-    """What is asked reaches models as a user's words only, and decides about nobody."""
-    assert await scripted("Fine.", query=text) == await scripted("Fine.", query="Any harmless question?")
+async def test_a_text_is_data_wherever_it_stands_in_a_run(text: str) -> None:
+    """Plan, workers, access lists, roles, calls and every other word are as with a harmless text."""
+    places: dict[str, Callable[[str], Any]] = {
+        "outputs of a run": scripted,
+        "outputs of a stream": partial(scripted, streamed=True),
+        "the query": lambda text: scripted("Fine.", query=text),
+        "a judge's verdict": lambda text: scripted("Fine.", verdict=text),
+    }
+    for place, run in places.items():
+        if place not in _WANTED:
+            _WANTED[place] = await run(HARMLESS)
+        assert await run(text) == _WANTED[place], place
 
 
-@_EACH
-async def test_what_a_judge_finds_wanting_is_data_for_the_planner(text: str) -> None:
-    """It may repeat what stood in the answer."""
-    assert await scripted("Fine.", verdict=text) == await scripted("Fine.", verdict="It is too long.")
-
-
-@_EACH
-async def test_planning_by_rule_from_a_hostile_query_keeps_to_the_pool(text: str) -> None:
-    """A planner without a model makes of it a plan that fits, and nothing fails."""
-    pool = [ScriptedWorker(name, "done") for name in NAMES]
+async def test_planning_by_rule_from_a_hostile_query_keeps_to_the_pool() -> None:
+    """A planner without a model makes a plan that fits of every query, and nothing fails."""
     limits = Limits(plan_steps=4, calls=8)
-    result = await Conductor(RulePlanner(), pool, limits=limits).run(text)
-    assert result.status == "ok"
-    result.plans[0].fit(len(pool), 4)
+    for name, text in TEXTS.items():
+        pool = [ScriptedWorker(worker, "done") for worker in NAMES]
+        result = await Conductor(RulePlanner(), pool, limits=limits).run(text)
+        assert result.status == "ok", name
+        result.plans[0].fit(len(pool), 4)
 
 
-QUOTED = {name: text for name, text in TEXTS.items() if "</think>" not in text}
-"""A planner that ends its reasoning does so, whoever wrote that first."""
 SPELLINGS: tuple[Spelling, ...] = ("rows", "json", "lists")
 
 
@@ -144,29 +144,28 @@ def is_plan(text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("text", QUOTED.values(), ids=QUOTED)
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_planner_may_think_about_any_text(text: str, spelling: Spelling) -> None:
-    """What a planner quotes where it reasons is no plan, whatever stands in it."""
-    written = f"<think>The page says: {text}\nI leave that alone.</think>\n{write_plan(PLAN, spelling)}"
-    assert parse_plan(written, workers=list(NAMES)) == PLAN
-
-
 @_EACH
-@pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("place", ["before", "behind"])
-def test_text_around_a_plan_makes_no_other_plan(text: str, spelling: Spelling, place: str) -> None:
+def test_text_around_a_plan_makes_no_other_plan(text: str) -> None:
     """The plan is the one that was written, or it is refused; a second one is the planner's own word."""
-    plan = write_plan(PLAN, spelling)
-    written = f"{text}\n\n{plan}" if place == "before" else f"{plan}\n\n{text}"
-    try:
-        read = parse_plan(written, workers=list(NAMES))
-    except PlanError:
-        return
-    if is_plan(text):
-        read.fit(len(NAMES), 5) if read.steps else None
-    else:
-        assert read == PLAN
+    for spelling in SPELLINGS:
+        plan = write_plan(PLAN, spelling)
+        for written in (f"{text}\n\n{plan}", f"{plan}\n\n{text}"):
+            try:
+                read = parse_plan(written, workers=list(NAMES))
+            except PlanError:
+                continue
+            if not is_plan(text):
+                assert read == PLAN, written
+            elif read.steps:
+                read.fit(len(NAMES), 5)
+
+
+def test_a_planner_may_think_about_any_text() -> None:
+    """Text that a planner quotes where it reasons is no plan, unless it ends the reasoning."""
+    quoted = [text for text in TEXTS.values() if "</think>" not in text]
+    for text, spelling in product(quoted, SPELLINGS):
+        written = f"<think>The page says: {text}\nI leave that alone.</think>\n{write_plan(PLAN, spelling)}"
+        assert parse_plan(written, workers=list(NAMES)) == PLAN, written
 
 
 async def test_over_a_server_the_same_is_sent() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import anyio
 from core.resume.test_resume import prefix, recorded
 from core.virtual_clock import OPTIONS
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.execution import OnFailure
@@ -78,7 +78,6 @@ def _key(name: str, request: Request) -> str:
     return step_key(name, request.step_input)
 
 
-@settings(max_examples=60, deadline=None)
 @given(scenes(), st.data())
 def test_a_run_goes_on_from_any_point_of_its_record(scene: Scene, data: st.DataObject) -> None:
     """What was recorded as delivered is asked for no more; the record says what was returned."""

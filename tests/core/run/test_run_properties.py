@@ -9,7 +9,7 @@ import anyio
 from core.actors import Actor, boss
 from core.execution.test_scheduler_properties import on_virtual_clock
 from core.resume.test_resume import prefix, recorded
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from podium.budget import Ledger, Limits, Spend
 from podium.conductor import Conductor
@@ -208,9 +208,6 @@ def scripts(draw: st.DrawFn) -> Script:
     )
 
 
-QUICK = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-
-
 def perform(script: Script) -> tuple[Stage, list[Event], Result]:
     """Carry the run out and return all that was seen of it."""
     stage, events = Stage(script), list[Event]()
@@ -218,7 +215,6 @@ def perform(script: Script) -> tuple[Stage, list[Event], Result]:
     return stage, events, result
 
 
-@QUICK
 @given(scripts())
 def test_nothing_is_spent_beyond_the_limits(script: Script) -> None:
     """Workers that keep to what was reserved for them never bring a run over any limit."""
@@ -232,7 +228,6 @@ def test_nothing_is_spent_beyond_the_limits(script: Script) -> None:
         assert (spent.cost or 0.0) <= (most.cost or spent.cost or 0.0)
 
 
-@QUICK
 @given(scripts(), st.none() | st.integers(0, 400))
 def test_what_was_set_aside_is_given_back(script: Script, ticks: int | None) -> None:
     """However a run ends, and whenever it is cancelled, its ledgers balance and nobody works any more."""
@@ -251,7 +246,6 @@ def test_what_was_set_aside_is_given_back(script: Script, ticks: int | None) -> 
         assert ledger.reserved == Spend()
 
 
-@QUICK
 @given(scripts())
 def test_every_run_comes_to_its_end(script: Script) -> None:
     """No plan, failure, limit or nesting has a run wait for ever."""
@@ -262,7 +256,6 @@ def test_every_run_comes_to_its_end(script: Script) -> None:
     assert (result.problem is None) == (result.status == "ok")
 
 
-@QUICK
 @given(scripts())
 def test_a_worker_is_shown_its_access_list_and_no_more(script: Script) -> None:
     """No output reaches a worker but those of the steps it was to be shown, in any round and nested run."""
@@ -295,7 +288,6 @@ def _marks(texts: Iterable[str]) -> set[str]:
     return {mark for text in texts for mark in re.findall(r"<out\d+>", text)}
 
 
-@QUICK
 @given(scripts())
 def test_a_step_ends_once_and_stays_so(script: Script) -> None:
     """Each step has one outcome, told once, which is the one in the result."""
@@ -322,7 +314,6 @@ def _check_inputs(current: Round) -> None:
             assert outcome.started >= max(ended, default=0.0) or current.number > 1
 
 
-@QUICK
 @given(scripts())
 def test_every_call_is_told_and_counted(script: Script) -> None:
     """The ledger's calls are those that workers and planners saw, and the run's own were told of."""
@@ -351,7 +342,6 @@ def races(draw: st.DrawFn) -> Race:
     return Race(plan, tuple(ticks))
 
 
-@QUICK
 @given(races(), st.data())
 def test_who_came_first_came_first_again_when_a_run_goes_on(race: Race, data: st.DataObject) -> None:
     """A resumed run shows each step what it was shown before, and pays for no delivered step again."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import anyio
 from core.actors import Actor, boss
 from core.virtual_clock import OPTIONS
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -219,7 +219,6 @@ class Play:
         return {self.canaries.outputs[place] for place in places if place in self.canaries.outputs}
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(SCENES)
 def test_no_worker_receives_a_byte_from_outside_its_access_list(scene: Scene) -> None:
     """Nor does a judge, a stand-in, a later round or a nested run; and each is shown its subtask."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from podium.errors import ConfigError, WorkerRefused, WorkerUnavailable
 from podium.types import Completion, Message
@@ -144,7 +144,6 @@ _EXPRESSIONS = st.recursive(
 
 
 @given(expression=_EXPRESSIONS)
-@settings(max_examples=100, deadline=None)
 def test_brackets_and_signs_bind_as_in_python(expression: str) -> None:
     """An expression has the value it has elsewhere, and so has the expression as it was understood."""
     if " " in expression:
@@ -160,7 +159,6 @@ _PIECES = (
 
 
 @given(text=st.lists(st.sampled_from(_PIECES) | st.text(max_size=5), max_size=40).map("".join))
-@settings(max_examples=200, deadline=None)
 def test_any_text_is_worked_out_or_refused(text: str) -> None:
     """No text makes the calculator raise anything but a refusal."""
     with contextlib.suppress(WorkerRefused):
