@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from podium.config import add_ons
+from podium.config.add_ons import AddOn
+
 Install = Callable[..., None]
 
 
@@ -31,3 +34,11 @@ def installer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         monkeypatch.delitem(sys.modules, module, raising=False)
 
     return install
+
+
+def known_add_ons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the project know two more packages, which are not installed."""
+    summaries = {"serve": "Serve the conductor to OpenAI clients over HTTP.", "batch": "Answer a file."}
+    server = AddOn("podium-server", "server", summaries, ("server", "batch"))
+    train = AddOn("podium-train", "train", {"train": "Train a conductor model."}, ("train",))
+    monkeypatch.setattr(add_ons, "ADD_ONS", (*add_ons.ADD_ONS, server, train))

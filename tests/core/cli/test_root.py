@@ -6,13 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from installing import Install, installer
+from installing import Install, installer, known_add_ons
 from typer.testing import CliRunner, Result
 
 from podium.cli import root
 from podium.cli.root import COMMANDS, app
 
 Podium = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Know packages that are not installed."""
+    known_add_ons(monkeypatch)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from installing import Install, installer
+from installing import Install, installer, known_add_ons
 from pydantic import BaseModel
 
 from podium.config import find_journal, load_config
@@ -29,6 +29,12 @@ type = "calculator"
 [planner]
 type = "rule"
 """
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Know packages that are not installed."""
+    known_add_ons(monkeypatch)
 
 
 @pytest.fixture

@@ -36,17 +36,6 @@ ADD_ONS = (
         "shadow",
         {"shadow": "Compare candidates with what is in production, or delete recorded pairs."},
     ),
-    AddOn(
-        "podium-server",
-        "server",
-        {
-            "serve": "Serve the conductor to OpenAI clients over HTTP.",
-            "batch": "Answer a file of questions.",
-        },
-        ("server", "batch"),
-    ),
-    AddOn("podium-evals", "evals", {"evals": "Measure quality and cost on recorded questions."}, ("evals",)),
-    AddOn("podium-train", "train", {"train": "Train a conductor model."}, ("train",)),
 )
 
 
