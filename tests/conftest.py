@@ -4,12 +4,16 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
     "short", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("long", settings.get_profile("short"), max_examples=1000, derandomize=False)
+# `make mutation` asks only whether there is a failing example, not for the smallest.
+settings.register_profile(
+    "mutation", settings.get_profile("short"), max_examples=10, phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("short")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

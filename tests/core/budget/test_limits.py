@@ -40,6 +40,30 @@ def _echo(step_input: StepInput) -> str:
 
 
 @pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ({"steps": 0}, "limit steps is 0: it must be above 0, and a whole number"),
+        ({"calls": 1.5}, "limit calls is 1.5: it must be above 0, and a whole number"),
+        ({"output_tokens": True}, "limit output_tokens is True: it must be above 0, and a whole number"),
+        ({"rounds": None}, "limit rounds is None: it must be above 0, and a whole number"),
+        ({"seconds": -1.0}, "limit seconds is -1.0: it must be above 0, and a number"),
+        ({"cost": "1"}, "limit cost is '1': it must be above 0, and a number"),
+        ({"unpriced": -0.1}, "limit unpriced is -0.1: it must be 0 or more, and a number"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused(limit: dict[str, object], told: str) -> None:
+    """The message names the limit, its value, and which values it takes."""
+    with pytest.raises(ConfigError) as caught:
+        Limits(**limit)  # type: ignore[arg-type]
+    assert str(caught.value) == told
+
+
+def test_a_call_of_unknown_price_may_count_as_nothing() -> None:
+    """`unpriced` is the one limit that may be 0."""
+    assert Limits(unpriced=0).unpriced == 0
+
+
+@pytest.mark.parametrize(
     ("content", "tokens"),
     [
         ("x" * 1000, 800),

@@ -40,8 +40,7 @@ def choose_lists(lists: Sequence[LabelledList]) -> Mapping[Field, Node] | None:
     chosen = {one.field: one.node for i in starts[-1:] for one in lists[i : i + 3]}
     if _fit(chosen):
         return chosen
-    unused = lists[starts[-2] + 3 :] if len(starts) > 1 else lists
-    latest = {one.field: one.node for one in unused}
+    latest = {one.field: one.node for one in lists}
     return latest if _fit(latest) or (len(latest) == 3 and not chosen) else chosen or None
 
 
