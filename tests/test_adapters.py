@@ -21,7 +21,7 @@ ADAPTERS: Final = {
 }
 PARTS: Final = ADAPTERS | {"shadow": "podium_shadow"}
 """Packages that build on the core."""
-NOT_CONVERTED: Final = {"crewai", "autogen"}
+NOT_CONVERTED: Final = {"autogen"}
 """Adapters that import internal modules still."""
 
 

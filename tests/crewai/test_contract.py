@@ -103,8 +103,7 @@ class TestCrewAI(AdapterContract):
     """A conductor as the manager of a crew."""
 
     lacks: ClassVar = {
-        "test_a_cancel_reaches_the_worker": "CrewAI calls an agent's LLM in a thread, which nothing can stop",
-        "test_a_provider_exception_is_told_alike": "it has a table of its own still",
+        "test_a_cancel_reaches_the_worker": "CrewAI calls an agent's LLM in a thread, which nothing can stop"
     }
 
     @pytest.fixture

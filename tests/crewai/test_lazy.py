@@ -17,7 +17,7 @@ print(sorted(found & {"crewai", "openai", "chromadb", "pydantic_settings"}))
 try:
     crewai_podium.Conductor
 except AttributeError as error:
-    assert "no attribute 'Conductor'" in str(error)
+    assert "Conductor" in str(error)
 """
 LEFT = """
 import os, signal, sys, threading, warnings

@@ -154,6 +154,44 @@ def test_chunks_are_told_as_events() -> None:
     assert [chunk.content for chunk in stream] == ["It i", "s no", "on."]
 
 
+def test_a_stream_that_broke_is_continued() -> None:
+    """By the attempt after it, if that writes the same; another answer fails the call."""
+
+    def llm(first: str, second: str) -> ConductorLLM:
+        texts = iter([first, second])
+
+        class Breaks(ScriptedWorker):
+            async def call(self, request: Request) -> Any:
+                text = next(texts)
+                yield text[:3]
+                if text == first:
+                    raise TimeoutError("cut")
+                yield text[3:]
+                yield Completion(text)
+
+        retry = Retry(attempts=2, first_wait=0.001, retry_on=frozenset({"worker_failed"}))
+        plan = FixedPlanner(Plan((Step(0, "x"),)))
+        return ConductorLLM(Conductor(plan, [Breaks("writer", "")], retry=retry), stream=True)
+
+    told: list[str] = []
+    with crewai_event_bus.scoped_handlers():
+        crewai_event_bus.on(LLMStreamChunkEvent)(lambda source, event: told.append(event.chunk))
+        assert llm("Yes, but", "Yes, it is.").call("?") == "Yes, it is."
+        crewai_event_bus.flush()
+        assert "".join(told) == "Yes, it is."
+        with pytest.raises(RunFailed, match="another than what was streamed"):
+            llm("Yes, but", "No.").call("?")
+        crewai_event_bus.flush()
+
+
+def test_arguments_that_are_no_object_fail_the_call() -> None:
+    """CrewAI is to call the function, and nobody knows with what."""
+    call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "noon"}}
+    scene = Scene(lambda request: Completion("", "tool_calls", tool_calls=(call,)))
+    with pytest.raises(RunFailed, match="'clock' are no JSON object: 'noon'"):
+        scene.llm.call("When?", tools=[CLOCK], available_functions={"clock": lambda: "noon"})
+
+
 @pytest.mark.skipif(not hasattr(BaseLLM, "stream_events"), reason="crewai 1.15.0 has no LLM.stream_events")
 def test_an_llm_streams_alone() -> None:
     """Where nobody has set `stream`, for one call."""

@@ -478,7 +478,7 @@ def test_a_crew_whose_agents_share_an_llm_is_billed_once() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({}, "nobody plans"),
+        ({}, "there is no planner"),
         ({"planner": FixedPlanner("x"), "policy": Policy(approve="later")}, "cannot wait"),
     ],
 )

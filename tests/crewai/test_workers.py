@@ -1,8 +1,10 @@
 """What CrewAI has, as workers in any pool of Podium's."""
 
 import asyncio
+import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,8 +14,9 @@ from crewai.tools import tool
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.speaking_llm import SpeakingLLM
 
-from crewai_podium import as_worker
-from podium import Card, ChatPlanner, Conductor, Plan, Price, ScriptedWorker, Step
+from crewai_podium import ConductorLLM, as_worker
+from podium import Card, ChatPlanner, Conductor, Limits, Plan, Price, ScriptedWorker, Step
+from podium.aio import run_sync
 from podium.errors import ConfigError, WorkerBroken, WorkerFailed, WorkerRefused, WorkerUnavailable
 from podium.execution import Retry
 from podium.planners import FixedPlanner
@@ -47,6 +50,16 @@ async def hanging(make: Callable[[SpeakingLLM], Any]) -> AsyncIterator[Worker]:
         yield as_worker(make(SpeakingLLM(model="speaking", say=wait)))
     finally:
         leave.set()
+
+
+@contextmanager
+def provider_llm(url: str, **options: Any) -> Iterator[Any]:
+    """Yield a real provider of CrewAI's; close its connections, which CrewAI leaves open."""
+    llm = LLM(model="openai/gpt-4o-mini", base_url=url, api_key="k", **options)
+    try:
+        yield llm
+    finally:
+        llm._client.close()
 
 
 class TestAgent(WorkerContract):
@@ -203,10 +216,10 @@ async def test_what_a_provider_says_is_told_in_podiums_errors(
 ) -> None:
     """By the status: a real provider of CrewAI's, against a real server."""
     async with ChatServer(reply) as server:
-        llm = LLM(model="openai/gpt-4o-mini", base_url=server.url, api_key="k", max_retries=0)
-        for thing in (llm, Agent(role="Clerk", goal="a", backstory="b", llm=llm)):
-            with pytest.raises(kind, match=told):
-                await complete(as_worker(thing), question("?"))
+        with provider_llm(server.url, max_retries=0) as llm:
+            for thing in (llm, Agent(role="Clerk", goal="a", backstory="b", llm=llm)):
+                with pytest.raises(kind, match=told):
+                    await complete(as_worker(thing), question("?"))
         assert len(server.calls) == 2  # nobody but Podium tries again
 
 
@@ -214,14 +227,14 @@ async def test_what_a_provider_says_is_told_in_podiums_errors(
 async def test_sampling_reaches_the_provider() -> None:
     """And leaves the LLM as it was."""
     async with ChatServer(lambda call: says(call, "fine")) as server:
-        llm = LLM(model="openai/gpt-4o-mini", base_url=server.url, api_key="k")
-        sampling = Sampling(temperature=0.5, max_tokens=77)
-        request = Request(messages=(Message("user", "?"),), sampling=sampling, stream=True)
-        done = await complete(as_worker(llm), request)
-        assert (done.text, done.usage.total_tokens) == ("fine", 18)
-        body = server.calls[0].body
-        assert (body["temperature"], body.get("max_tokens") or body["max_completion_tokens"]) == (0.5, 77)
-        assert (llm.temperature, llm.stream) == (None, False)
+        with provider_llm(server.url) as llm:
+            sampling = Sampling(temperature=0.5, max_tokens=77)
+            request = Request(messages=(Message("user", "?"),), sampling=sampling, stream=True)
+            done = await complete(as_worker(llm), request)
+            assert (done.text, done.usage.total_tokens) == ("fine", 18)
+            body = server.calls[0].body
+            assert (body["temperature"], body.get("max_tokens") or body["max_completion_tokens"]) == (0.5, 77)
+            assert (llm.temperature, llm.stream) == (None, False)
 
 
 @pytest.mark.anyio
@@ -298,6 +311,48 @@ def test_a_card_says_what_its_owner_says() -> None:
             wrong()
     with pytest.raises(ConfigError, match="only a crew has inputs"):
         as_worker(agent, inputs=lambda step_input: {})
+
+
+@pytest.mark.anyio
+async def test_a_hook_that_stops_a_call_is_a_refusal() -> None:
+    """It is no failure of a server, so nobody tries again."""
+
+    class HookAborted(Exception):
+        pass
+
+    def say(shown: str, tools: Any) -> str:
+        raise HookAborted("not on Sundays")
+
+    with pytest.raises(WorkerRefused, match="not on Sundays"):
+        await complete(as_worker(SpeakingLLM(model="m", say=say)), question("?"))
+
+
+def test_podiums_workers_pass_and_a_conductor_is_unwrapped() -> None:
+    """The steps of a `ConductorLLM` share the limits of the run around it."""
+    own = ScriptedWorker("own", "x")
+    assert as_worker(own) is own
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [own])
+    assert as_worker(ConductorLLM(conductor)) is conductor
+    with pytest.raises(ConfigError, match="has a card already"):
+        as_worker(own, name="other")
+
+
+def test_agents_within_agents_do_not_wait_for_each_others_threads() -> None:
+    """CrewAI runs agents in threads of the event loop; an agent's LLM may be a conductor of more agents."""
+    count = (os.cpu_count() or 1) + 6  # more than asyncio has threads
+    both = threading.Barrier(count)
+
+    def meet(shown: str, tools: Any) -> str:
+        both.wait(30)
+        return "met"
+
+    inner = Conductor(FixedPlanner(Plan((Step(0, "a"),))), [as_worker(agent_of(meet))])
+    outer = Agent(role="Outer", goal="Answer.", backstory="b", llm=ConductorLLM(inner))
+    plan = Plan((*(Step(0, f"{number}") for number in range(count)), Step(1, "join", tuple(range(count)))))
+    limits = Limits(plan_steps=count + 1, concurrency=count)
+    pool = [as_worker(outer), ScriptedWorker("join", "joined")]
+    result = run_sync(lambda: Conductor(FixedPlanner(plan), pool, limits=limits, retry=ONCE).run("?"))
+    assert (result.status, result.answer) == ("ok", "joined")
 
 
 @pytest.mark.anyio

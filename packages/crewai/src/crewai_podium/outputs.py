@@ -1,38 +1,36 @@
-"""The form in which a task wants its answer. It knows no run."""
+"""The form that a task of CrewAI's asks of its answer."""
 
 from typing import Any
 
 from crewai import Task
 from pydantic import BaseModel, ValidationError
 
-from podium.types import Constraint, Sampling
+from podium.types import Constraint
 
 
-def form_of(task: Task) -> type[BaseModel] | None:
-    """Return the model that a task's answer is to be one of; `None` for text."""
+def output_model(task: Task) -> type[BaseModel] | None:
+    """Return the model that a task's answer is an instance of; `None` for text."""
     return task.output_pydantic or task.output_json or task.response_model
 
 
-def sampling_for(form: type[BaseModel] | None) -> Sampling:
-    """Return how the worker of the last step is to write."""
-    if form is None:
-        return Sampling()
-    return Sampling(constraint=Constraint("json", form.model_json_schema()))
+def output_constraint(model: type[BaseModel] | None) -> Constraint | None:
+    """Return the constraint that holds an answer to a model; `None` for text."""
+    return None if model is None else Constraint("json", model.model_json_schema())
 
 
-def read_answer(answer: str, form: type[BaseModel]) -> BaseModel | str:
-    """Return an answer as the model it is one of; where it is none, say why."""
+def read_answer(answer: str, model: type[BaseModel]) -> BaseModel | str:
+    """Return an answer as an instance of a model; where it is none, return the reason."""
     start, end = answer.find("{"), answer.rfind("}")
-    wrong = "it holds no JSON object"
+    reason = "it holds no JSON object"
     for text in (answer, answer[start : end + 1]):
         try:
-            return form.model_validate_json(text)
+            return model.model_validate_json(text)
         except ValidationError as error:
-            wrong = _first(error)
-    return f"the answer is no {form.__name__}: {wrong}"
+            reason = _first_reason(error)
+    return f"the answer is no {model.__name__}: {reason}"
 
 
-def _first(error: ValidationError) -> str:
-    fault: Any = error.errors(include_url=False, include_context=False)[0]
-    where = ".".join(map(str, fault["loc"]))
-    return f"{where}: {fault['msg']}" if where else str(fault["msg"])
+def _first_reason(error: ValidationError) -> str:
+    first: Any = error.errors(include_url=False, include_context=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else str(first["msg"])

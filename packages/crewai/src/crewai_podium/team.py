@@ -1,7 +1,4 @@
-"""The workers of a crew for one of its tasks, and who of them is to have the last word.
-
-It owns what a task's agent and a task's tools mean to a plan. It knows no planner.
-"""
+"""The workers of a crew for one of its tasks: what the task's agent and its tools mean to a plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +8,8 @@ from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
 from crewai.tools.base_tool import BaseTool
 
-from crewai_podium.cards import card_of, names_of
-from crewai_podium.spending import Spent
+from crewai_podium.cards import card_of, unique_names
+from crewai_podium.usage import OnUsage
 from crewai_podium.workers.agent import AgentWorker
 from podium.errors import ConfigError
 from podium.policy import Policy
@@ -21,7 +18,7 @@ from podium.workers import Card, Worker
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TaskFacts:
     """What a crew hands its manager with a task."""
 
     named: BaseAgent | None
@@ -30,10 +27,11 @@ class Asked:
     """The task's own."""
 
 
-def asked_of(tools: Sequence[BaseTool] | None) -> Asked:
-    """Read what a crew hands a manager: CrewAI puts the manager in the place of the task's agent first.
+def task_facts(tools: Sequence[BaseTool] | None) -> TaskFacts:
+    """Return the agent and the tools of a task.
 
-    The tools it hands along for delegating tell to whom the task may be delegated.
+    CrewAI replaces the task's agent by the manager. The tools for delegating, which it hands
+    over too, still name the agents that the task may be delegated to.
     """
     named: BaseAgent | None = None
     own = list[BaseTool]()
@@ -42,27 +40,27 @@ def asked_of(tools: Sequence[BaseTool] | None) -> Asked:
             own.append(tool)
         elif len(tool.agents) == 1:
             named = tool.agents[0]
-    return Asked(named, tuple(own))
+    return TaskFacts(named, tuple(own))
 
 
 def team_of(
     crew: Crew,
-    asked: Asked,
+    facts: TaskFacts,
     *,
     cards: Mapping[str, Card],
     beside: Sequence[Worker],
-    spent: Spent,
+    on_usage: OnUsage,
 ) -> list[Worker]:
     """Return the crew's agents as workers, then those beside them.
 
     A task's tools go to the agent it names, else to every agent, beside its own.
 
     Args:
-        crew: whose agents they are.
-        asked: what comes with the task.
-        cards: what the planner is told of an agent, by its role, in place of what it says of itself.
+        crew: the crew.
+        facts: what comes with the task.
+        cards: cards of agents by role, in place of cards derived from the agents.
         beside: other workers.
-        spent: is told what each call of an agent has spent.
+        on_usage: takes the tokens of each call of an agent.
 
     Raises:
         ConfigError: there is a card for a role that nobody has.
@@ -71,25 +69,27 @@ def team_of(
     unknown = set(cards) - {role for agent in crew.agents for role in _roles(agent)}
     if unknown:
         raise ConfigError(f"there is a card for {min(unknown)!r}, a role that no agent of the crew has")
-    names = names_of([card.name for card in found])
+    names = unique_names([card.name for card in found])
     workers = list[Worker]()
-    for agent, card, name in zip(crew.agents, found, names, strict=True):
-        takes = asked.named is None or agent is asked.named
-        more = [tool for tool in asked.tools if takes and tool not in (agent.tools or ())]
+    for agent, derived, name in zip(crew.agents, found, names, strict=True):
+        takes = facts.named is None or agent is facts.named
+        more = [tool for tool in facts.tools if takes and tool not in (agent.tools or ())]
         tools = [*(agent.tools or ()), *more]
-        workers.append(AgentWorker(agent, card=replace(card, name=name), crew=crew, tools=tools, spent=spent))
+        workers.append(
+            AgentWorker(agent, card=replace(derived, name=name), crew=crew, tools=tools, on_usage=on_usage)
+        )
     return [*workers, *beside]
 
 
 def number_of(crew: Crew, named: BaseAgent) -> int | None:
-    """Return which of a crew's agents that is: itself, else the first in its role; `None` for no one."""
+    """Return an agent's number in a crew, or that of the first in its role; `None` where there is none."""
     same = [at for at, agent in enumerate(crew.agents) if agent is named]
     alike = [at for at, agent in enumerate(crew.agents) if named.role in _roles(agent)]
     return next(iter(same + alike), None)
 
 
-def last_word(number: int) -> Policy:
-    """Return the policy under which plans end with one of the crew's agents, by its number."""
+def last_step_policy(number: int) -> Policy:
+    """Return a policy that gives the last step of every plan to the agent of a number."""
 
     def give(plan: Plan) -> Plan:
         *before, last = plan.steps
@@ -103,6 +103,6 @@ def _card(agent: BaseAgent, cards: Mapping[str, Card]) -> Card:
 
 
 def _roles(agent: BaseAgent) -> tuple[str, ...]:
-    """Return an agent's role, and what it was before inputs were put into it."""
-    before = agent._original_role  # noqa: SLF001 - what its owner wrote, and kept nowhere else
+    """Return an agent's role, and the role before inputs were filled in."""
+    before = agent._original_role  # noqa: SLF001 - the only place that keeps it
     return (agent.role,) if before is None else (agent.role, before)

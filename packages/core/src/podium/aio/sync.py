@@ -12,13 +12,19 @@ anyio's `BlockingPortal` does not fit; docs/decisions/0006-one-sync-bridge.md sa
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any, Final, Generic, TypeVar
 
+from anyio.to_thread import current_default_thread_limiter
+
 T = TypeVar("T")
+_MAX_THREADS: Final = 256
+"""Most blocking calls at once in a loop. A blocking call may itself wait for a blocking call in the same
+loop; with asyncio's few threads (cores + 4) both could wait for ever."""
 
 
 def run_sync(function: Callable[[], Awaitable[T]]) -> T:
@@ -139,6 +145,8 @@ class _LoopThread:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                self._loop.set_default_executor(ThreadPoolExecutor(_MAX_THREADS, "podium-sync"))
+                asyncio.run_coroutine_threadsafe(_allow_threads(), self._loop)
                 Thread(target=_serve, args=(self._loop,), name="podium-sync", daemon=True).start()
             return self._loop
 
@@ -161,6 +169,10 @@ class _LoopThread:
         self._lock, self._loop = Lock(), None
         if self._beneath is not None:
             self._beneath.forget()
+
+
+async def _allow_threads() -> None:
+    current_default_thread_limiter().total_tokens = _MAX_THREADS
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

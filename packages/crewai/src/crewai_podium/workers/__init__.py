@@ -1,5 +1,5 @@
 """Agents, crews, LLMs and tools of CrewAI's as workers."""
 
-from crewai_podium.workers.wrap import as_worker
+import lazy_loader
 
-__all__ = ["as_worker"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""A worker that is a whole crew. It owns how a step becomes the inputs of a kickoff."""
+"""A worker that is a whole crew."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -8,26 +8,26 @@ from crewai import Crew
 from crewai.crews.crew_output import CrewOutput
 from crewai.llms.base_llm import BaseLLM
 
-from crewai_podium.faults import calling
-from crewai_podium.spending import Meter, usage_of
-from crewai_podium.texts import prompt_of, text_of
-from podium.errors import ConfigError, WorkerBroken
-from podium.types import Completion, estimate_usage
+from crewai_podium.usage import UsageMeter, read_usage
+from crewai_podium.workers.errors import crewai_errors
+from podium.errors import ConfigError
+from podium.hosts import prompt_text, read_completion, text_of
+from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 
 class CrewWorker(Worker):
-    """Kicks a copy of a crew off.
+    """Kicks a copy of a crew off for each subtask.
 
     Args:
-        crew: what is kicked off.
+        crew: the crew that is copied.
         card: what the planner is told of it.
         inputs: makes the kickoff's inputs out of what the step is shown; `None` puts all of it
-            into the one input the crew has.
+            into the crew's only input.
 
     Raises:
-        ConfigError: the crew has no input, or more than one, and nobody says what they are given.
+        ConfigError: `inputs` is `None` and the crew does not have exactly one input.
     """
 
     def __init__(
@@ -35,9 +35,9 @@ class CrewWorker(Worker):
     ) -> None:
         found = sorted(crew.fetch_inputs())
         if inputs is None and len(found) != 1:
-            told = "takes " + (", ".join(found) or "no input, so that no subtask would reach it")
-            hint = 'as_worker(crew, inputs=lambda brief: {"topic": brief.subtask})'
-            raise ConfigError(f"crew {card.name!r} {told}: put one {{topic}} into a task, or use {hint}")
+            takes = "takes " + (", ".join(found) or "no input, so that no subtask would reach it")
+            hint = 'as_worker(crew, inputs=lambda step_input: {"topic": step_input.subtask})'
+            raise ConfigError(f"crew {card.name!r} {takes}: put one {{topic}} into a task, or use {hint}")
         self.crew = crew
         self.card = card
         self._inputs = inputs
@@ -47,31 +47,31 @@ class CrewWorker(Worker):
         return f"CrewWorker({self.card.name!r})"
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Kick it off; the answer is its last task's, in one piece."""
+        """Kick a copy of the crew off; the answer is its last task's, in one piece."""
         crew: Crew | None = None
 
         def spent() -> Usage | None:
-            return None if crew is None else usage_of(crew.calculate_usage_metrics())
+            return None if crew is None else read_usage(crew.calculate_usage_metrics())
 
-        with calling(self.card.name, spent):
+        with crewai_errors(self.card.name, spent):
             crew = _copy(self.crew)
-            if self._inputs is not None:
-                given = dict(self._inputs(step_input_of(request)))
-            else:
-                given = {self._input: prompt_of(request.messages)}
-            # In a context of its own: what a cancel leaves open of CrewAI's events stays in there.
-            output = await asyncio.create_task(crew.akickoff(inputs=given))
+            # A task of its own: a cancel leaves CrewAI's event scopes open, in that task's context only.
+            output = await asyncio.create_task(crew.akickoff(inputs=self._given(request)))
             text = text_of(output.raw) if isinstance(output, CrewOutput) else text_of(output)
-        if not text.strip():
-            raise WorkerBroken(f"crew {self.card.name!r} returned no text", maybe_paid=True, usage=spent())
+            done = read_completion(request.messages, text=text, finish_reason="stop", usage=spent())
         if request.stream:
             yield text
-        yield Completion(text, usage=spent() or estimate_usage(request.messages, text))
+        yield done
+
+    def _given(self, request: Request) -> dict[str, Any]:
+        if self._inputs is not None:
+            return dict(self._inputs(step_input_of(request)))
+        return {self._input: prompt_text(request.messages)}
 
 
 def _copy(crew: Crew) -> Crew:
-    """Return a copy whose LLMs count from nothing, each on its own."""
-    copy, meter = crew.copy(), Meter()
+    """Return a copy with LLMs of its own, whose counts start at zero."""
+    copy, meter = crew.copy(), UsageMeter()
     copy.stream = False
     agents = [*copy.agents, *([] if copy.manager_agent is None else [copy.manager_agent])]
     for agent in agents:

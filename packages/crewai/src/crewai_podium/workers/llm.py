@@ -1,11 +1,9 @@
-"""A worker that is one of CrewAI's LLMs, bare: a planner's model, above all.
+"""A worker that is one of CrewAI's LLMs, without an agent; above all, the model of a planner.
 
-It owns how messages become a call of an LLM, and how the pieces it tells CrewAI's events of
-become a stream. It knows no agent.
+CrewAI's LLMs stream by events. The events of a call become the pieces of its answer.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from math import inf
@@ -20,27 +18,26 @@ from crewai.events.types.llm_events import LLMStreamChunkEvent
 from crewai.llms.base_llm import BaseLLM
 from crewai.utilities.agent_utils import extract_tool_call_info
 
-from crewai_podium.faults import calling
-from crewai_podium.spending import Meter, Spent
-from crewai_podium.texts import text_of
-from podium.errors import WorkerBroken
-from podium.types import Completion, Part, Sampling, estimate_usage
+from crewai_podium.usage import OnUsage, UsageMeter
+from crewai_podium.workers.errors import crewai_errors
+from podium.hosts import read_completion, text_of, tool_call
+from podium.types import Completion, Part, Sampling
 from podium.workers import Card, Request, Worker
 
 
 class LLMWorker(Worker):
-    """Asks an LLM. It is called in a thread, as CrewAI calls it, and left behind there after a cancel.
+    """Calls an LLM in a thread, as CrewAI does. A cancel leaves the thread behind.
 
     Args:
-        llm: who is asked.
+        llm: the LLM that is copied.
         card: what the planner is told of it.
-        spent: is told what each call has spent, however it ended.
+        on_usage: takes the tokens of each call, also of a call that failed.
     """
 
-    def __init__(self, llm: BaseLLM, *, card: Card, spent: Spent | None = None) -> None:
+    def __init__(self, llm: BaseLLM, *, card: Card, on_usage: OnUsage | None = None) -> None:
         self.llm = llm
         self.card = card
-        self._spent = spent
+        self._on_usage = on_usage
         asks = getattr(llm, "supports_function_calling", None)
         self.takes_tools = asks is not None and bool(asks())
 
@@ -54,14 +51,14 @@ class LLMWorker(Worker):
         return None if most is None else int(most)
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Ask the LLM: as a stream where somebody reads along, and it tells its pieces."""
-        meter, written, answer = Meter(), list[str](), None
+        """Call the LLM; with `request.stream`, yield the pieces that it sends as events."""
+        meter, written, answer = UsageMeter(), list[str](), None
         llm = _set(meter.copy_of(self.llm), request.sampling, stream=request.stream)
         try:
-            with calling(self.card.name, lambda: meter.usage):
-                if not request.stream:
+            if not request.stream:
+                with crewai_errors(self.card.name, lambda: meter.usage):
                     answer = await to_thread.run_sync(_ask, llm, request, None, abandon_on_cancel=True)
-            if request.stream:
+            else:
                 async with aclosing(self._streamed(llm, request, meter)) as pieces:
                     async for kind, piece in pieces:
                         if kind == "piece":
@@ -70,28 +67,27 @@ class LLMWorker(Worker):
                         else:
                             answer = piece
         finally:
-            if self._spent is not None:
-                self._spent(meter.metrics)
+            if self._on_usage is not None:
+                self._on_usage(meter.metrics)
         calls = _calls(answer) if isinstance(answer, list) else ()
         text = "".join(written) or ("" if calls else text_of(answer))
-        if not text.strip() and not calls:
-            raise WorkerBroken(
-                f"worker {self.card.name!r} returned no text", maybe_paid=True, usage=meter.usage
+        with crewai_errors(self.card.name, lambda: meter.usage):
+            done = read_completion(
+                request.messages, text=text, finish_reason="stop", tool_calls=calls, usage=meter.usage
             )
         if request.stream and text and not written:
             yield text
-        usage = meter.usage or estimate_usage(request.messages, text)
-        yield Completion(text, "tool_calls" if calls else "stop", usage=usage, tool_calls=calls)
+        yield done
 
     async def _streamed(
-        self, llm: BaseLLM, request: Request, meter: Meter
+        self, llm: BaseLLM, request: Request, meter: UsageMeter
     ) -> AsyncGenerator[tuple[str, Any], None]:
-        """Yield the pieces as they come, then what the call returned."""
+        """Yield the pieces as they come, then the return value of the call."""
         send, receive = anyio.create_memory_object_stream[tuple[str, Any]](inf)
         loop = asyncio.get_running_loop()
 
         async def ask() -> None:
-            with send, calling(self.card.name, lambda: meter.usage):
+            with send, crewai_errors(self.card.name, lambda: meter.usage):
                 answer = await to_thread.run_sync(_ask, llm, request, (loop, send), abandon_on_cancel=True)
                 send.send_nowait(("answer", answer))
 
@@ -111,31 +107,30 @@ _Sink = tuple[asyncio.AbstractEventLoop, MemoryObjectSendStream[tuple[str, Any]]
 
 
 def _ask(llm: BaseLLM, request: Request, sink: _Sink | None) -> Any:
-    """Call the LLM, in a thread; what it tells CrewAI's events meanwhile goes to the sink."""
+    """Call the LLM, in a thread; the pieces that it sends as events go to the sink."""
     messages: list[Any] = [message.to_wire() for message in request.messages]
     tools: Any = None if request.tools is None else [dict(tool) for tool in request.tools.offered]
     if sink is None:
         return llm.call(messages, tools=tools)
     loop, send = sink
 
-    def told(source: Any, event: BaseEvent) -> None:
-        if (
-            source is llm and isinstance(event, LLMStreamChunkEvent) and event.chunk
-        ):  # the bus is everybody's, and the copy this call's
+    def hear(source: Any, event: BaseEvent) -> None:
+        # The bus carries events of all LLMs; the copy is this call's own.
+        if source is llm and isinstance(event, LLMStreamChunkEvent) and event.chunk:
             loop.call_soon_threadsafe(_sent, send, event.chunk)
 
-    crewai_event_bus.register_handler(LLMStreamChunkEvent, told)
+    crewai_event_bus.register_handler(LLMStreamChunkEvent, hear)
     try:
         return llm.call(messages, tools=tools)
     finally:
-        crewai_event_bus.off(LLMStreamChunkEvent, told)
+        crewai_event_bus.off(LLMStreamChunkEvent, hear)
 
 
 def _sent(send: MemoryObjectSendStream[tuple[str, Any]], piece: str) -> None:
     try:
         send.send_nowait(("piece", piece))
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-        return  # nobody reads any more: the thread was left behind
+        return  # the reader has left, and the thread was left behind
 
 
 def _set(llm: BaseLLM, sampling: Sampling, *, stream: bool) -> BaseLLM:
@@ -149,13 +144,6 @@ def _set(llm: BaseLLM, sampling: Sampling, *, stream: bool) -> BaseLLM:
 
 
 def _calls(answer: Sequence[Any]) -> tuple[Part, ...]:
-    """Return calls of tools, in whichever provider's form, as OpenAI writes them."""
-    calls = list[Part]()
-    for each in answer:
-        told = extract_tool_call_info(each)
-        if told is not None:
-            number, name, given = told
-            arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-            function = {"name": name, "arguments": arguments}
-            calls.append({"id": number, "type": "function", "function": function})
-    return tuple(calls)
+    """Return tool calls, in whichever provider's form, as OpenAI writes them."""
+    found = (extract_tool_call_info(each) for each in answer)
+    return tuple(tool_call(*info) for info in found if info is not None)

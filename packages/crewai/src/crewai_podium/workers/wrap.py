@@ -1,8 +1,7 @@
-"""Makes the right worker of what somebody has. It knows all kinds of them, and calls none."""
+"""Makes a worker of an object of CrewAI's."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Unpack
 
 from crewai import Crew
 from crewai.agents.agent_builder.base_agent import BaseAgent
@@ -13,54 +12,47 @@ from crewai_podium.cards import card_of
 from crewai_podium.workers.agent import AgentWorker
 from crewai_podium.workers.crew import CrewWorker
 from crewai_podium.workers.llm import LLMWorker
-from crewai_podium.workers.tool import ToolWorker
+from crewai_podium.workers.tool import tool_worker
 from podium.errors import ConfigError
-from podium.workers import Card, Price, StepInput, Worker
+from podium.hosts import CardMaker, CardOptions
+from podium.workers import StepInput, Worker
 
 
-def as_worker(  # noqa: PLR0913 - each is one fact of a card, most are left out
-    thing: BaseAgent | Crew | BaseLLM | BaseTool,
+def as_worker(
+    thing: BaseAgent | Crew | BaseLLM | BaseTool | Worker,
     *,
-    card: Card | None = None,
-    name: str | None = None,
-    description: str | None = None,
-    price: Price | None = None,
-    labels: Iterable[str] = (),
     inputs: Callable[[StepInput], Mapping[str, Any]] | None = None,
+    **options: Unpack[CardOptions],
 ) -> Worker:
-    """Return something of CrewAI's as a worker.
+    """Return an object of CrewAI's as a worker.
 
-    An agent does each subtask as a task, by a copy of itself, so that it may have many at
-    once; a crew is copied and kicked off; an LLM is called; a tool is run.
+    An agent does each subtask as a task, by a copy of itself, so it may do several at once. A
+    crew is copied and kicked off. An LLM is called. A tool is run. A `ConductorLLM` is its
+    conductor. A worker of Podium's is returned as it is.
 
     Args:
-        thing: what is to do subtasks.
-        card: what the planner is told of it; `None` derives it from what it is, and from:
-        name: what plans call it; `None` takes the role, or the name it has.
-        description: what it is good at; `None` takes what it says of itself.
-        price: what its tokens cost; `None` means unknown.
-        labels: properties that rules refer to.
+        thing: the object that does subtasks.
         inputs: makes a crew's inputs out of what the step is shown; `None` puts all of it into
-            the one input the crew has.
+            the crew's only input.
+        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
+            `podium.hosts.CardOptions` has them.
 
     Raises:
-        ConfigError: it cannot be a worker; or there is a card and parts of another.
+        ConfigError: it cannot be a worker, or has a card already, or there is a card and parts
+            of another.
     """
-    said = name is not None or description is not None or price is not None or frozenset(labels)
-    if card is not None and said:
-        raise ConfigError("a name, description, price or labels beside a card do not count: put them on it")
-    if not isinstance(thing, BaseAgent | Crew | BaseLLM | BaseTool):
-        raise ConfigError(f"{thing!r:.80} is no agent, crew, LLM or tool of CrewAI's")
+    maker = CardMaker(options)
     if inputs is not None and not isinstance(thing, Crew):
         raise ConfigError(f"{thing!r:.80} is no crew: only a crew has inputs")
-    if card is None:
-        card = replace(card_of(thing), price=price, labels=frozenset(labels))
-        card = card if name is None else replace(card, name=name)
-        card = card if description is None else replace(card, description=description)
+    if (own := maker.podium_worker(thing)) is not None:
+        return own
+    if not isinstance(thing, BaseAgent | Crew | BaseLLM | BaseTool):
+        raise ConfigError(f"{thing!r:.80} is no agent, crew, LLM or tool of CrewAI's")
+    card = card_of(thing, maker)
     if isinstance(thing, BaseAgent):
         return AgentWorker(thing, card=card)
     if isinstance(thing, Crew):
         return CrewWorker(thing, card=card, inputs=inputs)
     if isinstance(thing, BaseTool):
-        return ToolWorker(thing, card=card)
+        return tool_worker(thing, card)
     return LLMWorker(thing, card=card)

@@ -1,7 +1,7 @@
-"""Copies of LLMs that count what they spend themselves.
+"""Tokens of CrewAI's LLMs, counted for each call of a worker.
 
-CrewAI counts on the LLM, which agents share and steps side by side would mix up: each call
-of a worker therefore has a copy of its own, over the same client. It knows no worker.
+CrewAI counts tokens on the LLM, which agents share, so steps side by side would mix their
+counts. Each call of a worker therefore has a copy of the LLM, over the same client.
 """
 
 from collections.abc import Callable
@@ -15,19 +15,19 @@ from pydantic import PrivateAttr
 
 from podium.usage import Usage
 
-Spent = Callable[[UsageMetrics], None]
-"""Takes what a call of a worker has spent."""
+OnUsage = Callable[[UsageMetrics], None]
+"""Takes the tokens of one call of a worker."""
 L = TypeVar("L", bound=BaseLLM)
 
 
-class Meter:
-    """Makes copies of LLMs, and adds up what they spend."""
+class UsageMeter:
+    """Makes copies of LLMs, and adds up their tokens."""
 
     def __init__(self) -> None:
         self._llms: list[BaseLLM] = []
 
     def copy_of(self, llm: L) -> L:
-        """Return a copy of an LLM that counts from nothing."""
+        """Return a copy of an LLM whose count starts at zero."""
         copy = llm.model_copy()
         copy._token_usage = dict.fromkeys(llm._token_usage, 0)  # noqa: SLF001 - the only counter there is
         self._llms.append(copy)
@@ -35,7 +35,7 @@ class Meter:
 
     @property
     def metrics(self) -> UsageMetrics:
-        """What the copies have spent so far, as CrewAI tells it."""
+        """Tokens of all copies so far, in CrewAI's form."""
         total = UsageMetrics()
         for llm in self._llms:
             total.add_usage_metrics(llm.get_token_usage_summary())
@@ -43,29 +43,29 @@ class Meter:
 
     @property
     def usage(self) -> Usage | None:
-        """The same as Podium tells it; `None` where no LLM has reported anything."""
-        return usage_of(self.metrics)
+        """Tokens of all copies so far; `None` where no LLM reported any."""
+        return read_usage(self.metrics)
 
 
-class Tally(TokenProcess):
-    """What a manager has spent, its crew's steps included, for the crew's own metrics."""
+class UsageTotal(TokenProcess):
+    """Tokens of a manager and of its steps, for the metrics of its crew."""
 
     _metrics: UsageMetrics = PrivateAttr(default_factory=UsageMetrics)
-    _meters: list[Meter] = PrivateAttr(default_factory=list)
+    _meters: list[UsageMeter] = PrivateAttr(default_factory=list)
     _lock: Any = PrivateAttr(default_factory=Lock)
 
     def add(self, metrics: UsageMetrics) -> None:
-        """Add what a call has spent; threads may do so at once."""
+        """Add the tokens of a call; threads may do so at once."""
         with self._lock:
             self._metrics.add_usage_metrics(metrics)
 
-    def watch(self, meter: Meter) -> None:
-        """Count what a meter counts, from now on."""
+    def watch(self, meter: UsageMeter) -> None:
+        """Include the tokens of a meter, from now on."""
         with self._lock:
             self._meters.append(meter)
 
     def get_summary(self) -> UsageMetrics:
-        """Return all of it."""
+        """Return all tokens so far."""
         with self._lock:
             total = self._metrics.model_copy()
             for meter in self._meters:
@@ -73,8 +73,8 @@ class Tally(TokenProcess):
         return total
 
 
-def usage_of(metrics: UsageMetrics) -> Usage | None:
-    """Return CrewAI's metrics as Podium's usage; `None` where they tell of no call."""
+def read_usage(metrics: UsageMetrics) -> Usage | None:
+    """Return CrewAI's metrics as Podium's usage; `None` where they count no call."""
     if not metrics.successful_requests:
         return None
     return Usage(
@@ -85,8 +85,8 @@ def usage_of(metrics: UsageMetrics) -> Usage | None:
     )
 
 
-def metrics_of(usage: Usage) -> UsageMetrics:
-    """Return what one call has spent as CrewAI tells it, which has no word for what was estimated."""
+def write_usage(usage: Usage) -> UsageMetrics:
+    """Return the usage of one call as CrewAI's metrics, which do not mark estimates."""
     if usage == Usage():
         return UsageMetrics()
     read = usage.input_tokens + usage.orchestration_input_tokens

@@ -1,0 +1,5 @@
+from .llm import ConductorLLM as ConductorLLM
+from .manager import ConductorManager as ConductorManager
+from .workers import as_worker as as_worker
+
+__version__: str

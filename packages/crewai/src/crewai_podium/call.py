@@ -1,0 +1,93 @@
+"""One call of a `ConductorLLM` as a run of its conductor."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from crewai.llms.base_llm import BaseLLM
+from pydantic import BaseModel
+
+from crewai_podium.messages import from_crewai
+from crewai_podium.outputs import output_constraint, read_answer
+from podium.conductor import Conductor
+from podium.hosted import HostedConductor
+from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, run_failed, tool_arguments
+from podium.types import Part, Result, Sampling, Tools
+
+
+def new_call(
+    conductor: Conductor | HostedConductor,
+    messages: str | Sequence[Mapping[str, Any]],
+    *,
+    tools: Sequence[Part],
+    sampling: Sampling,
+    store: ContinuationStore,
+) -> ChatCall:
+    """Return the call for what an LLM is sent.
+
+    Raises:
+        QueryError: the messages hold no question.
+    """
+    return ChatCall(
+        conductor, from_crewai(messages), tools=Tools(tuple(tools)), sampling=sampling, store=store
+    )
+
+
+async def run_call(call: ChatCall, on_text: Callable[[str], None] | None) -> ChatAnswer:
+    """Run a call and return its answer.
+
+    Args:
+        call: the call.
+        on_text: takes each piece of the answer as it is written; `None` asks for whole answers.
+
+    Raises:
+        RunFailed: as `ChatCall.answer` and `ChatCall.rest`.
+        PodiumError: as `Conductor.run`.
+    """
+    if on_text is None:
+        return await call.run()
+    async with aclosing(call.stream()) as items:
+        async for item in items:
+            if isinstance(item, ChatAnswer):
+                return item
+            on_text(item)
+    raise AssertionError("the last item is the answer")
+
+
+def call_sampling(llm: BaseLLM, response_model: type[BaseModel] | None) -> Sampling:
+    """Return how an LLM's settings, and the model that one call asks for, have the answer written."""
+    return Sampling(
+        temperature=llm.temperature,
+        top_p=llm.top_p,
+        seed=llm.seed,
+        max_tokens=None if llm.max_tokens is None else int(llm.max_tokens),
+        stop=tuple(llm.stop_sequences),
+        constraint=output_constraint(response_model),
+    )
+
+
+def answer_text(answer: str, response_model: type[BaseModel] | None) -> str:
+    """Return an answer; as the JSON of the model that the call asks for, where it holds one."""
+    read = answer if response_model is None else read_answer(answer, response_model)
+    return read.model_dump_json() if isinstance(read, BaseModel) else answer
+
+
+def function_arguments(call: Part, result: Result) -> dict[str, Any]:
+    """Return the arguments of a call that CrewAI is to make itself.
+
+    Raises:
+        RunFailed: the model wrote no JSON object.
+    """
+    arguments = tool_arguments(call)
+    if arguments is None:
+        function = call["function"]
+        told = f"the arguments of {function['name']!r} are no JSON object: {function['arguments']!r:.80}"
+        raise run_failed(told, result)
+    return arguments
+
+
+def estimate_tokens(messages: Any, *more: Any) -> int:
+    """Estimate the tokens of a conversation and of the schemas sent with it, at four characters each."""
+    text = messages if isinstance(messages, str) else json.dumps(messages, default=str, ensure_ascii=False)
+    return -(-sum(map(len, (text, *(json.dumps(part, default=str) for part in more if part)))) // 4)
