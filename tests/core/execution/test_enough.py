@@ -1,15 +1,21 @@
 """Groups of steps of which some are enough: the first good one, or a quorum."""
 
+from collections.abc import AsyncGenerator
+
+import anyio
 import pytest
 from core.actors import Actor, boss, never, rows
+from core.resume.test_resume import prefix, recorded
 from core.virtual_clock import BACKEND
 
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid, WorkerRefused
 from podium.execution import Retry
+from podium.journal import MemoryJournal
 from podium.plan_text import parse_plan, write_plan
-from podium.types import Outcome, Plan, Step
+from podium.planners import FixedPlanner
+from podium.types import Completion, Outcome, Plan, Step, StepEnded
 from podium.workers import Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -131,6 +137,28 @@ async def test_of_more_than_enough_the_first_are_shown() -> None:
     assert [f"OUT-{name}" in _sent(join.requests[0]) for name in "QR"] == [shown == (0,), shown == (1,)]
 
 
+async def test_of_steps_that_ask_the_same_each_keeps_its_place_when_the_run_goes_on() -> None:
+    """What came first comes first again, though three steps have the same worker and subtask."""
+    waits = iter([3.0, 2.0, 1.0])
+
+    async def in_turn(request: Request) -> AsyncGenerator[str | Completion, None]:
+        seconds = next(waits)
+        await anyio.sleep(seconds)
+        yield Completion(f"after {seconds:g}")
+
+    journal, asked = MemoryJournal(), [Step(1, "try")] * 3
+    plan = FixedPlanner(write_plan(Plan((*asked, Step(0, "join", (0, 1, 2), 2))), "rows"))
+    first = Conductor(plan, [ScriptedWorker("join", "J"), Actor("w", in_turn)], journal=journal)
+    whole = await first.run("What?", run_id="R")
+    events = await recorded(journal, "R")
+    ends = [index for index, event in enumerate(events) if isinstance(event, StepEnded)]
+    left = await prefix(events[: ends[1] + 1], "R")
+    join, idle = ScriptedWorker("join", "J"), Actor("w", never)
+    result = await Conductor(plan, [join, idle], journal=left).resume("R")
+    assert result.outcomes[3].shown == whole.outcomes[3].shown == (1, 2)
+    assert [outcome.text for outcome in result.outcomes[1:3]] == ["after 2", "after 1"]
+
+
 def test_the_length_of_the_list_is_all_of_it() -> None:
     """There is one way to say that all are waited for."""
     assert Step(0, "x", (0, 1), 2) == Step(0, "x", (0, 1))
@@ -160,6 +188,7 @@ def test_it_is_kept_in_json_and_by_renumbering() -> None:
     assert Plan.from_json(PLAN.to_json()) == PLAN
     assert PLAN.to_json()["steps"][2]["enough"] == 1
     assert "enough" not in PLAN.to_json()["steps"][0]
+    assert '"access": [0, 1], "enough": 1}' in write_plan(PLAN, "rows")
     assert PLAN.renumbered([1, 0]).steps[2].enough == 1
     assert "after 1 of 2" in PLAN.to_mermaid()
 

@@ -279,6 +279,22 @@ async def test_a_steps_deadline_ends_its_calls() -> None:
     assert outcome.cost > 0
 
 
+async def test_the_deadline_of_the_run_is_told_as_such() -> None:
+    """A step that the end of the run stops is not said to have had its own time."""
+    worker = Actor("a", never)
+    outcome = outcome_of(await told(conductor([worker], limits=Limits(seconds=5.0))))
+    assert outcome.problem is not None
+    assert outcome.problem.message == "worker 'a' did not answer within the run's 5 s (Limits.seconds)"
+
+
+async def test_a_retry_that_would_come_too_late_is_said_not_to_be_made() -> None:
+    """The step ends with its failure, and with why there is no further call."""
+    busy = WorkerUnavailable("down", retry_after=15.0)
+    outcome = outcome_of(await told(conductor([flaky("a", busy)], limits=Limits(step_seconds=10.0))))
+    assert outcome.problem is not None
+    assert outcome.problem.message == "down; the step's time ends before it could be called again"
+
+
 async def test_pieces_carry_the_number_of_their_call() -> None:
     """What a failed call had written is told apart from what the next one writes."""
     acts: list[Act] = [_breaking("half"), writing("whole")]

@@ -53,6 +53,18 @@ async def test_a_step_starts_when_the_last_step_it_sees_has_ended() -> None:
     assert result.answer == "A"
 
 
+async def test_a_worker_is_told_which_steps_it_is_shown() -> None:
+    """Each output comes with the number and the subtask of its step."""
+    workers = [ScriptedWorker(name, name.upper()) for name in ("a", "b", "c")]
+    await Conductor(boss(""), workers).run(DIAMOND)
+    step_input = workers[0].requests[1].step_input
+    assert step_input is not None
+    assert [(shown.step, shown.subtask, shown.output) for shown in step_input.visible] == [
+        (1, "left", "B"),
+        (2, "right", "C"),
+    ]
+
+
 async def test_a_row_starts_while_the_planner_writes_the_next() -> None:
     """A step whose row is whole runs to its end before the plan is."""
     text = rows((0, "first", ()), (0, "second", (0,)))

@@ -62,6 +62,15 @@ def test_a_step_error_names_step_and_position() -> None:
     assert caught.value.position == text.index("9")
 
 
+def test_a_row_that_lacks_a_field_is_named() -> None:
+    """Of several rows, the error tells the one that is to be mended."""
+    text = ROW.format(0) + '{"worker": 1, "access": []}\n'
+    with pytest.raises(PlanInvalid) as caught:
+        parse_plan(text, workers=3)
+    assert (caught.value.code, caught.value.step) == ("missing_field", 1)
+    assert caught.value.position == text.index('{"worker": 1, "access"')
+
+
 def test_a_syntax_error_has_the_position_in_the_whole_text() -> None:
     """Positions count from the beginning of all that arrived, not of the last piece."""
     reader = PlanReader(workers=3)
@@ -88,6 +97,14 @@ def test_a_syntax_error_has_the_position_in_the_whole_text() -> None:
         ("<think>model_id = [0]", "close it with </think>"),
         (ROW.format(0) * 6, "at most 5 are allowed"),
         ("nothing", "write its steps"),
+        (
+            ROW.format(0) + 'Then {"worker": 1, "subtask": "b", "access": []}',
+            "every row on a line of its own",
+        ),
+        (
+            "model_id = [0, 0]\nsubtasks = ['a', 'b']\naccess_list = [[], ['x']]",
+            "step 1 lists 'x': write [], \"all\" or numbers of earlier steps",
+        ),
     ],
 )
 def test_an_error_says_what_to_write(text: str, advice: str) -> None:
