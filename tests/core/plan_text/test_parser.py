@@ -50,7 +50,7 @@ def test_rows_of_a_cut_object_are_no_plan() -> None:
     text = '{"steps": [\n' + ROW.format(0).replace("}", "},") + ROW.format(1)
     with pytest.raises(PlanSyntaxError) as caught:
         parse_plan(text, workers=3)
-    assert caught.value.code == "truncated"
+    assert (caught.value.code, caught.value.position) == ("truncated", len(text))
 
 
 def test_a_step_error_names_step_and_position() -> None:
@@ -97,6 +97,7 @@ def test_a_syntax_error_has_the_position_in_the_whole_text() -> None:
         ("<think>model_id = [0]", "close it with </think>"),
         (ROW.format(0) * 6, "at most 5 are allowed"),
         ("nothing", "write its steps"),
+        ('{"worker": 0; "subtask": "a", "access": []}', "one pair of quotes, and a comma between entries"),
         (
             ROW.format(0) + 'Then {"worker": 1, "subtask": "b", "access": []}',
             "every row on a line of its own",
@@ -118,6 +119,13 @@ def test_an_error_names_the_workers_of_a_small_pool() -> None:
     """Where workers have names, the names to choose from are told."""
     with pytest.raises(PlanInvalid, match=r"from 0 to 1, or a name \(coder, Critic\)"):
         parse_plan("model_id = [nobody]\nsubtasks = ['a']\naccess_list = [[]]", workers=["coder", "Critic"])
+
+
+def test_an_error_names_no_workers_that_have_no_names() -> None:
+    """Where workers have numbers alone, no names are offered."""
+    with pytest.raises(PlanInvalid) as caught:
+        parse_plan("model_id = [7]\nsubtasks = ['a']\naccess_list = [[]]", workers=3)
+    assert str(caught.value).endswith("write a number from 0 to 2")
 
 
 def test_a_name_of_two_workers_is_nobodys() -> None:

@@ -140,6 +140,13 @@ def test_the_schema_takes_plans_and_nothing_else() -> None:
     assert [plan for plan in wrong if valid(plan)] == []
 
 
+def test_the_schema_names_the_type_of_each_field() -> None:
+    """Providers that constrain decoding refuse a field without a type, though `enum` says all there is."""
+    fields = plan_schema(3, 2)["properties"]["steps"]["items"]["properties"]
+    types = {name: field["type"] for name, field in fields.items()}
+    assert types == {"worker": "integer", "subtask": "string", "access": "array"}
+
+
 def test_the_schema_can_keep() -> None:
     """No steps are allowed only when asked for."""
     assert plan_schema(1, 1)["properties"]["steps"]["minItems"] == 1

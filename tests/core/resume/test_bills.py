@@ -16,7 +16,7 @@ from podium.journal import MemoryCache, MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.policy import Policy
-from podium.types import Completion, Event, PlannerEnded, PlannerStarted, RunStarted, StepEnded
+from podium.types import Completion, Event, PlannerEnded, PlannerStarted, RunStarted, StepEnded, StepStarted
 from podium.usage import Usage
 from podium.workers import Request, Worker
 from podium.workers.scripted import Reply
@@ -263,23 +263,63 @@ class _Held(Actor):
 
 
 @pytest.mark.parametrize(
-    "completion",
+    ("completion", "reason"),
     [
-        Completion("good", finish_reason="end_turn"),  # type: ignore[arg-type]
-        Completion("good", usage=Usage(10.5, 3)),  # type: ignore[arg-type]
-        Completion("good", usage=Usage(-1, 3)),
-        Completion("good", cost="0.1"),  # type: ignore[arg-type]
-        Completion("good", cost=float("nan")),
+        (Completion("good", finish_reason="end_turn"), "finish_reason is 'end_turn': it is one of stop, "),  # type: ignore[arg-type]
+        (Completion("good", usage=Usage(10.5, 3)), "its tokens are whole numbers, 0 or more"),  # type: ignore[arg-type]
+        (Completion("good", usage=Usage(-1, 3)), "its tokens are whole numbers, 0 or more"),
+        (Completion("good", cost="0.1"), "cost is '0.1': it is a number of USD"),  # type: ignore[arg-type]
+        (Completion("good", cost=float("nan")), "cost is nan: it is a number of USD"),
+        (Completion("good", cost=-0.1), "cost is -0.1: it is a number of USD"),
+        (Completion(None), "text is NoneType"),  # type: ignore[arg-type]
+        (Completion("", tool_calls=("call",)), "tool_calls are ('call',): they are objects"),  # type: ignore[arg-type]
     ],
 )
-async def test_what_no_record_could_hold_is_refused_where_it_comes_in(completion: Completion) -> None:
-    """The step fails, and the run can be read."""
+async def test_what_no_record_could_hold_is_refused_where_it_comes_in(
+    completion: Completion, reason: str
+) -> None:
+    """The step fails with what is wrong, and the run can be read."""
     journal = MemoryJournal()
     conductor = Conductor(planned(Plan((Step(0, "go"),))), [paid("a", completion)], journal=journal)
     result = await conductor.run("What?", run_id="R")
     assert result.outcomes[0].problem is not None
     assert result.outcomes[0].problem.code == "worker_failed"
+    assert reason in result.outcomes[0].problem.message
     assert await journal.read("R")
+
+
+async def test_what_was_spent_before_counts_as_what_it_cost() -> None:
+    """Of a recorded call the cost is known, so that no more is set aside for it; a failed one counts too."""
+    replies = iter([WorkerUnavailable("down"), Completion("a said", usage=Usage(100, 100))])
+    flaky = ScriptedWorker(Card(name="a", price=PRICE, version="1"), lambda request: next(replies))
+    plan = planned(Plan((Step(0, "one"), Step(1, "two", (0,)), Step(2, "three", (1,)))))
+    journal, options = MemoryJournal(), {"limits": Limits(cost=0.006), "retry": Retry(first_wait=0.001)}
+    first = [flaky, paid("b"), paid("c")]
+    await Conductor(plan, first, journal=journal, **options).run("What?", run_id="R")  # type: ignore[arg-type]
+    events = await recorded(journal, "R")
+    start = until(events, lambda event: isinstance(event, StepStarted) and event.step == 2)
+    left = await prefix(events[:start], "R")
+    again = [paid("a"), paid("b"), paid("c")]
+    result = await Conductor(plan, again, journal=left, **options).resume("R")  # type: ignore[arg-type]
+    assert (result.status, calls(again)) == ("ok", [0, 0, 1])
+    assert result.cost == pytest.approx(0.0006)
+
+
+async def test_steps_that_ask_the_same_keep_their_answers_when_the_run_goes_on() -> None:
+    """The second of two equal steps ended first, and its answer stays with it."""
+    replies = iter([("slow", 0.05), ("fast", 0.0)])
+
+    async def answer(request: Request) -> AsyncGenerator[str | Completion, None]:
+        text, seconds = next(replies)
+        await anyio.sleep(seconds)
+        yield Completion(text)
+
+    journal, plan = MemoryJournal(), planned(Plan((Step(0, "go"), Step(0, "go"), Step(1, "end", (0, 1)))))
+    first = Conductor(plan, [Actor("a", answer), ScriptedWorker("b", RuntimeError("down"))], journal=journal)
+    before = await first.run("What?", run_id="R")
+    result = await Conductor(plan, [ScriptedWorker("a", "new"), paid("b")], journal=journal).resume("R")
+    assert [outcome.text for outcome in before.outcomes[:2]] == ["slow", "fast"]
+    assert [outcome.text for outcome in result.outcomes] == ["slow", "fast", "b said"]
 
 
 async def test_a_call_waits_for_room_that_another_will_leave() -> None:

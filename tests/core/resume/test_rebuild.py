@@ -24,7 +24,8 @@ async def test_a_record_without_its_end_tells_how_far_the_run_came() -> None:
         assert result.problem.code == "unfinished"
         assert result.status == ("partial" if result.answer else "failed")
         assert (result.answer == whole.answer) == (3 in ended)
-        for outcome in result.outcomes:
+        for outcome, worker in zip(result.outcomes, result.workers, strict=False):
+            assert outcome.worker == worker
             assert outcome.status == ("ok" if outcome.step in ended else "cancelled")
             assert outcome.problem is None or outcome.problem.code == "unfinished"
     assert result_of(events) == whole

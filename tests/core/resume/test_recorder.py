@@ -1,15 +1,16 @@
 """The record of a run that is written while it runs, and what a changed plan or a full disk does to it."""
 
+import anyio
 import pytest
 from core.resume.test_bills import paid, planned
 from core.resume.test_resume import calls, prefix, recorded
 
-from podium import Conductor, Plan, Step
+from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import JournalError
 from podium.journal import Log, MemoryJournal
 from podium.planners import ChatPlanner
 from podium.policy import Policy
-from podium.types import Event, PlannerStarted, Result, RunEnded, RunStarted
+from podium.types import Event, PlannerStarted, Result, RunEnded, RunStarted, StepEnded
 
 pytestmark = pytest.mark.anyio
 
@@ -78,3 +79,31 @@ async def test_a_planner_that_was_broken_off_is_in_the_result() -> None:
     assert lost.problem is not None
     assert (lost.text, lost.problem.code, lost.cost, lost.maybe_paid) == ("", "unknown", None, True)
     assert (good.problem, result.status) == (None, "ok")
+
+
+class _LostLog(_FullLog):
+    """Is claimed by another process when the first step ends."""
+
+    def append(self, event: Event) -> None:
+        if isinstance(event, StepEnded):
+            self._full = True
+            assert self.on_lost is not None
+            self.on_lost()
+        super().append(event)
+
+
+class _LostJournal(MemoryJournal):
+    """Loses its runs while they are carried out."""
+
+    async def begin(self, started: RunStarted, *, minted: bool) -> Log:
+        return _LostLog(await super().begin(started, minted=minted))
+
+
+async def test_calls_of_a_run_that_is_lost_are_stopped() -> None:
+    """What nobody will record is not worth waiting for."""
+    slow = ScriptedWorker("slow", "late", latency=30)
+    plan = planned(Plan((Step(0, "quick"), Step(1, "long"), Step(0, "end", (0, 1)))))
+    conductor = Conductor(plan, [paid("a", latency=0.02), slow], journal=_LostJournal())
+    with anyio.fail_after(5), pytest.raises(JournalError):
+        await conductor.run("What?")
+    assert len(slow.requests) == 1
