@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -13,10 +14,13 @@ from langchain_core.runnables.config import ensure_config
 from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
 
 from langchain_podium import ConductorRunnable, as_planner, as_worker
-from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
+from podium.errors import PodiumError, WorkerFailed
 from podium.execution import Retry
+from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
-from podium.workers import FREE, StepInput, Worker
+from podium.types import Completion
+from podium.workers import FREE, Request, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 Make = Callable[..., Any]
@@ -233,6 +237,66 @@ async def test_async_handlers_are_told_too() -> None:
     runnable = ConductorRunnable(Conductor(FixedPlanner(Plan((Step(0, "do"),))), [ScriptedWorker("a", "x")]))
     await runnable.ainvoke("What?", {"callbacks": [Listener()]})
     assert told[-1] == "podium_run_ended"
+
+
+KEY = "sk-abcdefghijklmnop1234"
+
+
+class Spilling(Worker):
+    """Returns a key: in its answer, in a tool call, in an error, or in text that never comes to an end."""
+
+    def __init__(self, how: str) -> None:
+        self.card = Card(name=how, price=FREE)
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Spill."""
+        match self.card.name:
+            case "answer":
+                yield Completion(f"the key is {KEY}")
+            case "tool call":
+                arguments = json.dumps({"key": KEY})
+                function = {"name": "look", "arguments": arguments}
+                yield Completion("", tool_calls=({"id": "1", "type": "function", "function": function},))
+            case "error":
+                raise WorkerFailed(f"the key {KEY} is wrong", maybe_paid=False)
+            case "too long":
+                yield f"the key is {KEY}"
+                yield "x" * 1000
+            case "no end":
+                yield f"the key is {KEY}"
+
+
+@pytest.mark.parametrize("how", ["answer", "tool call", "error", "too long", "no end"])
+async def test_no_tracer_is_shown_a_secret(how: str) -> None:
+    """Neither in what steps and planners are asked nor in what they return, however they end."""
+
+    class Tracer(BaseCallbackHandler):
+        def __init__(self) -> None:
+            self.shown: list[str] = []
+
+        def on_chain_start(self, serialized: Any, inputs: Any, *, tags: Any = None, **kwargs: Any) -> None:
+            if any(tag.startswith("podium:") for tag in tags or ()):
+                self.shown.append(json.dumps(inputs))
+
+        def on_chain_end(self, outputs: Any, *, parent_run_id: Any = None, **kwargs: Any) -> None:
+            if parent_run_id is not None:
+                self.shown.append(json.dumps(outputs))
+
+        def on_chain_error(self, error: BaseException, *, parent_run_id: Any = None, **kwargs: Any) -> None:
+            if parent_run_id is not None:
+                self.shown.append(f"{error!r}")
+
+    tracer = Tracer()
+    steps = write_plan(Plan((Step(0, f"Look it up with {KEY}."), Step(1, "Answer.", (0,)))), "rows")
+    planner = ChatPlanner(ScriptedWorker("boss", steps))
+    pool = [ScriptedWorker("finder", f"found {KEY}"), Spilling(how)]
+    runnable = ConductorRunnable(Conductor(planner, pool, limits=Limits(output_chars=500)))
+    with suppress(PodiumError):
+        await runnable.ainvoke(f"What does {KEY} open?", {"callbacks": [tracer]})
+    assert any("Look it up with" in shown for shown in tracer.shown)
+    assert any("found" in shown for shown in tracer.shown)
+    assert len(tracer.shown) >= 2 * 3
+    assert [shown for shown in tracer.shown if KEY in shown] == []
 
 
 def _hangs(call: Call) -> Reply:

@@ -1,5 +1,6 @@
 """A conductor as a query engine: its responses, their nodes, streams, prompts and failures."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ def silos() -> list[Any]:
     ]
 
 
+BEST = "Acme and Bolt are both suppliers"
 BOTH = ((0, "Acme contract", ()), (1, "Acme invoiced", ()), (2, "join", (0, 1)))
 
 
@@ -64,12 +66,37 @@ async def test_the_index_is_left_as_it_was() -> None:
     assert shelf.nodes[0].metadata == {"file_name": "c1.txt"}
 
 
-async def test_a_node_has_the_best_of_its_scores() -> None:
-    """Two steps find it with two scores."""
-    planner = planned((0, "Acme", ()), (0, "Acme and Bolt are both suppliers", ()), (1, "x", (0, 1)))
+@pytest.mark.parametrize(
+    "subtasks", [*permutations(("Acme", "Acme and Bolt", "Acme and Bolt are both suppliers"))]
+)
+async def test_a_node_has_the_best_of_its_scores(subtasks: tuple[str, ...]) -> None:
+    """Three steps find it with three scores; their order does not matter."""
+    planner = planned(*((0, subtask, ()) for subtask in subtasks), (1, "x", (0, 1, 2)))
     engine = ConductorQueryEngine.from_defaults([as_worker(Shelf("contracts"), name="a"), Gather()], planner)
     (node,) = [n for n in (await engine.aquery("?")).source_nodes if n.node_id == "shared"]
-    assert (node.score, node.metadata["podium_steps"]) == (6.0, [0, 1])
+    assert (node.score, node.metadata["podium_steps"]) == (6.0, [0, 1, 2])
+
+
+@pytest.mark.parametrize("scores", [*permutations((None, -1.0, 0.0))])
+async def test_any_score_is_better_than_none(scores: tuple[float | None, ...]) -> None:
+    """Scores may be 0 or less, and some retrievers give none."""
+    (node, *_) = Shelf("contracts").nodes
+    engines = [Said(answer=Response("fine", [NodeWithScore(node=node, score=score)])) for score in scores]
+    workers = [as_worker(engine, name=f"w{number}") for number, engine in enumerate(engines)]
+    planner = planned((0, "a", ()), (1, "b", ()), (2, "c", ()), (3, "x", (0, 1, 2)))
+    engine = ConductorQueryEngine.from_defaults([*workers, Gather()], planner)
+    (found,) = (await engine.aquery("?")).source_nodes
+    assert found.score == 0.0
+
+
+class Said(CustomQueryEngine):
+    """Answers with what it was made with."""
+
+    answer: Response
+
+    def custom_query(self, query_str: str) -> Response:
+        """Answer."""
+        return self.answer
 
 
 async def test_nodes_of_an_attempt_that_failed_do_not_count() -> None:

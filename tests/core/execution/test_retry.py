@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Act, Actor, context_of, never, plan_of, writing
+from core.actors import Act, Actor, answering, context_of, never, plan_of, writing
 from core.virtual_clock import BACKEND
 
 from podium.budget import Ledger, Limits, Spend
@@ -263,6 +263,32 @@ async def test_each_call_has_its_own_time() -> None:
     assert outcome.problem is not None
     assert outcome.problem.message == "worker 'a' did not answer within 7 s (Limits.attempt_seconds)"
     assert [call.maybe_paid for call in outcome.calls] == [True, True]
+
+
+async def test_every_call_has_its_time_from_when_it_begins() -> None:
+    """A second call of a step, and a step that starts later, have as much time as the first."""
+    worker = Actor("a", never)
+    events = await told(conductor([worker], Retry(attempts=2), limits=Limits(attempt_seconds=7.0)))
+    (_, _, first), (_, _, second) = started(events)
+    ended = next(event.at for event in events if isinstance(event, StepEnded))
+    assert (ended - second, ended - first) == pytest.approx((7.0, 14.0 + second - first - 7.0))
+    workers: list[Worker] = [Actor("quick", answering("facts", latency=3.0)), Actor("slow", never)]
+    plan = plan_of((1, "waits", ()), (0, "finds", ()), (1, "waits too", (1,)), (0, "joins", (0, 1, 2)))
+    limits = Limits(attempt_seconds=7.0)
+    events = await told(conductor(workers, Retry(attempts=1), limits=limits), plan)
+    began = {event.step: event.at for event in events if isinstance(event, StepStarted)}
+    took = {event.step: event.at - began[event.step] for event in events if isinstance(event, StepEnded)}
+    assert took == pytest.approx({0: 7.0, 1: 3.0, 2: 7.0, 3: 3.0})
+
+
+async def test_a_call_within_its_time_is_left_alone() -> None:
+    """A step may take longer than a call may, if each of its calls keeps to its time."""
+    acts: list[Act] = [never, answering("fine", latency=6.9)]
+    worker = Actor("a", lambda request: acts.pop(0)(request))  # noqa: PLW0108  (another act for each call)
+    outcome = outcome_of(
+        await told(conductor([worker], Retry(attempts=2), limits=Limits(attempt_seconds=7.0)))
+    )
+    assert (outcome.text, outcome.attempts, outcome.maybe_paid) == ("fine", 2, False)
 
 
 async def test_a_steps_deadline_ends_its_calls() -> None:

@@ -143,6 +143,29 @@ async def test_a_changed_plan_keeps_what_is_the_same() -> None:
     assert result.usage.total_tokens > 0
 
 
+@pytest.mark.parametrize(("said", "asked_again"), [("other facts", 1), ("a said", 0)])
+async def test_a_step_that_is_shown_other_facts_is_called_again(said: str, asked_again: int) -> None:
+    """Its own words are the same, and so are those of the step it sees: what that step returned decides."""
+    journal = MemoryJournal()
+    plan = Plan((Step(0, "find it"), Step(3, "use it", (0,))))
+    await conductor(team(), journal).run(plan, run_id="x")
+    again = team(b=said, d="made from other facts")
+    result = await conductor(again, journal).resume("x", plan=Plan((Step(1, "find it"), plan.steps[1])))
+    assert calls(again) == [0, 1, 0, asked_again]
+    assert result.answer == ("made from other facts" if asked_again else "d said")
+
+
+async def test_a_step_that_was_shown_a_gap_is_called_again() -> None:
+    """It was told that a step failed; when that step has succeeded, it is shown its output."""
+    journal = MemoryJournal()
+    first = await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
+    assert (first.status, first.answer) == ("partial", "d said")
+    again = team(c="c said at last", d="made from both")
+    result = await conductor(again, journal).resume("x")
+    assert (calls(again), result.answer) == ([0, 0, 1, 1], "made from both")
+    assert "c said at last" in again[3].requests[0].messages[-1].text
+
+
 async def test_a_pool_in_another_order_is_found_by_name() -> None:
     """Plans are recorded with the names of their workers."""
     journal = MemoryJournal()

@@ -18,7 +18,8 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 
-from podium.secrets import scrub, scrub_data
+from podium.errors import PodiumError
+from podium.secrets import scrub, scrub_data, scrub_error
 from podium.types import Completion
 from podium.workers import CallMiddleware, Request, Worker
 
@@ -69,7 +70,7 @@ async def call_as_child_run(worker: Worker, request: Request) -> AsyncGenerator[
             await run.on_chain_end({"output": scrub("".join(written))})
         raise
     except BaseException as error:
-        await run.on_chain_error(error)
+        await run.on_chain_error(error if scrub_error(error) else PodiumError(scrub(repr(error))))
         raise
     if not told:
         await run.on_chain_end({"output": scrub("".join(written))})
