@@ -212,7 +212,7 @@ async def test_a_cache_that_fails_costs_no_answer(caplog: pytest.LogCaptureFixtu
     """The worker is asked, its answer stands, and the log says why."""
     (outcome,) = await run([counting()], _Broken())
     assert (outcome.status, outcome.text) == ("ok", "a says 0")
-    assert [record.name for record in caplog.records] == ["podium.journal.answer_cache"] * 2
+    assert [record.name for record in caplog.records].count("podium.journal.answer_cache") == 2
 
 
 async def test_two_steps_that_ask_the_same_at_once_ask_once() -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 Place = str | Path
 Work = Callable[[], Coroutine[Any, Any, object]]
 Cancel = Callable[[Work, int], Coroutine[Any, Any, None]]
-PATIENCE = 2.0
+PATIENCE = 20.0
 """Seconds; longer than anything takes that nobody holds up."""
 TURNS = range(0, 60, 3)
 """Of the event loop, after which something is cancelled or held up."""

@@ -127,7 +127,7 @@ async def test_a_stalled_holder_writes_nothing_once_its_run_is_taken(place: Plac
 async def test_a_stalled_holder_does_not_end_a_run_that_was_taken(place: Place) -> None:
     """Giving up, ending and deleting count only for who holds the run."""
     stalled = Stalling(place)
-    async with stalled, SqlJournal(place, lease=LEASE) as other:
+    async with stalled, SqlJournal(place) as other:
         logs = [await stalled.begin(started(f"run{number}"), minted=False) for number in range(3)]
         stalled.goes = anyio.Event()
         logs[0].append(ended("run0"))

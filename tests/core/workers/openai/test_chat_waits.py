@@ -20,6 +20,8 @@ pytestmark = pytest.mark.anyio
 WHY = (Message("user", "why?"),)
 PIECE = chunk({"content": "half"})
 SILENCE = Reply((STALL,))
+SOON = 0.3
+"""Seconds that a call has: time enough to send a request on a machine with other work."""
 TRICKLE: list[Any] = [Pause(0.02), PIECE] * 500
 
 
@@ -35,11 +37,11 @@ async def serving(script: Script, **timeouts: float) -> AsyncIterator[tuple[Chat
 @pytest.mark.parametrize(
     ("reply", "timeouts"),
     [
-        pytest.param(SILENCE, {"first_byte": 0.05}, id="no headers"),
-        pytest.param(events(STALL), {"first_byte": 0.05}, id="headers and nothing else"),
-        pytest.param(events(PIECE, STALL), {"idle": 0.05}, id="silence within the stream"),
-        pytest.param(events(*TRICKLE), {"total": 0.1}, id="a trickle"),
-        pytest.param(events(PIECE, STALL), {"total": 0.05}, id="total before idle"),
+        pytest.param(SILENCE, {"first_byte": SOON}, id="no headers"),
+        pytest.param(events(STALL), {"first_byte": SOON}, id="headers and nothing else"),
+        pytest.param(events(PIECE, STALL), {"idle": SOON}, id="silence within the stream"),
+        pytest.param(events(*TRICKLE), {"total": SOON}, id="a trickle"),
+        pytest.param(events(PIECE, STALL), {"total": SOON}, id="total before idle"),
     ],
 )
 async def test_a_stream_that_stands_still_is_given_up(reply: Reply, timeouts: dict[str, float]) -> None:
@@ -56,14 +58,14 @@ async def test_a_stream_that_stands_still_is_given_up(reply: Reply, timeouts: di
 async def test_a_whole_answer_that_does_not_come_is_given_up(reply: Reply) -> None:
     """The total bounds an answer in one piece, the reading of errors included."""
     with pytest.raises(WorkerTimeout) as caught:
-        await ask(lambda _: reply, timeouts=Timeouts(total=0.05))
+        await ask(lambda _: reply, timeouts=Timeouts(total=SOON))
     assert caught.value.maybe_paid
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_deadline_of_a_request_counts(*, stream: bool) -> None:
     """A deadline ends a call long before the timeouts do."""
-    deadline = anyio.current_time() + 0.05
+    deadline = anyio.current_time() + SOON
     with pytest.raises(WorkerTimeout) as caught:
         await ask(lambda _: SILENCE, stream=stream, deadline=deadline)
     assert caught.value.maybe_paid
@@ -109,7 +111,7 @@ async def test_a_connection_that_is_not_made_is_unavailable() -> None:
 async def test_cancel_closes_the_connection(reply: Reply, *, stream: bool) -> None:
     """A cancelled call hangs up, so that the server can stop writing."""
     async with serving(lambda _: reply) as (worker, server):
-        with anyio.move_on_after(0.1):
+        with anyio.move_on_after(SOON):
             await complete(worker, Request(messages=WHY, stream=stream))
         await server.calls[0].hung_up.wait()
 
@@ -125,7 +127,7 @@ async def test_stopping_early_closes_the_connection() -> None:
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_timeout_closes_the_connection(*, stream: bool) -> None:
     """A call that is given up hangs up."""
-    async with serving(lambda _: SILENCE, total=0.05) as (worker, server):
+    async with serving(lambda _: SILENCE, total=SOON) as (worker, server):
         with pytest.raises(WorkerTimeout):
             await complete(worker, Request(messages=WHY, stream=stream))
         await server.calls[0].hung_up.wait()
