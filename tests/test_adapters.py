@@ -21,8 +21,6 @@ ADAPTERS: Final = {
 }
 PARTS: Final = ADAPTERS | {"shadow": "podium_shadow"}
 """Packages that build on the core."""
-NOT_CONVERTED: Final = {"autogen"}
-"""Adapters that import internal modules still."""
 
 
 def imports(adapter: str) -> Iterator[tuple[str, str, str]]:
@@ -54,7 +52,7 @@ def test_an_adapter_imports_public_faces_only(adapter: str) -> None:
     found = list(imports(adapter))
     internal = [(where, module, name) for where, module, name in found if not is_public(module, name)]
     assert found
-    assert bool(internal) == (adapter in NOT_CONVERTED), internal
+    assert internal == []
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)

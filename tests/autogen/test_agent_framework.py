@@ -86,9 +86,25 @@ async def test_it_answers() -> None:
     assert response.usage_details["input_token_count"] == 4 * READ
     assert response.usage_details["output_token_count"] == 4 * WRITTEN
     facts = response.additional_properties["podium"]
-    assert facts["plan"].splitlines()[2] == "2. writer (sees 0, 1): Multiply them."
+    assert [step["subtask"] for step in facts["steps"]][2] == "Multiply them."
+    assert facts["plan"]["steps"][2]["access"] == [0, 1]
     assert [step["status"] for step in facts["steps"]] == ["ok", "ok", "ok"]
     assert isinstance(response.raw_representation, Result)
+
+
+async def test_a_conductor_in_a_pool_is_within_the_limits_around_it() -> None:
+    """Unless it has layers of its own, which its conductor alone would leave out."""
+
+    @agent_middleware
+    async def process(context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        await call_next()
+
+    client = SpeakingClient(speak)
+    plain = ConductorAgent(team(client), client, name="lead")
+    assert as_worker(plain) is plain.conductor
+    layered = ConductorAgent(team(client), client, name="lead", middleware=[process])
+    assert as_worker(layered) is not layered.conductor
+    assert as_worker(layered).card.name == "lead"
 
 
 async def test_it_streams_the_answer() -> None:

@@ -29,8 +29,12 @@ from servers.chat_server import STALL, USAGE, Call, Reply, says
 
 from autogen_podium import ConductorChatCompletionClient
 from autogen_podium.workers import as_worker
-from podium import Card, ScriptedWorker
+from autogen_podium.workers.nested import NestedWorker
+from podium import Card, Limits, ScriptedWorker
 from podium.errors import ConfigError, RunFailed
+from podium.execution import Retry
+from podium.types import Completion
+from podium.workers import Request
 
 pytestmark = pytest.mark.anyio
 ASKED: list[LLMMessage] = [UserMessage(content="How large?", source="user")]
@@ -75,7 +79,7 @@ async def test_it_answers_as_a_model() -> None:
         result = await conductor.create(ASKED)
         assert (result.finish_reason, result.content, result.cached) == ("stop", "12 square metres.", False)
         assert result.usage == RequestUsage(4 * READ, 4 * WRITTEN)
-        assert (result.thought or "").splitlines()[2] == "2. writer (sees 0, 1): Multiply them."
+        assert (result.thought or "").splitlines()[2] == "2. writer: Multiply them. (shown step 0, 1)"
         await conductor.create(ASKED)
         assert conductor.actual_usage() == conductor.total_usage() == RequestUsage(8 * READ, 8 * WRITTEN)
 
@@ -200,10 +204,56 @@ async def test_extra_arguments_reach_the_last_step() -> None:
         conductor = ConductorChatCompletionClient([server.client()], server.client())
         await conductor.create(ASKED, extra_create_args={"temperature": 0.5, "stop": "END"})
         bodies = [call.body for call in server.calls]
-        with pytest.raises(ConfigError, match="hold logit_bias"):
+        with pytest.raises(ConfigError, match="extra_create_args takes no logit_bias"):
             await conductor.create(ASKED, extra_create_args={"logit_bias": {}})
     assert [(body.get("temperature"), body.get("stop")) for body in bodies][-1] == (0.5, ["END"])
     assert "temperature" not in bodies[0]
+
+
+async def test_a_stream_that_broke_is_continued() -> None:
+    """By the attempt after it, if that writes the same; another answer fails the call."""
+
+    def client(first: str, second: str) -> ConductorChatCompletionClient:
+        texts = iter([first, second])
+
+        class Breaks(ScriptedWorker):
+            async def call(self, request: Request) -> Any:
+                text = next(texts)
+                yield text[:3]
+                if text == first:
+                    raise TimeoutError("cut")
+                yield text[3:]
+                yield Completion(text)
+
+        retry = Retry(attempts=2, first_wait=0.001, retry_on=frozenset({"worker_failed"}))
+        return ConductorChatCompletionClient([Breaks("writer", "")], planner_of((0, "x", ())), retry=retry)
+
+    items = [item async for item in client("Yes, but", "Yes, it is.").create_stream(ASKED)]
+    assert "".join(item for item in items if isinstance(item, str)) == "Yes, it is."
+    with pytest.raises(RunFailed, match="another than what was streamed"):
+        [item async for item in client("Yes, but", "No.").create_stream(ASKED)]
+    assert (await client("Yes, but", "No.").create(ASKED)).content == "No."
+
+
+async def test_it_is_a_worker_within_the_limits_around_it() -> None:
+    """As any face of a conductor; and a component still."""
+    called: list[str] = []
+
+    def say(request: Request) -> str:
+        called.append(request.messages[-1].text)
+        return "done"
+
+    chain = planner_of((0, "x", ()), (0, "y", (0,)), (0, "z", (1,)))
+    inner = ConductorChatCompletionClient([ScriptedWorker("one", say)], chain)
+    outer = ConductorChatCompletionClient([inner], planner_of((0, "x", ())), limits=Limits(calls=2))
+    assert [worker.card.name for worker in outer.conductor.pool] == ["conductor"]
+    await outer.create(ASKED)
+    assert len(called) <= 2
+    async with ModelServer(model) as server:
+        whole = ConductorChatCompletionClient([server.client()], server.client())
+        stored = ConductorChatCompletionClient([whole], server.client()).dump_component()
+        loaded = ConductorChatCompletionClient.load_component(stored)
+        assert isinstance(loaded.conductor.pool.workers[0], NestedWorker)
 
 
 async def test_tokens_are_counted_and_left() -> None:

@@ -108,7 +108,7 @@ def test_the_team() -> None:
     """Its console shows the plan, the tools' calls and the answer."""
     with ChatServer(room).in_thread() as server:
         printed = run("rooms.py", server.url, "scripted-1", "What does a wool carpet cost?")
-    assert "2. writer (sees 0, 1): Say what wool costs for it." in printed
+    assert "2. writer: Say what wool costs for it. (shown step 0, 1)" in printed
     assert "ToolCallExecutionEvent" in printed
     assert "wool costs 40.0 euros per square metre." in printed
     assert "stopped: The conductor has answered." in printed

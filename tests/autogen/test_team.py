@@ -214,4 +214,4 @@ async def test_the_console_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
     await Console(ConductorTeam(noting([]), planner_of(*CHAIN), emit_plan_events=True).run_stream(task="?"))
     printed = capsys.readouterr().out
     assert "c has spoken" in printed
-    assert "1. b (sees 0): y" in printed
+    assert "1. b: y (shown step 0)" in printed

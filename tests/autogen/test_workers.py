@@ -209,7 +209,7 @@ async def test_a_tool_of_several_arguments_is_given_json() -> None:
 
     worker = as_worker(FunctionTool(multiply, description="Multiplies."))
     assert worker.card.description == (
-        'Multiplies. Its subtask is a JSON object of {"left": integer, "right": integer}, and nothing else.'
+        'Multiplies. Its subtask is a JSON object of "left" (integer), "right" (integer), and nothing else.'
     )
     assert as_worker(worker) is worker
     assert (await complete(worker, question('Do it: {"left": 6, "right": 7}.'))).text == "42"

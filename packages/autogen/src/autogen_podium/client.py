@@ -1,10 +1,5 @@
-"""A conductor as a model client of AutoGen's, for whatever takes one.
+"""A conductor as a model client of AutoGen's."""
 
-It owns what a model is asked for in AutoGen's terms, and what the turn after a call of tools
-goes on from. It knows no agent.
-"""
-
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Self, Unpack, cast
@@ -14,60 +9,59 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
-from autogen_podium.asking import Asked, Pieces, ToolChoice, info_of, result_of, schema_of
-from autogen_podium.cancelling import cancelled_by
-from autogen_podium.conducting import (
-    Conducting,
-    ConductingConfig,
+from autogen_podium.call import ToolChoice, call_sampling, call_tools, create_result, new_call, schema_of
+from autogen_podium.cancellation import cancelled_by
+from autogen_podium.cards import model_info as derived_info
+from autogen_podium.components import (
+    ConductorConfig,
+    ConductorParts,
+    load_options,
     load_participants,
     load_planner,
-    load_terms,
 )
+from autogen_podium.conductor_options import ConductorOptions
 from autogen_podium.messages import from_autogen, write_usage
-from autogen_podium.terms import Terms, answered
 from autogen_podium.workers.wrap import Participant
 from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.journal import MemoryJournal
+from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore
 from podium.planners import Planner
-from podium.resume import PaidResults, unbilled
-from podium.types import Message, Result, estimate_usage
+from podium.types import Message, estimate_usage
 from podium.usage import Usage
 from podium.workers import Worker
 
 _NO_ARGS: Final[Mapping[str, Any]] = {}
-_TURNS: Final = 256
-"""How many answers that were calls of tools are kept, for the turn that follows."""
 
 
-class ConductorClientConfig(ConductingConfig):
-    """How a `ConductorChatCompletionClient` is made."""
+class ConductorClientConfig(ConductorConfig):
+    """The configuration of a `ConductorChatCompletionClient`."""
 
     model_info: dict[str, Any] | None = None
     context_window: int | None = None
 
 
+@ConductorFace.register
 class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorClientConfig]):
-    """Answers as a model does, by planning the question and having others carry the plan out.
+    """Answers as a model does, by planning the question and having participants carry the plan out.
 
     The plan is the result's `thought`. Tools are offered to the worker of the plan's last step;
-    its calls are the result's content, and the turn that brings what they returned goes on from
-    there: the plan is not made again, nor are the other steps, as long as the same client is
-    asked. A form that is asked for (`json_output`) and `extra_create_args` (temperature, top_p,
-    max_tokens, seed, stop, reasoning_effort) are that worker's too.
+    its calls are the result's content. The turn that brings their results reuses the plan and
+    the outputs of the other steps, if the same client is asked. That worker also gets the
+    `json_output` model and `extra_create_args` (temperature, top_p, max_tokens, seed, stop,
+    reasoning_effort, response_format).
 
     Args:
-        participants: who does the steps: as for `ConductorAgent`.
-        model_client: who plans.
-        model_info: what it is taken to be able to do; `None` derives it from the participants.
+        participants: do the steps: as for `ConductorAgent`.
+        model_client: plans.
+        model_info: what the client can do; `None` derives it from the participants.
         context_window: tokens that a conversation and its answer may have; `None` takes the
-            least that a participant's card states.
-        terms: limits, a policy, a journal, …: what `podium.Conductor` takes.
+            smallest that a participant's card states.
+        options: limits, a policy, a journal, …, as `podium.Conductor` takes them.
 
     Raises:
-        ConfigError: a participant or a term is wrong.
-        RunFailed: from each call: the run came to no answer; `result` is what it came to.
+        ConfigError: a participant or an option is wrong.
+        RunFailed: from each call: there is no answer; `result` is the run's result.
     """
 
     component_type = "model"
@@ -81,20 +75,20 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         *,
         model_info: ModelInfo | None = None,
         context_window: int | None = None,
-        **terms: Unpack[Terms],
+        **options: Unpack[ConductorOptions],
     ) -> None:
         description = "Plans a question and has a team answer it."
-        self._conducting = Conducting.of(participants, model_client, "conductor", description, terms)
+        self._parts = ConductorParts.of(participants, model_client, "conductor", description, options)
         self._given_info = model_info
-        self._info = model_info or info_of(self.conductor.pool.workers)
+        self._info = model_info or derived_info(self.conductor.pool.workers)
         self._window = context_window
         self._used = Usage()
-        self._turns: OrderedDict[tuple[str, tuple[str, ...]], PaidResults] = OrderedDict()
+        self._continuations = ContinuationStore()
 
     @property
     def conductor(self) -> Conductor:
-        """Who plans and directs."""
-        return self._conducting.conductor
+        """The conductor that answers."""
+        return self._parts.conductor
 
     async def create(
         self,
@@ -107,9 +101,9 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         cancellation_token: CancellationToken | None = None,
     ) -> CreateResult:
         """Answer a conversation."""
-        asked = Asked.of(messages, tools, tool_choice, json_output=json_output, extra=extra_create_args)
+        call = self._call(messages, tools, tool_choice, json_output, extra_create_args)
         result = None
-        async with aclosing(self._results(asked, cancellation_token, stream=False)) as results:
+        async with aclosing(self._results(call, cancellation_token, stream=False)) as results:
             async for item in results:
                 result = item
         assert isinstance(result, CreateResult)  # a run that ends otherwise raises
@@ -125,61 +119,63 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         extra_create_args: Mapping[str, Any] = _NO_ARGS,
         cancellation_token: CancellationToken | None = None,
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """Answer a conversation, and yield the answer as it comes; the last item is the result.
+        """Answer a conversation, and yield the answer as it is written; the last item is the result.
 
-        Where a step is tried again after some of its text was sent, the result's text counts.
+        Where a step is tried again after some of its text was sent, its text is sent on if it
+        begins with that; if it does not, `RunFailed` is raised.
         """
-        asked = Asked.of(messages, tools, tool_choice, json_output=json_output, extra=extra_create_args)
-        async with aclosing(self._results(asked, cancellation_token, stream=True)) as results:
+        call = self._call(messages, tools, tool_choice, json_output, extra_create_args)
+        async with aclosing(self._results(call, cancellation_token, stream=True)) as results:
             async for item in results:
                 yield item
 
-    def _results(
-        self, asked: Asked, token: CancellationToken | None, *, stream: bool
-    ) -> AsyncGenerator[str | CreateResult, None]:
-        if asked.tools is not None and not self._info["function_calling"]:
+    def _call(
+        self,
+        messages: Sequence[LLMMessage],
+        tools: Sequence[Tool | ToolSchema],
+        tool_choice: ToolChoice,
+        json_output: bool | type[BaseModel] | None,  # noqa: FBT001 - AutoGen's
+        extra: Mapping[str, Any],
+    ) -> ChatCall:
+        offered = call_tools(tools, tool_choice)
+        if offered.offered and not self._info["function_calling"]:
             raise ConfigError("no participant takes tools: give a model client among the participants")
+        return new_call(
+            self.conductor,
+            messages,
+            tools=offered,
+            sampling=call_sampling(extra, json_output=json_output),
+            store=self._continuations,
+        )
 
+    def _results(
+        self, call: ChatCall, token: CancellationToken | None, *, stream: bool
+    ) -> AsyncGenerator[str | CreateResult, None]:
         async def answering(emit: Callable[[str | CreateResult], None]) -> None:
             if token is not None:
                 cancelled_by(token)
-            journal = MemoryJournal() if asked.tools is not None and self.conductor.journal is None else None
-            result = await self.conductor.run(
-                asked.messages,
-                on_event=Pieces(emit).hear if stream else None,
-                tools=asked.tools or (),
-                sampling=asked.sampling,
-                paid_results=self._turns.get((asked.query, asked.calls)),
-                journal=journal,
-            )
-            answered(result)
-            self._used += result.usage
-            if result.tool_calls:
-                await self._keep(asked, result, journal)
-            emit(result_of(result))
+            if not stream:
+                emit(self._result(await call.run()))
+                return
+            async with aclosing(call.stream()) as items:
+                async for item in items:
+                    emit(self._result(item) if isinstance(item, ChatAnswer) else item)
 
         return events_of(answering)
 
-    async def _keep(self, asked: Asked, result: Result, journal: MemoryJournal | None) -> None:
-        """Keep what a turn came to, for the one that follows its calls."""
-        kept = journal or self.conductor.journal
-        assert kept is not None
-        async with kept:
-            events = [entry.event for entry in await kept.read(result.run_id)]
-        called = tuple(str(call.get("id")) for call in result.tool_calls)
-        self._turns[asked.query, called] = unbilled(events, self.conductor.pool.names)
-        while len(self._turns) > _TURNS:
-            self._turns.popitem(last=False)
+    def _result(self, answer: ChatAnswer) -> CreateResult:
+        self._used += answer.usage
+        return create_result(answer)
 
     async def close(self) -> None:
-        """Close nothing: the participants are their owner's."""
+        """Close nothing: participants are closed by their owner."""
 
     def actual_usage(self) -> RequestUsage:
         """Return the tokens of all answers so far, those of planners and steps."""
         return write_usage(self._used)
 
     def total_usage(self) -> RequestUsage:
-        """Return the same: what was taken from an earlier run is not counted in either."""
+        """Return the same: neither counts results that were reused from an earlier run."""
         return write_usage(self._used)
 
     def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
@@ -193,7 +189,7 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         """Estimate the tokens that the context window has left beside a conversation.
 
         Raises:
-            ConfigError: nobody said how large it is.
+            ConfigError: the context window is not known.
         """
         windows = [
             card.context_window for card in self.conductor.pool.cards if card.context_window is not None
@@ -210,12 +206,12 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
 
     @property
     def model_info(self) -> ModelInfo:
-        """What it is able to do: what any participant is, and forms where all are."""
+        """What the client can do: what any participant can; structured output, where all can."""
         return self._info
 
     def _to_config(self) -> ConductorClientConfig:
         given = None if self._given_info is None else dict(self._given_info)
-        config = self._conducting.to_config().model_dump()
+        config = self._parts.to_config().model_dump()
         return ConductorClientConfig(**config, model_info=given, context_window=self._window)
 
     @classmethod
@@ -225,5 +221,5 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
             load_planner(config),
             model_info=cast("ModelInfo | None", config.model_info),
             context_window=config.context_window,
-            **load_terms(config),
+            **load_options(config),
         )

@@ -1,7 +1,4 @@
-"""AutoGen's messages, function calls, images and usage, and those of Podium, each read as the other.
-
-It knows no worker and no run.
-"""
+"""AutoGen's messages, function calls, images and usage as Podium's, and Podium's as AutoGen's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -19,15 +16,16 @@ from autogen_core.models import (
 )
 
 from podium.errors import WorkerRefused
+from podium.hosts import tool_call
 from podium.types import Message, Part, storable
 from podium.usage import Usage
 
 USER: Final = "user"
-"""Who asks, in AutoGen's word; what anybody else says is told under their name."""
+"""AutoGen's name for whoever asks; messages of others carry their names."""
 
 
 def to_context(messages: Sequence[BaseChatMessage]) -> list[LLMMessage]:
-    """Return what agents said to each other as an agent remembers it."""
+    """Return messages between agents as an agent's memory holds them."""
     remembered: list[LLMMessage] = []
     for message in messages:
         if isinstance(message, HandoffMessage):
@@ -37,7 +35,7 @@ def to_context(messages: Sequence[BaseChatMessage]) -> list[LLMMessage]:
 
 
 def from_autogen(messages: Sequence[LLMMessage]) -> tuple[Message, ...]:
-    """Return a model's messages as Podium's. What a model thought for itself is left out."""
+    """Return a model's messages as Podium's, without the thoughts of models."""
     return tuple(one for message in messages for one in _from_autogen(message))
 
 
@@ -56,7 +54,7 @@ def _from_autogen(message: LLMMessage) -> list[Message]:
 
 
 def _attributed(message: UserMessage) -> str | tuple[Part, ...]:
-    """Return what was said, with who said it where that is not the user: agents speak in this role too."""
+    """Return the content, with the speaker's name unless it is the user: agents have this role too."""
     who = "" if message.source == USER else f"{message.source}: "
     if isinstance(message.content, str):
         return storable(who + message.content)
@@ -74,7 +72,7 @@ def to_autogen(messages: Sequence[Message]) -> list[LLMMessage]:
     """Return Podium's messages as a model client takes them.
 
     Raises:
-        WorkerRefused: one holds what AutoGen has no form for.
+        WorkerRefused: AutoGen has no form for a part of a message.
     """
     written: list[LLMMessage] = []
     names: dict[str, str] = {}
@@ -103,10 +101,10 @@ def _to_autogen(message: Message) -> LLMMessage:
 
 
 def to_chat(messages: Sequence[Message]) -> list[BaseChatMessage]:
-    """Return Podium's messages as an agent is told them.
+    """Return Podium's messages as messages to an agent.
 
     Raises:
-        WorkerRefused: one holds what AutoGen has no form for.
+        WorkerRefused: AutoGen has no form for a part of a message.
     """
     told: list[BaseChatMessage] = []
     for message in messages:
@@ -138,10 +136,7 @@ def _unpart(part: Part) -> str | Image:
 
 def read_calls(calls: Sequence[FunctionCall]) -> tuple[Part, ...]:
     """Return function calls as OpenAI writes them."""
-    return tuple(
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in calls
-    )
+    return tuple(tool_call(call.id, call.name, call.arguments) for call in calls)
 
 
 def write_calls(calls: Sequence[Part]) -> list[FunctionCall]:
@@ -164,14 +159,14 @@ def tool_schema(schema: Mapping[str, Any]) -> Part:
 
 
 def read_usage(usage: RequestUsage | None) -> Usage | None:
-    """Return what a model client reported; `None` where that is nothing."""
+    """Return the usage that a model client reported; `None` where it reported none."""
     if usage is None or usage.prompt_tokens + usage.completion_tokens <= 0:
         return None
     return Usage(max(0, usage.prompt_tokens), max(0, usage.completion_tokens))
 
 
 def write_usage(usage: Usage) -> RequestUsage:
-    """Return a usage as AutoGen counts; what a hosted conductor's own workers used is in it."""
+    """Return a usage as AutoGen's, with the tokens of a hosted conductor's own workers."""
     return RequestUsage(
         prompt_tokens=usage.input_tokens + usage.orchestration_input_tokens,
         completion_tokens=usage.output_tokens + usage.orchestration_output_tokens,

@@ -1,8 +1,6 @@
-"""A conductor as a team of AutoGen's.
+"""A conductor as a team of AutoGen's: an agent whose runs a termination condition can stop."""
 
-It owns when a team's run stops, and why. What happens in between is its agent's.
-"""
-
+import json
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -23,50 +21,52 @@ from autogen_core.models import ChatCompletionClient
 from pydantic import Field
 
 from autogen_podium.agent import ConductorAgent, ConductorAgentConfig
-from autogen_podium.conducting import load_participants, load_planner, load_terms
+from autogen_podium.components import load_options, load_participants, load_planner
+from autogen_podium.conductor_options import ConductorOptions
 from autogen_podium.messages import USER
-from autogen_podium.terms import Terms
 from autogen_podium.workers.agent import Inner
 from autogen_podium.workers.wrap import Participant
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError
+from podium.hosts import ConductorFace
 from podium.planners import Planner
 from podium.workers import Worker
 
 ANSWERED = "The conductor has answered."
-"""Why a run stopped that came to its answer."""
+"""Stop reason of a run that ended with its answer."""
 
 
 class ConductorTeamConfig(ConductorAgentConfig):
-    """How a `ConductorTeam` is made."""
+    """The configuration of a `ConductorTeam`."""
 
     termination_condition: ComponentModel | None = None
     max_turns: int | None = None
 
 
 class ConductorTeamState(BaseState):
-    """What a `ConductorTeam` remembers."""
+    """The memory of a `ConductorTeam`."""
 
     agent_state: Mapping[str, Any] = Field(default_factory=dict)
     type: str = Field(default="ConductorTeamState")
 
 
+@ConductorFace.register
 class ConductorTeam(Team, Component[ConductorTeamConfig]):
     """Has a task planned, and its steps carried out by the participants.
 
-    A run ends with the answer, or before it when the termination condition says so: what is
-    under way is cancelled then. The condition is asked about every message, as it comes.
+    A run ends with the answer, or when the termination condition says so, which cancels all
+    running steps. The condition is asked about every message, as it comes.
 
     Args:
-        participants: who does the steps: as for `ConductorAgent`, as all that is not told here.
-        model_client: who plans.
+        participants: do the steps; as for `ConductorAgent`, like all arguments not named here.
+        model_client: plans.
         name: the team's name, an identifier.
         termination_condition: ends a run before its answer; `None` never does.
         max_turns: most steps that are started in one run; `None` leaves it to the limits.
 
     Raises:
-        ConfigError: a participant or a term is wrong.
+        ConfigError: a participant or an option is wrong.
     """
 
     component_config_schema = ConductorTeamConfig
@@ -83,7 +83,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         max_turns: int | None = None,
         emit_plan_events: bool = False,
         model_client_stream: bool = False,
-        **terms: Unpack[Terms],
+        **options: Unpack[ConductorOptions],
     ) -> None:
         self._agent = ConductorAgent(
             name,
@@ -92,7 +92,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
             description=description,
             emit_plan_events=emit_plan_events,
             model_client_stream=model_client_stream,
-            **_at_most(max_turns, terms, participants),
+            **_with_max_turns(max_turns, options, participants),
         )
         self._termination_condition = termination_condition
         self._max_turns = max_turns
@@ -110,7 +110,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
 
     @property
     def conductor(self) -> Conductor:
-        """Who plans and directs."""
+        """The conductor that answers."""
         return self._agent.conductor
 
     async def run(
@@ -138,17 +138,17 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         cancellation_token: CancellationToken | None = None,
         output_task_messages: bool = True,
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
-        """Carry out a task, and yield what happens; the last item is the result.
+        """Carry out a task, and yield the run's messages; the last item is the result.
 
         Args:
-            task: what is asked; `None` goes on with what was said last, if nobody answered it.
+            task: the task; `None` goes on with the last message, if it has no answer yet.
             cancellation_token: cancels the run; `None` makes one.
             output_task_messages: whether the task is among the messages.
 
         Raises:
             ValueError: the team is running, or the task is no messages.
             QueryError: there is no task.
-            RunFailed: the run came to no answer.
+            RunFailed: there is no answer.
         """
         asked = _task_messages(task)
         if self._running:
@@ -160,7 +160,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
                 for message in asked:
                     said.append(message)
                     yield message
-            judge = _Judge(self._termination_condition)
+            judge = _TerminationWatcher(self._termination_condition)
             stop = await judge.begin(asked)
             stream = self._agent.turn(asked, cancellation_token or CancellationToken(), judge)
             async with aclosing(stream):
@@ -172,21 +172,21 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
                         said.append(told)
                         stop = await judge.stops(told)
                     if isinstance(item, Response):
-                        stop = stop or self._why(item)
+                        stop = stop or self._stop_reason(item)
             yield TaskResult(messages=said, stop_reason=stop)
         finally:
             self._running = False
             if self._termination_condition is not None:
                 await self._termination_condition.reset()
 
-    def _why(self, response: Response) -> str:
-        facts = response.chat_message.metadata
-        if self._max_turns is not None and facts.get("podium_problem") == "limit":
+    def _stop_reason(self, response: Response) -> str:
+        problem = json.loads(response.chat_message.metadata["podium_problem"])
+        if self._max_turns is not None and problem is not None and problem["code"] == "limit":
             return f"Maximum number of turns {self._max_turns} reached."
         return ANSWERED
 
     async def reset(self) -> None:
-        """Forget what was said.
+        """Forget the conversation.
 
         Raises:
             RuntimeError: the team is running.
@@ -198,7 +198,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
             await self._termination_condition.reset()
 
     async def pause(self) -> None:
-        """Start no further step until `resume`; steps under way go on, their agents being told."""
+        """Start no further step until `resume`; the agents of running steps are paused too."""
         await self._agent.on_pause(CancellationToken())
 
     async def resume(self) -> None:
@@ -206,11 +206,11 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         await self._agent.on_resume(CancellationToken())
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return what the team remembers, as plain data."""
+        """Return the memory as plain data."""
         return ConductorTeamState(agent_state=await self._agent.save_state()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Remember what `save_state` returned, and nothing else."""
+        """Replace the memory by what `save_state` returned."""
         await self._agent.load_state(ConductorTeamState.model_validate(state).agent_state)
 
     def _to_config(self) -> ConductorTeamConfig:
@@ -235,11 +235,11 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
             max_turns=config.max_turns,
             emit_plan_events=config.emit_plan_events,
             model_client_stream=config.model_client_stream,
-            **load_terms(config),
+            **load_options(config),
         )
 
 
-class _Judge:
+class _TerminationWatcher:
     """Asks a termination condition about each message, in order, before another worker is called."""
 
     def __init__(self, condition: TerminationCondition | None) -> None:
@@ -247,27 +247,27 @@ class _Judge:
         self._told: deque[BaseAgentEvent | BaseChatMessage] = deque()
         self._one = anyio.Lock()
         self._stop: tuple[str, str] | None = None
-        """The message at which the run ends, and why."""
+        """The id of the message at which the run ends, and the reason."""
 
     async def begin(self, task: Sequence[BaseChatMessage]) -> str | None:
-        """Return why the run ends with its task; `None` where it does not."""
+        """Return the reason to end the run before it begins; `None` where there is none."""
         stop = await self._condition(task) if self._condition is not None and task else None
         return None if stop is None else stop.content
 
     def tell(self, message: Inner | Response) -> None:
-        """Take a message that was told."""
+        """Take a message of the run."""
         message = message.chat_message if isinstance(message, Response) else message
         if not isinstance(message, ModelClientStreamingChunkEvent):
             self._told.append(message)
 
     async def ready(self) -> None:
-        """Return when all that was told leaves the run going on; else wait until it is cancelled."""
+        """Return if no message so far ends the run; else wait until the run is cancelled."""
         await self._judge()
         if self._stop is not None:
             await anyio.sleep_forever()
 
     async def stops(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
-        """Return why the run ends with this message; `None` where it does not."""
+        """Return the reason to end the run at this message; `None` where there is none."""
         await self._judge()
         return None if self._stop is None or self._stop[0] != message.id else self._stop[1]
 
@@ -279,14 +279,16 @@ class _Judge:
                     self._stop = message.id, stop.content
 
 
-def _at_most(max_turns: int | None, terms: Terms, participants: object) -> Terms:
-    """Return the terms with no more steps in a run than there may be turns."""
+def _with_max_turns(
+    max_turns: int | None, options: ConductorOptions, participants: object
+) -> ConductorOptions:
+    """Return the options with no more steps in a run than `max_turns`."""
     if max_turns is None:
-        return terms
+        return options
     if isinstance(participants, Conductor):
         raise ConfigError("max_turns beside a podium.Conductor does not count: set its Limits.steps")
-    limits = terms.get("limits") or Limits()
-    return {**terms, "limits": replace(limits, steps=min(limits.steps, max_turns))}
+    limits = options.get("limits") or Limits()
+    return {**options, "limits": replace(limits, steps=min(limits.steps, max_turns))}
 
 
 def _task_messages(task: str | BaseChatMessage | Sequence[BaseChatMessage] | None) -> list[BaseChatMessage]:

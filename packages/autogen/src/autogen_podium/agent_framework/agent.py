@@ -1,9 +1,6 @@
-"""A conductor as an agent of Agent Framework's: alone, with sessions, in a workflow.
+"""A conductor as an agent of Agent Framework's: alone, with sessions, in a workflow."""
 
-It owns how its run is told as a response, and what of a session it reads and writes.
-"""
-
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Unpack, cast
 
@@ -25,15 +22,17 @@ from agent_framework import (
     normalize_messages,
 )
 
+from autogen_podium.agent_framework.events import RunUpdates
 from autogen_podium.agent_framework.messages import from_framework, write_usage
-from autogen_podium.agent_framework.updates import Updates
 from autogen_podium.agent_framework.workers import Participant, as_planner, as_worker
-from autogen_podium.terms import Terms, answered, facts_of, plan_text
+from autogen_podium.conductor_options import ConductorOptions, make_conductor
 from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, QueryError
+from podium.hosts import ChatAnswer, ChatCall, ConductorFace, result_metadata
 from podium.planners import Planner
-from podium.types import Message as PodiumMessage, Result
+from podium.types import Message as PodiumMessage
+from podium.usage import Usage
 from podium.workers import Card, Worker
 
 _Response = AgentResponse[Any]
@@ -41,7 +40,7 @@ _Emit = Callable[[AgentResponseUpdate | _Response], None]
 
 
 class _Conducted(BaseAgent):
-    """What the layers of an agent are laid around."""
+    """The agent inside the layers for middleware."""
 
     conductor: Conductor
     emit_steps: bool
@@ -57,17 +56,16 @@ class _Conducted(BaseAgent):
         """Answer; the response's `raw_representation` is the `podium.Result`.
 
         Args:
-            messages: what is asked.
-            stream: whether the answer is wanted as it comes. Updates are text of the answer,
-                and with `emit_steps` what the other steps came to, as reasoning under its
-                worker's name.
-            session: remembers the conversation; `None` remembers nothing.
-            others: what of it tools or options say must be empty: participants have their own.
+            messages: the question, or a conversation.
+            stream: whether to return a stream. Its updates are text of the answer and, with
+                `emit_steps`, the outputs of the steps, as reasoning in their workers' names.
+            session: keeps the conversation; `None` keeps nothing.
+            others: `tools` and `options` must be empty; anything else is ignored.
 
         Raises:
-            ConfigError: it says more.
-            QueryError: nothing was asked.
-            RunFailed: the run came to no answer; `result` is what it came to.
+            ConfigError: there are tools or options.
+            QueryError: there is no question.
+            RunFailed: there is no answer; `result` is the run's result.
         """
         if others.get("tools") or others.get("options"):
             raise ConfigError(
@@ -81,7 +79,7 @@ class _Conducted(BaseAgent):
     async def _whole(self, messages: AgentRunInputs | None, session: AgentSession | None) -> _Response:
         async with aclosing(self._answer(messages, session, stream=False)) as happened:
             response = await anext(happened)
-        assert isinstance(response, AgentResponse)  # nothing else is told of a run that nobody reads along
+        assert isinstance(response, AgentResponse)  # without a stream there are no updates
         return response
 
     async def _updates(
@@ -102,23 +100,29 @@ class _Conducted(BaseAgent):
             query = from_framework(context.get_messages(include_input=True), self.name)
             if not query or query[-1].role == "assistant":
                 raise QueryError(f"agent {self.name!r} was asked nothing since its last answer")
-            system = tuple(PodiumMessage("system", told) for told in context.instructions)
-            updates = Updates(self, emit, steps=self.emit_steps) if stream else None
-            hear = None if updates is None else updates.hear
-            result = answered(await self.conductor.run((*system, *query), on_event=hear))
-            if updates is not None:
-                updates.end(result)
-            response = self._response(result)
+            system = tuple(PodiumMessage("system", text) for text in context.instructions)
+            call = ChatCall(self.conductor, (*system, *query))
+            answer = await (self._stream(call, emit) if stream else call.run())
+            response = self._response(answer)
             context._response = response  # noqa: SLF001 - where providers look for it
             await self._run_after_providers(session=held, context=context)
             emit(response)
 
         return events_of(answering)
 
+    async def _stream(self, call: ChatCall, emit: _Emit) -> ChatAnswer:
+        updates = RunUpdates(self, emit, steps=self.emit_steps)
+        async with aclosing(call.events(stream=True)) as events:
+            async for event, text in events:
+                updates.hear(event, text)
+        answer = call.answer()
+        updates.end(call, answer)
+        return answer
+
     async def _context(
         self, asked: list[Message], session: AgentSession | None
     ) -> tuple[SessionContext, AgentSession | None]:
-        """Return what is asked with what providers add to it, and the session they keep it in."""
+        """Return the messages with those that providers add, and the session that providers use."""
         loads = [
             one for one in self.context_providers if isinstance(one, HistoryProvider) and one.load_messages
         ]
@@ -137,44 +141,47 @@ class _Conducted(BaseAgent):
             )
         return context, held
 
-    def _response(self, result: Result) -> _Response:
-        plan = result.plans[-1] if result.plans else None
-        told = "" if plan is None else plan_text(plan, result.workers)
-        facts = {"podium": {**facts_of(result), "plan": told}}
-        said = Message("assistant", [result.answer], author_name=self.name, message_id=result.run_id)
+    def _response(self, answer: ChatAnswer) -> _Response:
+        result = answer.result
+        message = Message("assistant", [answer.text], author_name=self.name, message_id=result.run_id)
         return AgentResponse(
-            messages=[said],
+            messages=[message],
             response_id=result.run_id,
             agent_id=self.id,
-            finish_reason="length" if result.problem is not None and result.problem.code == "cut" else "stop",
-            usage_details=write_usage(result.usage),
-            additional_properties=facts,
+            finish_reason=cast("Any", answer.finish_reason),
+            usage_details=write_usage(answer.usage),
+            additional_properties={"podium": result_metadata(result, usage=_usage)},
             raw_representation=result,
         )
 
 
+def _usage(usage: Usage) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", write_usage(usage))
+
+
+@ConductorFace.register
 class ConductorAgent(AgentMiddlewareLayer, _Conducted):  # type: ignore[misc]  # its layers differ in `run` too
     """Has a task planned, and its steps carried out by agents, chat clients and workers of Podium's.
 
-    Every step's worker is shown the question, the outputs on its access list and its subtask,
+    Each step's worker is shown the question, the outputs on its access list and its subtask,
     and nothing else: agents are run without a session, side by side where steps do not need
     each other. With a session the conductor itself remembers the conversation.
 
     Args:
-        participants: who does the steps; or a whole `podium.Conductor`.
-        client: who plans: a chat client, or a planner or worker of Podium's; `None` plans by
-            rules, without a model.
+        participants: do the steps; or a `podium.Conductor`.
+        client: plans: a chat client, or a planner or worker of Podium's; `None` plans by rules,
+            without a model.
         id: the agent's id; `None` makes one.
         name: the agent's name.
-        description: what others are told of it.
-        context_providers: add to what is asked, and keep it; `None` means none but, with a
-            session, its history.
-        middleware: of agents; around each run.
-        emit_steps: whether a stream tells what steps came to.
-        terms: limits, a policy, a journal, …: what `podium.Conductor` takes.
+        description: what other agents are told of it.
+        context_providers: add messages to the conversation and keep it; `None` means only the
+            history of the session, if there is one.
+        middleware: agent middleware around each run.
+        emit_steps: whether a stream has the outputs of the steps.
+        options: limits, a policy, a journal, …, as `podium.Conductor` takes them.
 
     Raises:
-        ConfigError: a participant or a term is wrong.
+        ConfigError: a participant or an option is wrong.
     """
 
     def __init__(  # noqa: PLR0913 - as agents of Agent Framework's have them
@@ -188,7 +195,7 @@ class ConductorAgent(AgentMiddlewareLayer, _Conducted):  # type: ignore[misc]  #
         context_providers: Sequence[ContextProvider] | None = None,
         middleware: Sequence[MiddlewareTypes] | None = None,
         emit_steps: bool = False,
-        **terms: Unpack[Terms],
+        **options: Unpack[ConductorOptions],
     ) -> None:
         super().__init__(
             id=id,
@@ -198,13 +205,11 @@ class ConductorAgent(AgentMiddlewareLayer, _Conducted):  # type: ignore[misc]  #
             middleware=middleware,
         )
         self.emit_steps = emit_steps
-        if isinstance(participants, Conductor):
-            if client is not None or terms:
-                raise ConfigError(
-                    "beside a podium.Conductor a client, limits or a policy do not count: it has its own"
-                )
-            self.conductor = participants
-            return
-        workers = [as_worker(participant) for participant in participants]
-        card = Card(name=name, description=description)
-        self.conductor = Conductor(as_planner(client), workers, card=card, **cast("Any", terms))
+        self.conductor = make_conductor(
+            participants,
+            client,
+            card=Card(name=name, description=description),
+            as_worker=as_worker,
+            as_planner=as_planner,
+            options=options,
+        )

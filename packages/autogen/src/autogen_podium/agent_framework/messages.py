@@ -1,27 +1,24 @@
-"""Agent Framework's messages and usage, and those of Podium, each read as the other.
+"""Agent Framework's messages and usage as Podium's, and Podium's as Agent Framework's."""
 
-It knows no worker and no run.
-"""
-
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_framework import Content, Message as FrameworkMessage, UsageDetails
 
+from podium.hosts import tool_call
 from podium.types import Message, Part, Role, storable
 from podium.usage import Usage
-from podium.workers.openai.usage import read_usage as read_counts
+from podium.workers import read_usage as read_counts
 
 
 def from_framework(messages: Sequence[FrameworkMessage], own: str | None) -> tuple[Message, ...]:
     """Return Agent Framework's messages as Podium's.
 
-    What another agent said is told under its name, as the user's: it is what is to be worked on.
+    A message of another agent becomes the user's, with the agent's name: it is input to the run.
 
     Args:
         messages: the conversation.
-        own: who reads it; what it said itself is the assistant's.
+        own: the name of the agent that reads it, whose own messages stay the assistant's.
     """
     return tuple(one for message in messages for one in _from_framework(message, own))
 
@@ -50,7 +47,7 @@ def _from_framework(message: FrameworkMessage, own: str | None) -> list[Message]
 
 
 def _part(content: Content) -> Part | None:
-    """Return a content as OpenAI writes it; `None` for what no worker can be sent."""
+    """Return a content as OpenAI writes it; `None` for kinds that no worker takes."""
     if content.type == "text":
         return {"type": "text", "text": storable(content.text or "")}
     if content.type in ("data", "uri") and content.has_top_level_media_type("image"):
@@ -59,11 +56,7 @@ def _part(content: Content) -> Part | None:
 
 
 def _call(content: Content) -> Part:
-    arguments = content.arguments
-    if isinstance(arguments, Mapping):
-        arguments = json.dumps(arguments)
-    function = {"name": content.name or "", "arguments": arguments or "{}"}
-    return {"id": content.call_id or "", "type": "function", "function": function}
+    return tool_call(content.call_id, content.name, content.arguments or {})
 
 
 def to_framework(messages: Sequence[Message]) -> list[FrameworkMessage]:
@@ -97,7 +90,7 @@ def _media_type(url: str) -> str:
 
 
 def read_usage(details: UsageDetails | None) -> Usage | None:
-    """Return what was reported; `None` where that is nothing."""
+    """Return the usage that was reported; `None` where none was."""
     if not details:
         return None
     return read_counts(
@@ -111,7 +104,7 @@ def read_usage(details: UsageDetails | None) -> Usage | None:
 
 
 def write_usage(usage: Usage) -> UsageDetails:
-    """Return a usage as Agent Framework counts; what a hosted conductor's own workers used is in it."""
+    """Return a usage as Agent Framework's, with the tokens of a hosted conductor's own workers."""
     read = usage.input_tokens + usage.orchestration_input_tokens
     written = usage.output_tokens + usage.orchestration_output_tokens
     details = UsageDetails(

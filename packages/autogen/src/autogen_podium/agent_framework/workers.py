@@ -1,11 +1,8 @@
-"""Workers that are Agent Framework's: agents, which remember nothing without a session, and chat clients.
+"""Workers that are Agent Framework's: agents, which remember nothing without a session, and chat clients."""
 
-It owns how they are asked and what of their response counts as an answer.
-"""
-
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from agent_framework import (
     AgentResponse,
@@ -18,26 +15,25 @@ from agent_framework import (
 )
 
 from autogen_podium.agent_framework.messages import read_usage, to_framework
-from autogen_podium.faults import calling
 from podium.aio import events_of
 from podium.errors import ConfigError, WorkerBroken, WorkerFailed
+from podium.hosts import CardMaker, CardOptions, read_completion, sampling_arguments, worker_errors
 from podium.planners import ChatPlanner, Planner, RulePlanner
-from podium.types import Completion, Sampling
-from podium.workers import Card, Price, Request, Worker
-from podium.workers.openai.chat_response import AnswerReader
+from podium.types import Completion
+from podium.workers import Card, Request, Worker
 
 Participant = SupportsAgentRun | SupportsChatGetResponse[Any] | Worker
-"""Who can do steps."""
+"""What can do steps."""
 _Response = AgentResponse[Any] | ChatResponse[Any]
 
 
 class FrameworkWorker(Worker):
     """Has an agent or a chat client do the subtask.
 
-    An agent is run without a session: it sees what the step is shown, and steps run side by side.
+    An agent is run without a session: it sees only what the step is shown, and steps run side by side.
 
     Args:
-        who: who does it.
+        who: the agent or chat client.
         card: what the planner is told of it.
     """
 
@@ -49,15 +45,15 @@ class FrameworkWorker(Worker):
         return f"FrameworkWorker({self.card.name!r})"
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Ask: as a stream where somebody reads along, else for an answer in one piece."""
+        """Ask; with `request.stream`, as a stream."""
         name, sent, response = self.card.name, list[str](), None
         if not request.stream:
-            with calling(name):
+            with worker_errors(name):
                 response = await cast("Awaitable[_Response]", self._asked(request))
         else:
             async with aclosing(self._streamed(request)) as pieces:
                 while True:
-                    with calling(name):
+                    with worker_errors(name):
                         piece = await anext(pieces, None)
                     if piece is None:
                         break
@@ -69,7 +65,7 @@ class FrameworkWorker(Worker):
         yield self._completion(request, response, "".join(sent))
 
     def _streamed(self, request: Request) -> AsyncGenerator[str | _Response, None]:
-        """Stream in a task of its own, which is cancelled but once, and closes what it has opened."""
+        """Stream in a task of its own: a second cancellation would interrupt the client's own clean-up."""
 
         async def read(emit: Callable[[str | _Response], None]) -> None:
             stream: ResponseStream[AgentResponseUpdate | ChatResponseUpdate, _Response] = self._asked(request)
@@ -85,7 +81,7 @@ class FrameworkWorker(Worker):
         messages = to_framework(request.messages)
         if isinstance(self.who, SupportsAgentRun):
             return self.who.run(messages, stream=request.stream)  # type: ignore[call-overload]
-        options: Any = _options(request.sampling)
+        options: Any = sampling_arguments(request.sampling)
         return self.who.get_response(messages, stream=request.stream, options=options)  # type: ignore[call-overload]
 
     def _completion(self, request: Request, response: _Response | None, sent: str) -> Completion:
@@ -93,76 +89,58 @@ class FrameworkWorker(Worker):
         if not isinstance(response, AgentResponse | ChatResponse):
             raise WorkerBroken(f"worker {self.card.name!r} returned no response", maybe_paid=True)
         if isinstance(response, AgentResponse) and response.user_input_requests:
-            told = f"worker {self.card.name!r} asks for approval, which a step cannot wait for"
-            raise WorkerFailed(f"{told}: give it tools that need none", maybe_paid=True)
+            waits = f"worker {self.card.name!r} asks for approval, which a step cannot wait for"
+            raise WorkerFailed(f"{waits}: give it tools that need none", maybe_paid=True)
         last = next(
             (m for m in reversed(response.messages) if m.role == "assistant" and m.text.strip()), None
         )
-        text = sent or ("" if last is None else last.text)
-        used, usage = read_usage(response.usage_details), None
-        if used is not None:
-            usage = {"prompt_tokens": used.input_tokens, "completion_tokens": used.output_tokens}
-            usage |= {"cached_tokens": used.cached_tokens, "reasoning_tokens": used.reasoning_tokens}
-        reader = AnswerReader()
         finish = str(response.finish_reason or "stop")
-        choice = {"message": {"content": text}, "finish_reason": "stop" if finish == "tool_calls" else finish}
-        reader.feed({"choices": [choice], "usage": usage, "model": getattr(response, "model", None)})
-        return reader.completion(request.messages)
+        return read_completion(
+            request.messages,
+            text=sent or ("" if last is None else last.text),
+            finish_reason="stop" if finish == "tool_calls" else finish,
+            usage=read_usage(response.usage_details),
+            model=getattr(response, "model", None),
+        )
 
 
-def as_worker(
-    thing: Participant,
-    *,
-    card: Card | None = None,
-    name: str | None = None,
-    description: str | None = None,
-    price: Price | None = None,
-    labels: Iterable[str] = (),
-) -> Worker:
-    """Return an agent or a chat client of Agent Framework's as a worker; a worker of Podium's is one already.
+def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
+    """Return an agent or a chat client of Agent Framework's as a worker.
 
-    A workflow is a worker as an agent: `workflow.as_agent(name)`.
+    A workflow is a worker as an agent: `workflow.as_agent(name)`. A `ConductorAgent` without
+    context providers and middleware is its conductor, whose steps share the limits of the run
+    around it. A worker of Podium's is returned as it is.
 
     Args:
-        thing: what is to do subtasks.
-        card: what the planner is told of it; `None` derives it from what it is, and from:
-        name: what plans call it; `None` takes its own name, or its model's.
-        description: what it is good at; `None` takes what it says of itself.
-        price: what its tokens cost; `None` means unknown.
-        labels: properties that rules refer to.
+        thing: the object that does subtasks.
+        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
+            `podium.hosts.CardOptions` has them.
 
     Raises:
-        ConfigError: it cannot be a worker, or is one that has its card already, or there is a
-            card and parts of another.
+        ConfigError: it cannot be a worker, or has a card already, or there is a card and parts
+            of another.
     """
-    labels = frozenset(labels)
-    said = name is not None or description is not None or price is not None or labels
-    if card is not None and said:
-        raise ConfigError("a name, description, price or labels beside a card do not count: put them on it")
-    if isinstance(thing, Worker):
-        if card is not None or said:
-            raise ConfigError(f"{thing!r:.80} has a card already: say it there")
-        return thing
+    maker = CardMaker(options)
+    if not _is_layered(thing) and (own := maker.podium_worker(thing)) is not None:
+        return own
     if not isinstance(thing, SupportsAgentRun | SupportsChatGetResponse):
         raise ConfigError(f"{thing!r:.80} is neither an agent nor a chat client of Agent Framework's")
-    if card is None:
-        own = getattr(thing, "name", None) or getattr(thing, "model", None) or type(thing).__name__
-        told = getattr(thing, "description", None) or ""
-        card = Card(
-            name=name or str(own),
-            description=told if description is None else description,
-            price=price,
-            labels=labels,
-        )
+    name = getattr(thing, "name", None) or getattr(thing, "model", None) or type(thing).__name__
+    card = maker.card(name=str(name), description=getattr(thing, "description", None) or "")
     return FrameworkWorker(thing, card=card)
 
 
+def _is_layered(thing: object) -> bool:
+    """Return whether an agent has context providers or middleware, which its conductor would leave out."""
+    return bool(getattr(thing, "context_providers", None) or getattr(thing, "middleware", None))
+
+
 def as_planner(model: SupportsChatGetResponse[Any] | Worker | Planner | None, **options: Any) -> Planner:
-    """Return who plans: a chat client or a worker, asked for plans; or a planner, as it is.
+    """Return a planner: one that asks a chat client or a worker, or the planner that was given.
 
     Args:
-        model: who is asked; `None` plans by rules.
-        options: what `podium.ChatPlanner` takes.
+        model: the chat client, worker or planner; `None` plans by rules.
+        options: options of `podium.ChatPlanner`.
 
     Raises:
         ConfigError: it is none of these.
@@ -170,9 +148,3 @@ def as_planner(model: SupportsChatGetResponse[Any] | Worker | Planner | None, **
     if model is None:
         return RulePlanner()
     return model if isinstance(model, Planner) else ChatPlanner(as_worker(model), **options)
-
-
-def _options(sampling: Sampling) -> dict[str, Any]:
-    names = ("temperature", "top_p", "max_tokens", "seed")
-    options = {name: value for name in names if (value := getattr(sampling, name)) is not None}
-    return options | ({"stop": list(sampling.stop)} if sampling.stop else {})

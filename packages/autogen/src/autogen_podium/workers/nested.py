@@ -1,13 +1,11 @@
-"""A worker that is a conductor in the clothes of an agent or a team: its run is nested in the run around it.
-
-It knows who wears them only as something that can be dumped and paused.
-"""
+"""A worker that is an agent, a team or a model client whose every call is a run of its conductor."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent, Team
+from autogen_core.models import ChatCompletionClient
 
 from podium.budget import Spend
 from podium.conductor import Conductor
@@ -19,15 +17,18 @@ class NestedWorker(Worker):
     """Has a conductor do the subtask, within the limits and under the policy of the run around it.
 
     Args:
-        agent: whose conductor it is; what that remembers is neither read nor written.
-        conductor: who does it.
+        face: the agent, team or client; its memory is neither read nor written. It is kept so
+            that it can be paused, closed and dumped as a component.
+        conductor: its conductor.
         card: what the planner is told of it.
     """
 
     takes_tools = True
 
-    def __init__(self, agent: ChatAgent | Team, conductor: Conductor, *, card: Card) -> None:
-        self.agent = agent
+    def __init__(
+        self, face: ChatAgent | Team | ChatCompletionClient, conductor: Conductor, *, card: Card
+    ) -> None:
+        self.face = face
         self.conductor = conductor
         self.card = card
 
@@ -35,11 +36,11 @@ class NestedWorker(Worker):
         return f"NestedWorker({self.card.name!r})"
 
     def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Plan and run what is asked."""
+        """Plan and run the subtask."""
         return self.conductor.call(request)
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
-        """Return what the conductor says: within a run, that it books by itself."""
+        """Return the conductor's: within a run, it reserves for its own calls."""
         return self.conductor.worst_case(request, answer_tokens)
 
     def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:

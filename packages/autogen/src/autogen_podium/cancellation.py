@@ -1,7 +1,4 @@
-"""AutoGen's cancellation tokens and Podium's cancels, each linked to the other.
-
-It also owns that an agent, which remembers what it was told, is told by one step at a time.
-"""
+"""Links AutoGen's cancellation tokens to asyncio's cancellation, and lets one step at a time use an agent."""
 
 import asyncio
 import threading
@@ -17,16 +14,17 @@ from podium.aio import LoopLocal
 
 T = TypeVar("T")
 _GRACE: Final = 1.0
-"""Seconds in which what was cancelled is to end before it is cancelled once more."""
+"""Seconds that a cancelled task has to end before it is cancelled again."""
 _POLL: Final = 0.01
 """Seconds between two looks at an agent that is used in another event loop."""
 
 
 async def cancelling(token: CancellationToken, work: Coroutine[Any, Any, T]) -> T:
-    """Do `work`, which listens to `token`; a cancel of ours reaches the token first, then the work.
+    """Run `work`, which listens to `token`. A cancellation of the caller cancels the token, then the work.
 
-    A team that is cancelled without its token waits for its members to end; and the tasks that
-    clients have of their own bear to be cancelled but once, as they close their connections.
+    A team that is cancelled without its token waits for its members to end. The work is given
+    time before it is cancelled again: a second cancellation interrupts clients that are closing
+    their connections.
     """
     task = asyncio.create_task(work)
     try:
@@ -41,7 +39,7 @@ async def cancelling(token: CancellationToken, work: Coroutine[Any, Any, T]) -> 
 
 
 def cancelled_by(token: CancellationToken) -> None:
-    """Have the token cancel the task this is called in."""
+    """Let the token cancel the current task."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -59,8 +57,8 @@ def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
         return
 
 
-class _Turn:
-    """Whose turn it is with one agent: of the steps of one event loop in order, of loops in any."""
+class _AgentLock:
+    """A lock on one agent, for steps in any event loop; fair among the steps of one loop."""
 
     def __init__(self) -> None:
         self._loops = LoopLocal(asyncio.Lock)
@@ -77,9 +75,9 @@ class _Turn:
                 self._one.release()
 
 
-_turns: WeakKeyDictionary[object, _Turn] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[object, _AgentLock] = WeakKeyDictionary()
 
 
-def alone(agent: object) -> Any:
-    """Return a context manager within which nobody else uses the agent, in whatever pools it is."""
-    return _turns.setdefault(agent, _Turn())()
+def exclusive(agent: object) -> Any:
+    """Return a context manager in which no other step uses the agent, whatever pools it is in."""
+    return _locks.setdefault(agent, _AgentLock())()

@@ -1,8 +1,7 @@
-"""A plan as a `GraphFlow`, for those who stay there.
+"""A plan as a `GraphFlow` of AutoGen's.
 
-It owns the agents of the flow, each of which is one step: a flow tells all of its agents
-everything, so that each must itself leave out what its step may not see. The flow knows no
-limits, policies, retries or journals.
+Each agent of the flow is one step. A flow sends every message to all of its agents, so each
+leaves out what its step may not see. A flow has no limits, policy, retries or journal.
 """
 
 from collections.abc import Sequence
@@ -16,8 +15,8 @@ from autogen_core import CancellationToken, Component
 from autogen_core.models import LLMMessage
 from pydantic import BaseModel
 
-from autogen_podium.cancelling import cancelling
-from autogen_podium.conducting import ParticipantConfig, dump_worker, load_worker
+from autogen_podium.cancellation import cancelling
+from autogen_podium.components import ParticipantConfig, dump_worker, load_worker
 from autogen_podium.messages import from_autogen, to_context, write_usage
 from autogen_podium.workers.wrap import Participant, as_worker
 from podium.conductor import Conductor
@@ -40,18 +39,18 @@ class StepAgentConfig(BaseModel):
 class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
     """One step of a plan as an agent of a `GraphFlow`.
 
-    Of all it is told it shows its worker what the step may see: the question, the outputs of
-    the steps on its access list, its subtask.
+    Its worker is shown what the step may see of all messages: the question, the outputs of the
+    steps on its access list, its subtask.
 
     Args:
         step: its number in the plan, from 0.
-        subtask: what is to be done.
-        access: the steps it sees, with the subtask of each.
-        worker: who does it.
+        subtask: the step's subtask.
+        access: the earlier steps whose subtask and output the step is shown.
+        worker: does the subtask.
     """
 
     component_config_schema = StepAgentConfig
-    component_provider_override = "autogen_podium.flow.StepAgent"
+    component_provider_override = "autogen_podium.graph_flow.StepAgent"
 
     def __init__(self, step: int, subtask: str, access: Sequence[int], worker: Participant) -> None:
         self._worker = as_worker(worker)
@@ -73,7 +72,7 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
         """Do the step.
 
         Raises:
-            WorkerError: it was not done, and why.
+            WorkerError: the worker failed.
         """
         self._hear(messages)
         visible = tuple(self._shown[step] for step in self._access if step in self._shown)
@@ -97,7 +96,7 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
                 self._shown[int(step)] = VisibleStep(int(step), told, message.to_model_text())
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Forget what was said."""
+        """Forget the conversation."""
         del cancellation_token
         self._question.clear()
         self._shown.clear()
@@ -116,23 +115,23 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
 
 
 _STEP, _SUBTASK = "podium_step", "podium_subtask"
-"""What a step's output says of itself, in its metadata."""
+"""Keys in the metadata of a step's output."""
 
 
 def to_graph_flow(plan: Plan, participants: Sequence[Participant] | Conductor, **options: Any) -> GraphFlow:
-    """Return a plan as a `GraphFlow`: run it with the question as its task.
+    """Return a plan as a `GraphFlow`. Run it with the question as its task.
 
     Its agents are named `step_0`, `step_1`, …; the output of the last is the answer. Steps
-    that nobody may see are left out, as in a run.
+    whose output no step may see are left out, as in a run.
 
     Args:
-        plan: its steps' workers are numbers of `participants`.
-        participants: who does the steps, as for `ConductorAgent`; or the conductor whose plan it is.
-        options: what `GraphFlow` takes besides: `termination_condition`, `max_turns`, …
+        plan: the plan; its workers are numbers of `participants`.
+        participants: do the steps, as for `ConductorAgent`; or the conductor whose plan it is.
+        options: further options of `GraphFlow`: `termination_condition`, `max_turns`, …
 
     Raises:
         PlanInvalid: the plan does not fit the participants.
-        ConfigError: a step waits for some of those it sees only, which no flow can.
+        ConfigError: a step starts before all steps that it sees have ended, which no flow can.
     """
     given = participants.pool.workers if isinstance(participants, Conductor) else participants
     workers: list[Worker] = [as_worker(participant) for participant in given]

@@ -1,8 +1,4 @@
-"""What all of AutoGen's faces of a conductor are made of: who works, who plans, and on what terms.
-
-It owns how that is dumped as a component and loaded again. It knows no agent, team or client
-that wraps it.
-"""
+"""Writes a conductor's participants, planner and options as AutoGen components, and reads them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -12,11 +8,11 @@ from autogen_core import ComponentLoader, ComponentModel
 from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel, TypeAdapter
 
-from autogen_podium.terms import Terms
+from autogen_podium.conductor_options import ConductorOptions, make_conductor
 from autogen_podium.workers.agent import AgentWorker
 from autogen_podium.workers.model import ModelWorker
 from autogen_podium.workers.nested import NestedWorker
-from autogen_podium.workers.tool import ToolWorker
+from autogen_podium.workers.tool import AutoGenTool
 from autogen_podium.workers.wrap import Participant, as_planner, as_worker
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -25,32 +21,32 @@ from podium.planners import Planner
 from podium.workers import Card, Worker
 
 _PLAIN = ("strict", "direct", "on_failure", "show_question")
-"""The terms that are plain data, as the limits are; others have no form in a component."""
+"""The options besides limits that are plain data; others cannot be part of a component."""
 
 
 class ParticipantConfig(BaseModel):
-    """Who does steps, and what the planner is told of it."""
+    """A participant as a component, and its card."""
 
     component: ComponentModel
     card: dict[str, Any]
 
 
-class ConductingConfig(BaseModel):
-    """Who works, who plans, and on what terms."""
+class ConductorConfig(BaseModel):
+    """Participants, planner, limits and options of a conductor."""
 
     participants: list[ParticipantConfig]
     model_client: ComponentModel | None = None
     limits: dict[str, int | float | None] | None = None
-    terms: dict[str, Any] = {}
+    options: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Conducting:
-    """A conductor, and what it was made of; nothing of that where it was made by somebody else."""
+class ConductorParts:
+    """A conductor, and the parts it was made of; no parts where it was given whole."""
 
     conductor: Conductor
     planner: ChatCompletionClient | Planner | Worker | None = None
-    terms: Terms | None = None
+    options: ConductorOptions | None = None
 
     @classmethod
     def of(
@@ -59,88 +55,88 @@ class Conducting:
         planner: ChatCompletionClient | Planner | Worker | None,
         name: str,
         description: str,
-        terms: Terms,
+        options: ConductorOptions,
     ) -> Self:
-        """Make the conductor, or take the one there is.
+        """Make the conductor, or take the one that was given.
 
         Raises:
-            ConfigError: what it takes is wrong, or there is a conductor and what would be part of one.
+            ConfigError: an option is wrong, or there is a conductor and parts of another.
         """
-        if isinstance(participants, Conductor):
-            if planner is not None or terms:
-                raise ConfigError(
-                    "beside a podium.Conductor a planner, limits or a policy do not count: it has its own"
-                )
-            return cls(participants)
-        workers = [as_worker(participant) for participant in participants]
-        card = Card(name=name, description=description)
-        return cls(Conductor(as_planner(planner), workers, card=card, **cast("Any", terms)), planner, terms)
+        conductor = make_conductor(
+            participants,
+            planner,
+            card=Card(name=name, description=description),
+            as_worker=as_worker,
+            as_planner=as_planner,
+            options=options,
+        )
+        return cls(conductor) if conductor is participants else cls(conductor, planner, options)
 
-    def to_config(self) -> ConductingConfig:
-        """Write it down.
+    def to_config(self) -> ConductorConfig:
+        """Return the parts as plain data.
 
         Raises:
-            ConfigError: a part of it has no form in a component.
+            ConfigError: a part cannot be a component.
         """
-        if self.terms is None:
+        if self.options is None:
             raise ConfigError(_undumped("a podium.Conductor", "give participants and a model client instead"))
         planner = self.planner
         if planner is not None and not isinstance(planner, ChatCompletionClient):
             raise ConfigError(_undumped("a podium planner", "give a model client instead"))
         others = [
             name
-            for name, value in self.terms.items()
+            for name, value in self.options.items()
             if value is not None and name not in (*_PLAIN, "limits")
         ]
         if others:
             raise ConfigError(_undumped(", ".join(others), "set it on what is loaded"))
-        limits = self.terms.get("limits")
-        return ConductingConfig(
+        limits = self.options.get("limits")
+        return ConductorConfig(
             participants=[dump_worker(worker) for worker in self.conductor.pool],
             model_client=None if planner is None else planner.dump_component(),
             limits=None if limits is None else _changed_limits(limits),
-            terms={name: self.terms[name] for name in _PLAIN if name in self.terms},  # type: ignore[literal-required]
+            options={name: self.options[name] for name in _PLAIN if name in self.options},  # type: ignore[literal-required]
         )
 
 
-def load_participants(config: ConductingConfig) -> list[Worker]:
-    """Return who does steps, as `Conducting.to_config` wrote it."""
+def load_participants(config: ConductorConfig) -> list[Worker]:
+    """Return the workers that `ConductorParts.to_config` wrote."""
     return [load_worker(each) for each in config.participants]
 
 
-def load_planner(config: ConductingConfig) -> ChatCompletionClient | None:
-    """Return who plans, as `Conducting.to_config` wrote it."""
+def load_planner(config: ConductorConfig) -> ChatCompletionClient | None:
+    """Return the model client that plans, as `ConductorParts.to_config` wrote it."""
     return None if config.model_client is None else ChatCompletionClient.load_component(config.model_client)
 
 
-def load_terms(config: ConductingConfig) -> Terms:
-    """Return the terms, as `Conducting.to_config` wrote them."""
+def load_options(config: ConductorConfig) -> ConductorOptions:
+    """Return the options that `ConductorParts.to_config` wrote."""
     limits: dict[str, Any] | None = config.limits
     given = {} if limits is None else {"limits": Limits(**limits)}
-    return cast("Terms", {**config.terms, **given})
+    return cast("ConductorOptions", {**config.options, **given})
 
 
 _CARDS = TypeAdapter(Card)
 
 
 def load_worker(config: ParticipantConfig) -> Worker:
-    """Return a worker, as `dump_worker` wrote it."""
+    """Return the worker that `dump_worker` wrote."""
     component = cast("Any", ComponentLoader).load_component(config.component, object)
     return as_worker(component, card=_CARDS.validate_python(config.card))
 
 
 def dump_worker(worker: Worker) -> ParticipantConfig:
-    """Write a worker down.
+    """Return a worker as plain data.
 
     Raises:
-        ConfigError: it has no form in a component.
+        ConfigError: it cannot be a component.
     """
     match worker:
         case (
             AgentWorker(agent=part)
-            | NestedWorker(agent=part)
+            | NestedWorker(face=part)
             | ModelWorker(client=part)
-            | ToolWorker(tool=part)
+            | AutoGenTool(tool=part)
         ):
             component = part.dump_component()
         case _:
@@ -152,7 +148,7 @@ def dump_worker(worker: Worker) -> ParticipantConfig:
 
 
 def _changed_limits(limits: Limits) -> dict[str, int | float | None]:
-    """Return the limits that are not as they are by themselves."""
+    """Return the limits that differ from their defaults."""
     plain = {limit.name: limit.default for limit in fields(Limits)}
     return {name: value for name, value in asdict(limits).items() if value != plain[name]}
 

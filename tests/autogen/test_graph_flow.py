@@ -8,7 +8,7 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.messages import TextMessage
 from contracts.adapter_contract import Speak
 
-from autogen_podium.flow import to_graph_flow
+from autogen_podium import to_graph_flow
 from podium import Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, PlanInvalid
 

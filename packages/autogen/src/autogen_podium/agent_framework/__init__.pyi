@@ -1,0 +1,2 @@
+from .agent import ConductorAgent as ConductorAgent
+from .workers import as_planner as as_planner, as_worker as as_worker

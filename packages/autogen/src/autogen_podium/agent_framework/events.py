@@ -1,0 +1,77 @@
+"""A run as updates of an agent's response."""
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any, Final
+
+from agent_framework import AgentResponseUpdate, BaseAgent, Content
+
+from autogen_podium.agent_framework.messages import write_usage
+from podium.hosts import ChatAnswer, ChatCall
+from podium.types import Event, StepEnded
+
+_CAN_REPLACE: Final = "merge_mode" in signature(AgentResponseUpdate.__init__).parameters
+"""Whether an update can replace the text of those before it, in this version of Agent Framework."""
+
+
+class RunUpdates:
+    """Writes the updates of one run: its answer as it is written, and the outputs of its steps.
+
+    Args:
+        agent: the agent that answers.
+        emit: takes each update.
+        steps: whether the steps' outputs are sent, as reasoning.
+    """
+
+    def __init__(self, agent: BaseAgent, emit: Callable[[AgentResponseUpdate], None], *, steps: bool) -> None:
+        self._agent = agent
+        self._emit = emit
+        self._steps = steps
+        self._run_id = ""
+
+    def hear(self, event: Event, text: str) -> None:
+        """Take an event of the run, or of a nested one, with the new text of the answer in it."""
+        self._run_id = self._run_id or event.run_id  # the first event is the run's own
+        if text:
+            self._update(Content.from_text(text))
+        if self._steps and isinstance(event, StepEnded) and event.run_id == self._run_id:
+            self._step(event)
+
+    def end(self, call: ChatCall, answer: ChatAnswer) -> None:
+        """Send the text of the answer that was not sent yet, and the usage.
+
+        Raises:
+            RunFailed: the answer differs from what was sent, and an update cannot replace that.
+        """
+        if _CAN_REPLACE and not answer.text.startswith(call.text):
+            self._update(Content.from_text(answer.text), merge_mode="replace")
+        elif rest := call.rest():
+            self._update(Content.from_text(rest))
+        self._update(Content.from_usage(write_usage(answer.usage)))
+
+    def _step(self, event: StepEnded) -> None:
+        outcome = event.outcome
+        if outcome.status != "ok":
+            return
+        update = AgentResponseUpdate(
+            contents=[Content.from_text_reasoning(text=outcome.text)],
+            role="assistant",
+            author_name=outcome.worker,
+            agent_id=self._agent.id,
+            response_id=self._run_id,
+            message_id=f"{self._run_id}:{outcome.round}:{outcome.step}",
+            additional_properties={"podium_round": outcome.round, "podium_step": outcome.step},
+        )
+        self._emit(update)
+
+    def _update(self, content: Content, **how: Any) -> None:
+        update = AgentResponseUpdate(
+            contents=[content],
+            role="assistant",
+            author_name=self._agent.name,
+            agent_id=self._agent.id,
+            response_id=self._run_id,
+            message_id=self._run_id,
+            **how,
+        )
+        self._emit(update)

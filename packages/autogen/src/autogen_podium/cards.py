@@ -1,0 +1,48 @@
+"""Cards of AutoGen's agents, teams, tools and model clients: what a planner is told of each."""
+
+from typing import Any
+
+from autogen_agentchat.base import ChatAgent, Team
+from autogen_core.models import ChatCompletionClient, ModelInfo
+from autogen_core.tools import BaseTool
+
+from podium.hosts import CardMaker
+from podium.workers import Card, Worker
+
+
+def card_of(thing: ChatAgent | Team | ChatCompletionClient | BaseTool[Any, Any], maker: CardMaker) -> Card:
+    """Return the card of an object of AutoGen's.
+
+    Args:
+        thing: the object.
+        maker: knows what `as_worker` was told.
+
+    Raises:
+        ConfigError: the object has no name and none was given.
+    """
+    if isinstance(thing, ChatAgent | Team):
+        return maker.card(name=thing.name, description=thing.description, concurrency=1)
+    if isinstance(thing, BaseTool):
+        return maker.card(name=thing.name, description=thing.description)
+    info = thing.model_info
+    name = create_args(thing).get("model") or info.get("family") or type(thing).__name__
+    parts = frozenset({"image_url"} if info["vision"] else ())
+    return maker.card(name=str(name), description="A chat model.", parts=parts)
+
+
+def create_args(client: ChatCompletionClient) -> dict[str, Any]:
+    """Return what a client sends with every request, such as its model; empty where it does not say."""
+    arguments = getattr(client, "_create_args", None)
+    return dict(arguments) if isinstance(arguments, dict) else {}
+
+
+def model_info(workers: tuple[Worker, ...]) -> ModelInfo:
+    """Return what a conductor can do: what any of its workers can; structured output, where all can."""
+    return ModelInfo(
+        vision=any("image_url" in worker.card.parts for worker in workers),
+        function_calling=any(worker.takes_tools for worker in workers),
+        json_output=False,
+        structured_output=all("json" in worker.constraint_kinds for worker in workers),
+        family="unknown",
+        multiple_system_messages=True,
+    )
