@@ -106,6 +106,9 @@ async def test_what_does_not_bear_on_a_plan_is_no_part_of_the_key() -> None:
     await plan(planner, replace(REQUEST, deadline=1.0))
     await plan(planner, replace(REQUEST, deadline=2.0))
     assert (await plan(planner, replace(REQUEST, stream=False))).text == ROW
+    assert (
+        await plan(planner, replace(REQUEST, middleware=lambda worker, request: worker.call(request)))
+    ).text
     assert behind.asked == 1
 
 

@@ -158,10 +158,11 @@ async def test_a_step_that_is_shown_other_facts_is_called_again(said: str, asked
 async def test_a_step_that_was_shown_a_gap_is_called_again() -> None:
     """It was told that a step failed; when that step has succeeded, it is shown its output."""
     journal = MemoryJournal()
-    first = await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
+    down = team(c=RuntimeError("down"))
+    first = await conductor(down, journal, on_failure="note").run("What?", run_id="x")
     assert (first.status, first.answer) == ("partial", "d said")
     again = team(c="c said at last", d="made from both")
-    result = await conductor(again, journal).resume("x")
+    result = await conductor(again, journal, on_failure="note").resume("x")
     assert (calls(again), result.answer) == ([0, 0, 1, 1], "made from both")
     assert "c said at last" in again[3].requests[0].messages[-1].text
 

@@ -116,7 +116,7 @@ def _function(step_input: StepInput) -> str:
     [
         (lambda: Conductor(RulePlanner(), [_function]), "FunctionWorker"),
         (lambda: Conductor(ScriptedWorker("a", "A"), [ScriptedWorker("a", "A")]), "ChatPlanner"),
-        (lambda: Conductor("gpt", [ScriptedWorker("a", "A")]), "no planner"),
+        (lambda: Conductor("gpt", [ScriptedWorker("a", "A")]), "is not a planner"),
         (lambda: ChatPlanner(ScriptedWorker("a", "A"), spelling="yaml"), "spelling"),
         (lambda: Limits(rounds=1.5), "whole number"),
         (lambda: Limits(seconds="5"), "a number"),

@@ -19,8 +19,8 @@ from podium.execution.run_context import outer_run
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, FixedPlanner
-from podium.resume.bills import paid_results_of
 from podium.resume.paid_results import step_key
+from podium.resume.reuse import paid_results_of
 from podium.types import (
     Completion,
     Event,

@@ -13,9 +13,9 @@ from podium.aio.sync import run_sync
 from podium.budget.limits import Limits
 from podium.budget.spend import Spend
 from podium.errors import ConfigError, PlannerError
+from podium.execution.external_scheduler import StepStarter
 from podium.execution.retry_policy import OnFailure, Retry
 from podium.execution.run_context import Accept, ConductorSettings, RunRequest
-from podium.execution.step_starter import StepStarter
 from podium.journal.answer_cache import Cache
 from podium.journal.journal import Journal
 from podium.planners.direct import DirectPlanner
@@ -208,9 +208,9 @@ class Conductor(Worker):
     ) -> Result:
         """Go on with a recorded run: after a crash, a cancel, a failure or an approval.
 
-        Recorded results are not paid for again. Steps that failed in the last round run once
-        more. The run has the whole of `Limits.seconds` again; what it spent before counts
-        against all other limits.
+        Recorded results are not paid for again. Steps that failed in the latest round run again,
+        each with all of `Retry.attempts`. The run has the whole of `Limits.seconds` again; what
+        it spent before counts against all other limits.
 
         Args:
             run_id: the run's id.
@@ -350,7 +350,9 @@ def _problems_of(planning: PlanRequester) -> str:
 def _check_planner(planner: object) -> None:
     if not isinstance(planner, Planner):
         hint = ": wrap it in a ChatPlanner" if isinstance(planner, Worker) else ""
-        raise ConfigError(f"{planner!r:.80} is no planner{hint}")
+        raise ConfigError(f"{planner!r:.80} is not a planner{hint}")
+    if not isinstance(getattr(planner, "name", None), str):
+        raise ConfigError(f'{type(planner).__name__} has no name: set `name = "..."` on the class')
 
 
 def _check_settings(settings: ConductorSettings) -> None:

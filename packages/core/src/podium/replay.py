@@ -1,7 +1,7 @@
-"""Runs done over from their record: as they were, for nothing, or with their plan changed; and what differs.
+"""Replays recorded runs, unchanged or with a changed plan, and compares two runs.
 
-A replay is a run of its own. What the recorded run came to stands ready in its `Recall`,
-so only steps that are given something else than they were are called.
+A replay is a run of its own. It finds the recorded results in its `PaidResults`, so only
+steps with a changed input are called.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid
-from podium.resume.bills import unbilled
+from podium.resume.reuse import unbilled
 from podium.types.events import Event, RunStarted
 from podium.types.messages import Query
 from podium.types.outcome import Outcome, Round

@@ -133,7 +133,7 @@ async def _plan(planner: Planner, cards: tuple[Card, ...], max_steps: int) -> Us
             if isinstance(piece, PlanText):
                 parse_plan(piece.text, workers=[card.name for card in cards], max_steps=max_steps)
                 return piece.usage
-    raise PlannerError(f"planner {planner.name!r} ended without saying so")
+    raise PlannerError(f"planner {planner.name!r} ended without a PlanText")
 
 
 async def _ask_hosted(conductor: HostedConductor) -> Usage:

@@ -13,7 +13,7 @@ from podium.cli.screen import Screen
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
-from podium.resume.bills import paid_results_of
+from podium.resume.reuse import paid_results_of
 from podium.types.events import Event
 from podium.types.plan import Plan
 

@@ -1,3 +1,7 @@
+from .external_scheduler import (
+    ExternalScheduler as ExternalScheduler,
+    Pause as Pause,
+    StepStarter as StepStarter,
+)
 from .retry_policy import Hedge as Hedge, OnFailure as OnFailure, Retry as Retry
 from .run_context import Accept as Accept
-from .step_starter import ExternalScheduler as ExternalScheduler, Pause as Pause, StepStarter as StepStarter

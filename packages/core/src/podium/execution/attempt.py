@@ -1,7 +1,7 @@
 """One call of one worker: what is set aside for it, and how it is billed however it ends."""
 
 from asyncio import timeout_at
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -26,7 +26,7 @@ from podium.types.outcome import Call, Problem, total_cost
 from podium.usage import Usage
 from podium.workers.call_history import CallRecord
 from podium.workers.circuit_breaker import CircuitBreaker
-from podium.workers.worker import FREE, Card, Request
+from podium.workers.worker import FREE, Card, Request, pieces_of
 
 _FAILED = partial(WorkerFailed, maybe_paid=True)
 _NOTHING = Usage()
@@ -113,7 +113,8 @@ class Attempt:
     async def _read(self, on_text: Callable[["Attempt", str], None]) -> None:
         room = self.context.settings.limits.output_chars
         worker, middleware = self.context.settings.pool.workers[self.worker], self.context.request.middleware
-        call = worker.call(self.request) if middleware is None else middleware(worker, self.request)
+        called = worker.call(self.request) if middleware is None else middleware(worker, self.request)
+        call: AsyncGenerator[object, None] = pieces_of(called, "call")
         try:
             async for piece in call:
                 if isinstance(piece, Completion):

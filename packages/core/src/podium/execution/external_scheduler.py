@@ -1,34 +1,60 @@
-"""Lets a host start the steps of a round: the implementation of `ExternalScheduler`."""
+"""The seam for a host that starts the steps of a plan itself, such as another framework's graph."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Protocol
 
-from podium.errors import ConfigError
-from podium.execution.run_context import RunContext
-from podium.execution.scheduler import RoundScheduler
-from podium.execution.step_starter import NO_OUTCOMES, ExternalScheduler
+from podium.execution.retry_policy import OnFailure
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
 
+NO_OUTCOMES: Mapping[int, Outcome] = MappingProxyType({})
 
-class ExternalRound(ExternalScheduler):
-    """One round, whose steps a host starts."""
 
-    def __init__(self, context: RunContext, number: int, plan: Plan, scheduler: RoundScheduler) -> None:
-        self.run_id = context.request.run_id
-        self.round = number
-        self.plan = plan
-        self.workers = context.settings.pool.names
-        self.on_failure = context.settings.on_failure
-        self._scheduler = scheduler
+class Pause(Exception):
+    """Raised by a step starter that starts no step now: the run ends as `waiting` and can be resumed."""
+
+
+class ExternalScheduler(Protocol):
+    """The steps of one round's plan, for a host that decides when each step starts.
+
+    Workers, inputs and budgets of the steps stay the run's business.
+    """
+
+    run_id: str
+    round: int
+    """The round's number, from 1."""
+    plan: Plan
+    workers: tuple[str, ...]
+    """The names of the pool's workers, in its order."""
+    on_failure: OnFailure
+    """What happens to the steps that depend on a failed one."""
 
     async def run(self, index: int, known: Mapping[int, Outcome] = NO_OUTCOMES) -> Outcome:
-        """Run a step and return its outcome."""
-        for other, outcome in known.items():
-            self.take(other, outcome)
-        if not 0 <= index < len(self.plan.steps):
-            raise ConfigError(f"the plan has no step {index}: its steps are 0 to {len(self.plan.steps) - 1}")
-        return await self._scheduler.run_one(index)
+        """Run a step and return its outcome; a step that has ended is not called again.
+
+        A failed step does not raise. A step that lacks an input is skipped, or handled as
+        `on_failure` says.
+
+        Args:
+            index: the step, from 0.
+            known: outcomes of other steps that the host has stored, as `take` takes them.
+
+        Raises:
+            ConfigError: the step does not exist, is running, or depends on steps that have not ended.
+        """
+        ...
 
     def take(self, index: int, outcome: Outcome) -> None:
-        """Take the stored outcome of a step."""
-        self._scheduler.take(index, outcome)
+        """Take the stored outcome of a step; its cost counts against the run's limits.
+
+        A step that has ended in this run keeps its outcome.
+        """
+
+
+StepStarter = Callable[[ExternalScheduler], Awaitable[None]]
+"""Starts the steps of a plan, each once the steps on its access list have ended, and waits for them.
+
+An exception that it raises is raised by the run. Steps that it does not start are cancelled. It may
+raise `Pause` to put all steps off.
+"""

@@ -7,8 +7,8 @@ from typing import Literal
 
 from podium.budget.ledger import Ledger
 from podium.budget.limits import Limits
+from podium.execution.external_scheduler import StepStarter
 from podium.execution.retry_policy import OnFailure, Retry
-from podium.execution.step_starter import StepStarter
 from podium.journal.answer_cache import Cache
 from podium.journal.journal import Journal
 from podium.planners.planner import Planner

@@ -15,10 +15,10 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from podium.budget.spend import NOTHING, Spend
 from podium.errors import ConfigError
 from podium.execution.dependencies import DependencyGraph
+from podium.execution.external_scheduler import Pause
 from podium.execution.last_step_reserve import is_metered, reserve_for_last_step
 from podium.execution.run_context import RunContext
 from podium.execution.step_runner import StepRunner
-from podium.execution.step_starter import Pause
 from podium.execution.step_state import ABORTED, ENOUGH, STOPPED, SUPERSEDED, UNSEEN, StepState
 from podium.policy import after
 from podium.resume.paid_results import PaidResults, step_key

@@ -147,6 +147,7 @@ def _status(error: BaseException) -> int | None:
     for holder, name in (
         (error, "status_code"),
         (response, "status_code"),
+        (error, "http_status"),
         (error, "status"),
         (error, "code"),
     ):

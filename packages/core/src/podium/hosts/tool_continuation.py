@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from podium.errors import ConfigError, JournalBroken
 from podium.journal.codec import decode, encode
-from podium.resume.bills import unbilled
 from podium.resume.paid_results import PaidResults
+from podium.resume.reuse import unbilled
 from podium.secrets import scrub
 from podium.types import Message, Part
 from podium.types.events import ApprovalAsked, ApprovalGiven, Event, PlanReady, RunStarted, StepEnded

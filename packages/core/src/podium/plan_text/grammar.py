@@ -1,11 +1,13 @@
-r"""Grammars of plans in each spelling, for constrained decoding.
+"""Grammars of plans in each spelling, for constrained decoding.
 
 What a grammar lets through is a plan in form. Models are not asked how many inputs are
 enough, so the grammar has no place for it.
 """
 
+from typing import assert_never
+
 from podium.plan_text.schema import check_sizes
-from podium.plan_text.writer import KEEP, Spelling
+from podium.plan_text.writer import Spelling, keep_text
 
 _STRING = r"""
 subtask ::= "\"" blank* visible char* "\""
@@ -34,11 +36,10 @@ def plan_grammar(spelling: Spelling, workers: int, max_steps: int, *, keep: bool
         ConfigError: there are no workers, or no step is allowed.
     """
     check_sizes(workers, max_steps)
-    rules = _lists_rules(max_steps) if spelling == "lists" else _object_rules(spelling, max_steps)
+    rules = _plan_rules(spelling, max_steps)
     root = "plan"
     if keep:
-        nothing = "model_id = []\nsubtasks = []\naccess_list = []" if spelling == "lists" else KEEP
-        root += " | " + _terminal(nothing + ("\n" if spelling == "rows" else ""))
+        root += " | " + _terminal(keep_text(spelling) + ("\n" if spelling == "rows" else ""))
     ids = " | ".join(_terminal(str(number)) for number in range(workers))
     access = [line for index in range(max_steps) for line in _access_rules(index, spelling)]
     return "\n".join([f"root ::= {root}", *rules, f"worker ::= {ids}", *access, _STRING]) + "\n"
@@ -47,6 +48,16 @@ def plan_grammar(spelling: Spelling, workers: int, max_steps: int, *, keep: bool
 def _terminal(text: str) -> str:
     """Quote `text` for a grammar."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _plan_rules(spelling: Spelling, max_steps: int) -> list[str]:
+    match spelling:
+        case "lists":
+            return _lists_rules(max_steps)
+        case "json" | "rows":
+            return _object_rules(spelling, max_steps)
+        case _:
+            assert_never(spelling)
 
 
 def _object_rules(spelling: Spelling, max_steps: int) -> list[str]:

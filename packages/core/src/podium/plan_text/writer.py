@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from podium.types.plan import Plan, Step
 
@@ -11,6 +11,17 @@ Spelling = Literal["lists", "json", "rows"]
 
 KEEP = '{"steps": []}'
 """The plan of no steps in the spellings `json` and `rows`: "keep the previous answer"."""
+
+
+def keep_text(spelling: Spelling) -> str:
+    """Return the plan that keeps the previous answer: a plan without steps."""
+    match spelling:
+        case "lists":
+            return _lists(Plan(()), None)
+        case "json" | "rows":
+            return KEEP
+        case _:
+            assert_never(spelling)
 
 
 def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None = None) -> str:
@@ -26,13 +37,17 @@ def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None 
         with a newline at its end. Lists cannot say that some inputs are enough: a plan
         that does is written as `json` in place of `lists`.
     """
-    if spelling == "lists" and all(step.enough is None for step in plan.steps):
-        return _lists(plan, workers)
     steps = [_object(step, workers) for step in plan.steps]
-    if spelling != "rows" or not steps:
-        end = "\n" if spelling == "rows" else ""
-        return _json({"steps": steps}) + end
-    return "".join(_json(step) + "\n" for step in steps)
+    match spelling:
+        case "lists":
+            has_enough = any(step.enough is not None for step in plan.steps)
+            return _json({"steps": steps}) if has_enough else _lists(plan, workers)
+        case "json":
+            return _json({"steps": steps})
+        case "rows":
+            return "".join(_json(step) + "\n" for step in steps) or KEEP + "\n"
+        case _:
+            assert_never(spelling)
 
 
 def _lists(plan: Plan, workers: Sequence[str] | None) -> str:

@@ -1,4 +1,4 @@
-"""A planner that remembers what another planned."""
+"""A planner that caches the plans of another planner."""
 
 import json
 from collections import OrderedDict
@@ -15,15 +15,15 @@ from podium.planners.planner import Planner, PlanRequest, PlanText
 
 
 class CachedPlanner(Planner):
-    """Asks another planner only for what it has not planned before.
+    """Asks another planner only for plans that it has not written before.
 
-    Requests are the same but for their deadlines, their bounds and who reads along. A hit costs
-    nothing. Remembered are whole texts that hold a plan; one that was cut off or cannot be
-    read is asked for anew. Requests that run at the same time each ask the planner.
+    Two requests are the same if they differ in nothing but `max_tokens`, `deadline`, `stream`
+    and `middleware`. A hit costs nothing. Only whole texts that hold a plan are cached.
+    Requests that run at the same time each ask the planner.
 
     Args:
-        planner: whom to ask.
-        size: how many texts to remember; the one unused for longest is forgotten first.
+        planner: writes the plans.
+        size: most texts in the cache; the least recently used text is dropped first.
 
     Raises:
         ConfigError: `size` is below 1.
@@ -75,7 +75,7 @@ class CachedPlanner(Planner):
 
 
 def _key(request: PlanRequest) -> str:
-    content = asdict(replace(request, max_tokens=None, deadline=None, stream=True))
+    content = asdict(replace(request, max_tokens=None, deadline=None, stream=True, middleware=None))
     return sha256(json.dumps(content, sort_keys=True, default=sorted).encode()).hexdigest()
 
 

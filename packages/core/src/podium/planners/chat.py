@@ -50,8 +50,8 @@ class ChatPlanner(Planner):
         constrain: bool = True,
         sampling: Sampling | None = None,
     ) -> None:
-        if spelling not in get_args(Spelling) or show not in get_args(Show):
-            raise ConfigError(f"spelling {spelling!r} or show {show!r} is none that a ChatPlanner knows")
+        _check("spelling", spelling, get_args(Spelling))
+        _check("show", show, get_args(Show))
         self.name = worker.card.name
         self.worker = worker
         self.spelling = spelling
@@ -111,3 +111,8 @@ class ChatPlanner(Planner):
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return (self.worker,)
+
+
+def _check(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name} is {value!r}: use {' or '.join(map(repr, allowed))}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from podium.plan_text.writer import KEEP, Spelling, write_plan
+from podium.plan_text.writer import Spelling, keep_text
 from podium.prompts.render import fill, mark_of, tagged
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
@@ -33,7 +33,7 @@ def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spell
         else:
             failed += f"\nStep {outcome.step} ({outcome.status}):\n{subtask}" + tagged("reason", mark, reason)
     nothing = "\nNone.\n"
-    keep = write_plan(Plan(()), "lists") if spelling == "lists" else KEEP
+    keep = keep_text(spelling)
     return fill("failed", failed=failed or nothing, paid=paid or nothing, keep=keep)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from podium.budget.spend import Remaining
 from podium.errors import PodiumError
-from podium.plan_text.writer import KEEP, Spelling, write_plan
+from podium.plan_text.writer import Spelling, keep_text, write_plan
 from podium.planners.planner import PlanRequest
 from podium.prompts.render import fill, mark_of, read_prompt, tagged
 from podium.types.messages import Message
@@ -54,7 +54,7 @@ def round_feedback(answer: str, *, spelling: Spelling, reason: str = "") -> str:
         spelling: how the planner writes.
         reason: what an `accept` check found wanting; empty when there was none.
     """
-    keep = write_plan(Plan(()), "lists") if spelling == "lists" else KEEP
+    keep = keep_text(spelling)
     mark = mark_of(answer, reason)
     told = f"\nIt was judged not good enough, because:\n{tagged('reason', mark, reason)}" if reason else ""
     return fill("again", answer=answer, mark=mark, reason=told, keep=keep)

@@ -1,6 +1,3 @@
-from .bills import (
-    unbilled as unbilled,
-)
 from .paid_results import (
     PaidResults as PaidResults,
 )
@@ -8,4 +5,7 @@ from .rebuild import (
     renumbered as renumbered,
     result_of as result_of,
     waiting_for as waiting_for,
+)
+from .reuse import (
+    unbilled as unbilled,
 )

@@ -1,6 +1,6 @@
-"""What recorded events say of a run: its rounds and result, and what is paid for already.
+"""Rebuilds the rounds and the result of a run from its recorded events.
 
-It reads events and knows no database. `bills` says what of the run is paid for.
+It reads events and knows no database. `reuse` says what a resumed run does with them.
 """
 
 from collections.abc import Iterable, Sequence

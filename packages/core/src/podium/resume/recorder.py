@@ -7,9 +7,10 @@ from typing import assert_never
 from podium.budget.spend import Spend
 from podium.errors import JournalError
 from podium.journal.journal import Log
-from podium.resume.bills import paid_results_of, spent_by, steps_of
+from podium.resume.bills import spent_by, steps_of
 from podium.resume.paid_results import PaidResults
 from podium.resume.rebuild import rounds_of
+from podium.resume.reuse import paid_results_of
 from podium.types.events import (
     AnswerDelta,
     ApprovalAsked,

@@ -35,6 +35,7 @@ from podium.types.messages import storable
 from podium.types.outcome import Problem, Proposal
 from podium.types.plan import Plan, Step
 from podium.workers.pool import take
+from podium.workers.worker import pieces_of
 from podium.workers.worst_case import answer_bound
 
 _BAD_PLANS = (*get_args(PlanSyntaxCode), *get_args(PlanInvalidCode), PlanForbidden.code)
@@ -139,7 +140,7 @@ class PlanRequester:
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
         reader = PlanReader(workers=[card.name for card in request.cards], max_steps=request.max_steps)
         with context.during(self.round):
-            await self._read(written, planner.plan(request), reader, order)
+            await self._read(written, pieces_of(planner.plan(request), "plan"), reader, order)
         return self._judge(written, reader, order)
 
     async def _read(
@@ -184,7 +185,7 @@ class PlanRequester:
     def _judge(self, written: PlannerCall, reader: PlanReader, order: Sequence[int]) -> Plan:
         """Return the plan of a whole text, numbered as the pool is, as the policy lets it pass."""
         if written.whole is None:
-            raise PlannerError(f"planner {written.planner.name!r} ended without saying so")
+            raise PlannerError(f"planner {written.planner.name!r} ended without a PlanText")
         if not written.pieces:
             reader.feed(written.whole.text)
         if written.whole.finish_reason == "length":

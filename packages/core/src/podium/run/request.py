@@ -6,8 +6,8 @@ from typing import TypedDict
 from uuid import uuid4
 
 from podium.errors import ConfigError
+from podium.execution.external_scheduler import StepStarter
 from podium.execution.run_context import ConductorSettings, RunRequest
-from podium.execution.step_starter import StepStarter
 from podium.journal.journal import Journal
 from podium.policy import Policy
 from podium.resume.paid_results import PaidResults

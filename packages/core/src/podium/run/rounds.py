@@ -13,10 +13,10 @@ from functools import partial
 from typing import NamedTuple
 
 from podium.errors import LimitExceeded, PlanForbidden, PodiumError
-from podium.execution.external_scheduler import ExternalRound
+from podium.execution.external_round import ExternalRound
+from podium.execution.external_scheduler import Pause
 from podium.execution.run_context import RunContext
 from podium.execution.scheduler import RoundScheduler
-from podium.execution.step_starter import Pause
 from podium.plan_text.writer import write_plan
 from podium.planners.failure_feedback import failure_feedback
 from podium.planners.planner import Turn

@@ -16,6 +16,7 @@ from .openai.chat import (
 from .openai.endpoint import (
     Endpoint as Endpoint,
 )
+from .openai.providers import PROVIDERS as PROVIDERS, Provider as Provider
 from .openai.timeouts import (
     Timeouts as Timeouts,
 )

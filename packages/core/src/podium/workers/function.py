@@ -44,7 +44,7 @@ class FunctionWorker(Worker):
         self.uses_tokens = self.card.price not in (None, FREE)
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call the function with the request's brief."""
+        """Call the function with the input of the step."""
         step_input = step_input_of(request)
         with Boundary(f"worker {self.card.name!r}", partial(WorkerFailed, maybe_paid=True)):
             if self._is_async:

@@ -24,6 +24,8 @@ class Pool(ResourceGroup):
     """
 
     def __init__(self, workers: Sequence[Worker]) -> None:
+        if isinstance(workers, Worker):
+            raise ConfigError(f"a pool takes a list of workers: write [{type(workers).__name__}(...)]")
         if not workers:
             raise ConfigError("a pool needs at least one worker")
         for worker in workers:
@@ -74,7 +76,9 @@ def _new_slot(card: Card) -> anyio.Semaphore | None:
 def _check_worker(worker: object) -> None:
     if not isinstance(worker, Worker):
         hint = ": wrap it in a FunctionWorker" if callable(worker) else ""
-        raise ConfigError(f"{worker!r:.80} is no worker{hint}")
+        raise ConfigError(f"{worker!r:.80} is not a worker{hint}")
+    if not isinstance(getattr(worker, "card", None), Card):
+        raise ConfigError(f"{type(worker).__name__} has no card: set `card = Card(name=...)`")
 
 
 async def take(*slots: anyio.Semaphore | None) -> list[anyio.Semaphore]:

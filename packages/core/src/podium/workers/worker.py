@@ -5,11 +5,11 @@ A worker is given messages and answers with a stream of text that ends in a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 from podium.aio.resources import ResourceGroup
 from podium.budget.spend import Spend
@@ -97,7 +97,8 @@ class StepInput:
 
     subtask: str
     visible: tuple[VisibleStep, ...] = ()
-    """The steps on its access list that ended well, in the plan's order."""
+    """The steps on its access list that the worker is shown, in the plan's order: those with an output,
+    and those with a gap where `on_failure` says so."""
     query: tuple[Message, ...] = ()
     """The conversation, its question last; empty where workers are not shown the question."""
 
@@ -205,8 +206,25 @@ CallMiddleware = Callable[[Worker, Request], AsyncGenerator[str | Completion, No
 """Calls a worker in place of a run: yields what `worker.call(request)` does, and may do things around it."""
 
 
+def pieces_of(made: object, method: str) -> AsyncGenerator[Any, None]:
+    """Return what `call` or `plan` returned, which must be an async generator.
+
+    Args:
+        made: the returned object.
+        method: the name of the method, for the error.
+
+    Raises:
+        TypeError: it is something else, such as the coroutine of a function without `yield`.
+    """
+    if isinstance(made, AsyncGenerator):
+        return made
+    if isinstance(made, Coroutine):
+        made.close()  # else Python warns that nobody awaited it
+    raise TypeError(f"{method} returned a {type(made).__name__}: make it an async generator, with `yield`")
+
+
 def step_input_of(request: Request) -> StepInput:
-    """Return the request's brief; outside of a run the last message is the subtask."""
+    """Return the input of the request's step; outside of a run the last message is the subtask."""
     return request.step_input or StepInput(request.messages[-1].text)
 
 

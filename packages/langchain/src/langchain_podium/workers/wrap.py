@@ -55,7 +55,7 @@ def _worker(thing: Runnable[Any, Any], card: Card, give: Callable[[StepInput], A
     if is_graph(inner):
         if give is None and not has_messages(inner):
             told = f"the state of graph {card.name!r} has no messages"
-            raise ConfigError(f"{told}: make one with as_worker(..., input=lambda brief: {{...}})")
+            raise ConfigError(f"{told}: make one with as_worker(..., input=lambda step: {{...}})")
         return GraphWorker(thing, card=card, give=give)
     if give is not None:
         return RunnableWorker(thing, card=card, give=give)

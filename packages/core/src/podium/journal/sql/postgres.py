@@ -1,6 +1,6 @@
 """A database on a PostgreSQL server, for many machines.
 
-A batch is one statement and so one round trip: the server commits it by itself.
+A batch of runs with new ids is one statement and so one round trip: the server commits it by itself.
 """
 
 import re

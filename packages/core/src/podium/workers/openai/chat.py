@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
-from podium.errors import WorkerBroken, WorkerTimeout
+from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
 from podium.secrets import scrubbing
 from podium.types.messages import Completion, Sampling
 from podium.workers.openai.chat_request import chat_body, merge_sampling
@@ -40,6 +40,8 @@ class ChatWorker(Worker):
         card: Card | None = None,
         sampling: Sampling = Sampling(),
     ) -> None:
+        if not isinstance(endpoint, Endpoint):
+            raise ConfigError(f"endpoint is {endpoint!r:.80}: write endpoint=Endpoint(url, api_key=...)")
         self.model = model
         self.endpoint = endpoint
         self.card = card or Card(name=model)

@@ -1,7 +1,7 @@
 """How providers of OpenAI's API differ: one table, with one row for each provider.
 
-To add a provider, add a row here; nothing else names providers. `chat_body` writes requests as
-a row says. Facts are of late 2026; a row with an assumption says so.
+To add a provider, add a row here: the client, the configuration and telemetry read this table.
+`chat_body` writes requests as a row says. Facts are of late 2026; a row with an assumption says so.
 """
 
 from collections.abc import Mapping

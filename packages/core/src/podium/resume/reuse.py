@@ -1,0 +1,171 @@
+"""Decides which recorded results a resumed run reuses, and which of its steps run again.
+
+A resumed run is planned and executed as any other run; it finds these results and does not
+pay for them again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from typing import assert_never
+
+from podium.resume.bills import Called, calls_of
+from podium.resume.paid_results import PaidResults
+from podium.resume.rebuild import is_superseded, renumbered, result_of
+from podium.types.events import (
+    AnswerDelta,
+    ApprovalAsked,
+    ApprovalGiven,
+    AttemptFailed,
+    Event,
+    PlanDelta,
+    PlannerEnded,
+    PlannerStarted,
+    PlanReady,
+    RoundStarted,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    StepDelta,
+    StepEnded,
+    StepStarted,
+)
+from podium.types.outcome import Call, Outcome, total_cost
+from podium.types.plan import Plan
+from podium.usage import Usage
+
+
+def runs_again(outcome: Outcome, latest: float) -> bool:
+    """Return whether a step that ended without success runs again when the run is resumed.
+
+    Steps that failed in the latest round run again. A failure of an earlier round stands, since
+    the latest round was planned around it. Skipped and cancelled steps run again in any round.
+
+    Args:
+        outcome: how the step ended.
+        latest: the number of the latest round; infinite if failed steps are to stand.
+    """
+    if outcome.status == "ok":
+        return False
+    return outcome.status != "failed" or outcome.round >= latest
+
+
+def paid_results_of(
+    events: Sequence[Event],
+    workers: Sequence[str],
+    *,
+    again: bool = True,
+    nested: Sequence[Sequence[Event]] = (),
+) -> PaidResults:
+    """Return what the run has paid for, its plans numbered as the pool is now.
+
+    Calls of steps that run again stay on the bill.
+
+    Args:
+        events: the run's events, in order.
+        workers: the names of the pool's workers.
+        again: whether steps that failed in the latest round run again; else they stand.
+        nested: the events of the nested runs, which give the cost of their unfinished steps.
+
+    Raises:
+        ConfigError: the pool lacks a worker that a plan names.
+    """
+    latest = max((e.round for e in events if isinstance(e, RoundStarted)), default=0) if again else inf
+    paid_results = _read(events, workers, latest)
+    calls = list(calls_of(events))
+    children = [run for run in nested if _parent_of(run)[0] == events[0].run_id]
+    for call in calls:
+        ended = call.ended
+        if ended is None or (ended.status != "ok" and ended.round == latest and not is_superseded(ended)):
+            bill = call.bill if ended is not None else _with_nested(call, calls, children)
+            paid_results.lost.setdefault((call.round, call.step), []).append(bill)
+    return paid_results
+
+
+def unbilled(events: Sequence[Event], workers: Sequence[str]) -> PaidResults:
+    """Return the results of a recorded run, for another run that uses them without paying.
+
+    Failed steps stand. Arguments and exceptions are as for `paid_results_of`.
+    """
+    free = [_unbilled(event) for event in events if not _is_call(event)]
+    return replace(paid_results_of(free, workers, again=False), run_id=events[0].run_id)
+
+
+def _is_call(event: Event) -> bool:
+    """Say whether an event tells of a call alone, and nothing of what it came to."""
+    return isinstance(event, StepStarted | AttemptFailed)
+
+
+def _unbilled(event: Event) -> Event:
+    """Return what was recorded without its bill, which the recorded run has had."""
+    match event:
+        case StepEnded():
+            free = replace(event.outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False)
+            return replace(event, outcome=free)
+        case PlannerEnded():
+            return replace(event, proposal=replace(event.proposal, usage=Usage(), cost=0.0, maybe_paid=False))
+        case _:
+            return event
+
+
+def _read(  # noqa: C901 - one case for each event
+    events: Sequence[Event], workers: Sequence[str], latest: float
+) -> PaidResults:
+    paid_results = PaidResults()
+    names: tuple[str, ...] = ()
+    for event in events:
+        match event:
+            case RunStarted() | RunResumed():
+                names = event.workers
+            case RoundStarted():
+                paid_results.reasons[event.round] = event.why
+            case PlannerEnded():
+                paid_results.proposals.setdefault(event.round, []).append(event.proposal)
+            case PlanReady():
+                ready = replace(event, plan=renumbered(event.plan, names, workers))
+                _forget_decision(paid_results, event.round, ready.plan)
+                paid_results.plans[event.round] = ready
+            case ApprovalAsked():
+                paid_results.asked.add(event.round)
+            case ApprovalGiven():
+                plan = event.plan and renumbered(event.plan, names, workers)
+                paid_results.decisions[event.round] = replace(event, plan=plan)
+            case StepEnded():
+                if event.key and not runs_again(event.outcome, latest):
+                    paid_results.add(event.key, event.outcome)
+            case PlannerStarted() | StepStarted() | AttemptFailed() | RunEnded() | RunStopped():
+                pass  # they pay for nothing
+            case PlanDelta() | StepDelta() | AnswerDelta():
+                pass  # never recorded
+            case _:
+                assert_never(event)
+    return paid_results
+
+
+def _with_nested(call: Called, calls: Sequence[Called], children: Sequence[Sequence[Event]]) -> Call:
+    """Return the bill of a call that did not end: of a conductor, what its run spent and nobody billed."""
+    place = (call.round, call.step)
+    runs = [events for events in children if _parent_of(events)[1:3] == place]
+    if call.reserved.calls or not runs:
+        return call.bill
+    billed = [c.bill for c in calls if (c.round, c.step) == place and c.ended is not None]
+    results = [result_of(events) for events in runs]
+    usage = Usage.total(r.usage for r in results) - Usage.total(b.usage for b in billed)
+    cost, known = total_cost(r.cost for r in results), total_cost(b.cost for b in billed)
+    left = None if cost is None or known is None else max(cost - known, 0.0)
+    return replace(call.bill, usage=usage if usage.total_tokens > 0 else Usage(), cost=left)
+
+
+def _parent_of(events: Sequence[Event]) -> tuple[str, int, int, int]:
+    started = events[0]
+    assert isinstance(started, RunStarted)
+    assert started.parent is not None
+    return started.parent
+
+
+def _forget_decision(paid_results: PaidResults, number: int, plan: Plan) -> None:
+    """Drop what was decided of a round's plan where that is not the plan any more."""
+    decided, before = paid_results.decisions.get(number), paid_results.plans.get(number)
+    if decided is not None and plan != (decided.plan or (before and before.plan)):
+        del paid_results.decisions[number]
