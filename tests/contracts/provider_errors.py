@@ -228,6 +228,16 @@ PROVIDER_ERRORS = (
         maybe_paid=True,
     ),
     ProviderError(
+        "openai-cut-off",
+        lambda: caused(
+            openai.APIConnectionError(request=REQUEST),
+            httpx.RemoteProtocolError("peer closed connection without sending complete message body"),
+        ),
+        WorkerBroken,
+        "was cut off",
+        maybe_paid=True,
+    ),
+    ProviderError(
         "requests-not-connected",
         lambda: caused(
             requests.ConnectionError("no route"),

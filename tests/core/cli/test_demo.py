@@ -27,6 +27,14 @@ def test_demo_shows_all_there_is(podium: Podium, tmp_path: Path, monkeypatch: py
     assert "podium run 'What is 17.5%" in run
 
 
+def test_demo_needs_no_folder(podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed anywhere, it searches pages that come with it."""
+    monkeypatch.chdir(tmp_path)
+    result = podium("demo")
+    assert result.exit_code == 0
+    assert "[plans.md:" in result.stdout
+
+
 def test_command_that_is_not_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines for real models start the program that was started, from the folder it was started in."""
     (tmp_path / "page.md").write_text("An access list decides what a step is shown.\n")

@@ -6,6 +6,7 @@ response, and words in the names of their classes. What a status means is decide
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -32,6 +33,9 @@ _STATUSES: Final = range(100, 600)
 _CLIENT_SIDE: Final = "APIConnectionError"
 """Base class of the connection and timeout errors of OpenAI's and Anthropic's clients. Libraries
 derived from these give such errors a status that no server sent."""
+
+_CUT_OFF: Final = re.compile("without sending complete message body|incomplete chunked read")
+"""What httpx says of an answer that was cut off; clients of models wrap it as a connection error."""
 
 _CLASS_WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool]]] = (
     (
@@ -116,6 +120,8 @@ def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader |
             fault.maybe_paid = fault.maybe_paid or status < HTTPStatus.MULTIPLE_CHOICES
             return fault
     said = origin.quote(f"{type(error).__name__}: {error}")
+    if any(_CUT_OFF.search(str(each)) for each in chain):
+        return WorkerBroken(f"{origin.url} was cut off: {said}", maybe_paid=True)
     names = [name for each in chain for name in _class_names(each)]
     for words, kind, message, maybe_paid in _CLASS_WORDS:
         if any(word in name for word in words for name in names):

@@ -25,17 +25,21 @@ from podium.workers.offline.calculator import Calculator
 from podium.workers.offline.document_search import Documents
 from podium.workers.offline.gather import Gather
 
+_PAGES = Path(__file__).parents[1] / "demo_pages"
 _QUESTION = "What is 17.5% of 2,340, and what does an access list decide?"
 
 
 def demo(
     question: Annotated[str, typer.Argument(help="The question.")] = _QUESTION,
     *,
-    folder: Annotated[Path, typer.Option(help="Folder of text and Markdown to search.")] = Path("docs"),
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Folder of text and Markdown to search; a page about Podium if not given."),
+    ] = None,
 ) -> None:
     """Answer a compound question with no model, key or network."""
     with reporting() as screen:
-        _demonstrate(screen, question, folder)
+        _demonstrate(screen, question, folder or _PAGES)
 
 
 def _demonstrate(screen: Screen, question: str, folder: Path) -> None:
