@@ -158,6 +158,14 @@ def test_too_long_a_text_is_refused_while_it_arrives() -> None:
     assert (caught.value.code, caught.value.position) == ("too_long", MAX_CHARS)
 
 
+def test_a_subtask_may_be_as_long_as_the_limit_says() -> None:
+    """The limit itself is allowed, and one character more is not."""
+    row = '{{"worker": 0, "subtask": "{}", "access": []}}\n'
+    assert len(parse_plan(row.format("x" * 16_384), workers=3).steps[0].subtask) == 16_384
+    with pytest.raises(PlanInvalid, match="write at most 16,384"):
+        parse_plan(row.format("x" * 16_385), workers=3)
+
+
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "shape", ["{", "[", '{"a":', "{#", '"', "access ", "model_id=[", "\n", "\\", "<", "{}"]

@@ -2,15 +2,16 @@
 
 import anyio
 import pytest
-from core.resume.test_bills import paid, planned
+from core.resume.test_bills import PRICE, paid, planned
 from core.resume.test_resume import calls, prefix, recorded
 
-from podium import Conductor, Plan, ScriptedWorker, Step
+from podium import Card, Conductor, Plan, Price, ScriptedWorker, Step
 from podium.errors import JournalError
 from podium.journal import Log, MemoryJournal
 from podium.planners import ChatPlanner
 from podium.policy import Policy
 from podium.types import Event, PlannerStarted, Result, RunEnded, RunStarted, StepEnded
+from podium.workers import FREE
 
 pytestmark = pytest.mark.anyio
 
@@ -65,10 +66,11 @@ async def test_a_plan_that_is_changed_is_approved_again() -> None:
     assert (await conductor.resume("R")).answer == "b said"
 
 
-async def test_a_planner_that_was_broken_off_is_in_the_result() -> None:
-    """Nobody saw the end of its call, which may have been paid for."""
+@pytest.mark.parametrize(("price", "cost"), [(PRICE, None), (FREE, 0.0)])
+async def test_a_planner_that_was_broken_off_is_in_the_result(price: Price, cost: float | None) -> None:
+    """Nobody saw the end of its call, which may have been paid for unless it is free."""
     journal = MemoryJournal()
-    planner = paid("boss", '{"worker": 0, "subtask": "go", "access": []}')
+    planner = ScriptedWorker(Card(name="boss", price=price), '{"worker": 0, "subtask": "go", "access": []}')
     conductor = Conductor(ChatPlanner(planner), [paid("a")], journal=journal)
     await conductor.run("What?", run_id="whole")
     events = await recorded(journal, "whole")
@@ -77,7 +79,7 @@ async def test_a_planner_that_was_broken_off_is_in_the_result() -> None:
     result = await Conductor(ChatPlanner(planner), [paid("a")], journal=left).resume("R")
     lost, good = result.proposals
     assert lost.problem is not None
-    assert (lost.text, lost.problem.code, lost.cost, lost.maybe_paid) == ("", "unknown", None, True)
+    assert (lost.text, lost.problem.code, lost.cost, lost.maybe_paid) == ("", "unknown", cost, cost is None)
     assert (good.problem, result.status) == (None, "ok")
 
 
