@@ -305,6 +305,12 @@ async def test_a_steps_deadline_ends_its_calls() -> None:
     assert outcome.cost > 0
 
 
+async def test_a_failed_step_keeps_what_had_arrived_of_its_last_call() -> None:
+    """The pieces are its text, as they came."""
+    events = await told(conductor([Actor("a", _breaking("half ", "a text"))], Retry(attempts=1)))
+    assert (outcome_of(events).status, outcome_of(events).text) == ("failed", "half a text")
+
+
 async def test_the_deadline_of_the_run_is_told_as_such() -> None:
     """A step that the end of the run stops is not said to have had its own time."""
     worker = Actor("a", never)
@@ -492,6 +498,8 @@ async def test_steps_wait_for_the_call_that_tries_a_worker() -> None:
         ({"attempts": 0}, "Retry.attempts is 0"),
         ({"attempts": True}, "Retry.attempts is True"),
         ({"first_wait": 0}, "Retry.first_wait is 0"),
+        ({"first_wait": True}, "Retry.first_wait is True"),
+        ({"first_wait": "1"}, "Retry.first_wait is '1'"),
         ({"max_wait": float("inf")}, "Retry.max_wait is inf"),
         ({"break_after": 0}, "Retry.break_after is 0"),
         ({"retry_on": "worker_broken"}, "give a set of texts"),
