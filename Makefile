@@ -66,7 +66,7 @@ wheels: $(UV)
 
 # A sample of changes to the code that tests should notice; half an hour.
 mutation: $(UV)
-	$(RUN) python -m scripts.mutation
+	$(RUN) python -m scripts.mutation --at-least 85
 
 lint: $(UV)
 	$(RUN) ruff check
