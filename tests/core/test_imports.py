@@ -84,6 +84,14 @@ def test_no_modules_import_each_other() -> None:
     assert list(TopologicalSorter(IMPORTS).static_order())
 
 
+def test_no_name_of_a_face_is_that_of_its_module() -> None:
+    """With lazy_loader before 0.6 the package would have the module under that name, once it is imported."""
+    for stub in ROOT.rglob("__init__.pyi"):
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom):
+                assert node.module not in {alias.name for alias in node.names}, stub
+
+
 def test_every_folder_says_in_one_line_what_it_is_for() -> None:
     """The tree reads as a table of contents."""
     for folder in FOLDERS:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -61,9 +62,9 @@ def _no_threads_left() -> Iterator[None]:
 
 
 def _shadows() -> list[threading.Thread]:
-    """Return the threads of shadows; the loop that sync calls share stays."""
+    """Return the threads of shadows; the loop that sync calls share stays, and so do its threads."""
     names = {each: each.name for each in threading.enumerate()}
-    return [each for each in names if names[each].startswith("podium-") and names[each] != "podium-sync"]
+    return [each for each in names if re.match(r"podium-(?!sync)", names[each])]
 
 
 @pytest.fixture

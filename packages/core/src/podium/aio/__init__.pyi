@@ -8,7 +8,7 @@ from .per_loop import (
 from .resources import (
     ResourceGroup as ResourceGroup,
 )
-from .shielded import (
+from .shield import (
     shielded as shielded,
 )
 from .sync import (

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from podium.aio.shielded import shielded
+from podium.aio.shield import shielded
 
 Value = TypeVar("Value")
 Part = TypeVar("Part")
