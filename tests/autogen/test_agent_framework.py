@@ -6,7 +6,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import agent_framework
 import anyio
 import pytest
 from agent_framework import (
@@ -149,8 +148,7 @@ async def test_an_answer_that_is_tried_again_replaces_what_was_streamed() -> Non
 
     agent = ConductorAgent([Agent(Breaking(breaks), name="one")], planner_of((0, "x", ())), name="lead")
     if not hasattr(AgentResponseUpdate(), "merge_mode"):
-        named = f"agent-framework-core {agent_framework.__version__} cannot"
-        with pytest.raises(RunFailed, match=named) as caught:
+        with pytest.raises(RunFailed, match="another than what was streamed") as caught:
             await agent.run("?", stream=True).get_final_response()
         assert caught.value.result.answer == "whole answer"
         return
