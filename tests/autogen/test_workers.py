@@ -263,7 +263,7 @@ async def test_a_client_that_gives_up_waiting() -> None:
     """May have been paid for."""
     async with ModelServer(lambda _: Reply((STALL,))) as server:
         with pytest.raises(WorkerTimeout) as caught:
-            await complete(as_worker(server.client(timeout=0.05)), question("?"))
+            await complete(as_worker(server.client(timeout=0.5)), question("?"))
     assert caught.value.maybe_paid
 
 

@@ -18,7 +18,7 @@ from podium.planners import FixedPlanner
 from podium.types import Plan, RunResumed, Step, StepEnded
 from podium.workers import ScriptedWorker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.timeout(120)]
 
 STOPS = 4
 IN_FLIGHT = 32

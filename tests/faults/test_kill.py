@@ -26,7 +26,7 @@ from podium.workers import FREE, Card, ChatWorker, Endpoint
 
 SOAK = int(os.environ.get("SOAK", "1"))
 """How many times as many processes are killed: `make soak` sets it."""
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240 * SOAK)]
+pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.timeout(240 * SOAK)]
 
 KILLS = 20 * SOAK
 IN_FLIGHT = 8
@@ -72,7 +72,6 @@ class Account:
         self.seen = len(calls)
 
 
-@pytest.mark.long
 async def test_kills_at_random_moments(place: str, nursery: Nursery) -> None:
     """Twenty kills amid eight diamonds: all answers are right, no recorded step is paid twice."""
     moments = Random(5)  # noqa: S311

@@ -211,7 +211,7 @@ async def test_a_model_s_own_timeout_is_one(openai: Make) -> None:
     """It may be paid for."""
     async with ChatServer(lambda c: says(c, "late", delay=5)) as server:
         with pytest.raises(WorkerTimeout) as raised:
-            await complete(as_worker(openai(server.url, timeout=0.05)), ask())
+            await complete(as_worker(openai(server.url, timeout=0.5)), ask())
     assert raised.value.maybe_paid
 
 
