@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from podium import HostedConductor
 from podium.config import load_config
 
 Podium = Callable[..., Result]
@@ -26,7 +27,8 @@ def test_presets_make_a_conductor(podium: Podium, tmp_path: Path, monkeypatch: p
     for preset in ("providers", "vllm", "fugu", "offline"):
         path = tmp_path / f"{preset}.toml"
         podium("init", "--preset", preset, str(path))
-        load_config(path).conductor()
+        made = load_config(path).conductor()
+        assert isinstance(made, HostedConductor) == (preset == "fugu")
 
 
 def test_file_is_kept_without_force(podium: Podium, tmp_path: Path) -> None:

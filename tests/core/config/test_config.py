@@ -87,7 +87,7 @@ def test_paths_start_where_the_file_is(tmp_path: Path, monkeypatch: pytest.Monke
         '[planner]\ntype = "fixed"\nplan = "plan.json"\n'
     )
     monkeypatch.chdir(tmp_path)
-    load_config(Path("there") / "podium.toml").conductor()
+    assert load_config(Path("there") / "podium.toml").conductor().pool.names == ("pages",)
 
 
 def test_hosted_conductor(path: Path) -> None:

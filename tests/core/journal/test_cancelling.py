@@ -146,6 +146,7 @@ async def test_leaving_by_a_cancel_waits_for_no_patience(
     locking.execute("ROLLBACK")
     locking.close()
     await record_one(SqlJournal(path), "other")
+    assert {run.run_id for run in await SqlJournal(path).runs()} >= {"first", "other"}
 
 
 async def test_while_the_journal_fails_no_run_begins(locked: tuple[Path, sqlite3.Connection]) -> None:

@@ -77,7 +77,9 @@ async def test_what_is_kept_is_plain_json(calls: Calls) -> None:
     saver = InMemorySaver()
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
     await around(conductor, executor="langgraph", checkpointer=saver).ainvoke(ASKED, CONFIG)
-    for saved in saver.list(CONFIG):
+    checkpoints = list(saver.list(CONFIG))
+    assert len(checkpoints) > len(DIAMOND.steps)
+    for saved in checkpoints:
         values = {
             k: v
             for k, v in saved.checkpoint["channel_values"].items()
