@@ -1,5 +1,6 @@
 """Properties that hold for every plan and for every text, hunted for by hypothesis."""
 
+import json
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import get_args
@@ -31,6 +32,12 @@ FRAGMENTS = [
     ),
     *("model_id", "model_id = ", "subtasks = ", "access_list = ", "access: ", '"worker": ', '"access": '),
     *(', "enough": 1', '"enough": null}', '"enough": 9'),
+    *(
+        '{"id": 1, ',
+        '{"step": "step 2", ',
+        ', "index": 0',
+        '{"id": 3, "worker": 0, "subtask": "c", "access": [1]}',
+    ),
     *('{"steps": [', "<think>", "</think>", '"all"', "all", "[[], [0]]", "[0]", "-1", "1.5", "null", "don't"),
     *('\n{"worker": 0, "subtask": "a", "access": []}\n', '{"worker": 1, "subtask": "b", "access": [0]}'),
     *(
@@ -138,6 +145,64 @@ def test_what_is_written_is_read(plan: Plan, spelling: Spelling) -> None:
 def test_names_are_read_back(plan: Plan, spelling: Spelling) -> None:
     """Workers that are written by name are the same workers again, whatever their names."""
     assert parse_plan(write_plan(plan, spelling, workers=NAMES), workers=NAMES) == plan
+
+
+@st.composite
+def ids(draw: st.DrawFn, steps: int) -> list[int | str]:
+    """Draw a different id for each of so many steps: any numbers, as numbers or as text."""
+    numbers = draw(st.lists(st.integers(-99, 10**9 - 1), min_size=steps, max_size=steps, unique=True))
+    write = draw(st.sampled_from([int, str, "step {}".format, "S{}".format]))
+    return [write(number) if number >= 0 else number for number in numbers]
+
+
+@st.composite
+def numbered(draw: st.DrawFn, plan: Plan) -> str:
+    """Write a plan whose steps carry ids, by which their access lists name them."""
+    own = draw(ids(len(plan.steps)))
+    key = draw(st.sampled_from(["id", "step", "index", "Step_ID"]))
+    last = draw(st.booleans())
+    rows = []
+    for index, step in enumerate(plan.steps):
+        enough = {} if step.enough is None else {"enough": step.enough}
+        access = [own[seen] for seen in step.access]
+        row = {"worker": step.worker, "subtask": step.subtask, "access": access, **enough}
+        rows.append({**row, key: own[index]} if last else {key: own[index], **row})
+    as_rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    columns = {name: [row[name] for row in rows] for name in ("worker", "subtask", "access", key)}
+    forms = [as_rows, json.dumps({"steps": rows})]
+    if rows and all(step.enough is None for step in plan.steps):
+        forms.append(json.dumps(columns))
+    return draw(st.sampled_from(forms))
+
+
+@given(st.data(), plans().filter(lambda plan: bool(plan.steps)), st.lists(st.integers(0, 10_000), max_size=8))
+def test_ids_of_any_numbering_give_the_same_plan(data: st.DataObject, plan: Plan, places: list[int]) -> None:
+    """A plan whose steps number themselves is the plan without ids, read whole or in pieces."""
+    text = data.draw(numbered(plan))
+    assert parse_plan(text, workers=WORKERS) == plan
+    for pieces in (cut(text, places), list(text), text.splitlines(keepends=True)):
+        found = read(pieces)
+        assert found.plan == plan
+        assert plan.steps[: len(found.early)] == found.early
+
+
+@given(plans(), plans(), st.data())
+def test_ids_on_some_steps_only_are_refused(first: Plan, second: Plan, data: st.DataObject) -> None:
+    """Steps with ids beside steps without are an error with a position, whichever come first."""
+    with_ids = [json.loads(row) for row in write_plan(first, "rows").splitlines()][:2]
+    without = [json.loads(row) for row in write_plan(second, "rows").splitlines()][:2]
+    if "steps" in with_ids[0] or "steps" in without[0]:
+        return
+    with_ids = [{**row, "id": 7 + at, "access": []} for at, row in enumerate(with_ids)]
+    rows = data.draw(st.permutations([*with_ids, *({**row, "access": []} for row in without)]))
+    text = "".join(json.dumps({**row, "enough": None}) + "\n" for row in rows)
+    found = read_whole(text)
+    assert found.error is not None
+    assert found.error[:2] == (PlanInvalid, "bad_id")
+    wrong = next(at for at, row in enumerate(rows) if ("id" in row) != ("id" in rows[0]))
+    start, end = (sum(map(len, text.splitlines(keepends=True)[:at])) for at in (wrong, wrong + 1))
+    assert found.error[2] is not None
+    assert start <= found.error[2] < end
 
 
 @given(

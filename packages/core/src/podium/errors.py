@@ -57,6 +57,7 @@ PlanInvalidCode = Literal[
     "bad_subtask",
     "empty_subtask",
     "subtask_too_long",
+    "bad_id",
     "bad_access",
     "bad_enough",
     "forward_access",

@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple, Self
 
 from podium.errors import PlanInvalid
 from podium.plan_text.literal_reader import Node, Word
+from podium.plan_text.step_ids import ID_KEYS, StepIds, step_number
 from podium.types.messages import storable
-from podium.types.plan import Plan, Step, forward_access, wrong_enough
+from podium.types.plan import Plan, Step, wrong_enough
 
 MAX_SUBTASK_CHARS = 16 * 1024
 """Longest subtask, in characters."""
@@ -36,7 +37,6 @@ FIELDS: Mapping[str, Field] = {
 _STEPS = frozenset(("steps", "plan"))
 
 _ORDINAL = re.compile(r"(?:(?:worker|model|agent)(?:[ _]?id)?[ _]?#?)?([0-9]{1,6})", re.IGNORECASE)
-_STEP_NUMBER = re.compile(r"(?:step[ _]?#?)?([0-9]{1,6})", re.IGNORECASE)
 
 
 class Roster(NamedTuple):
@@ -98,14 +98,22 @@ def read_object(node: Node, roster: Roster) -> Plan:
     """
     rows = _rows(node)
     if rows is None:
-        return read_columns(_fields(node, None), roster)
+        return read_columns(_fields(node, None), roster, _id_columns(node))
     assert isinstance(rows.value, list)
     _check_length(len(rows.value), roster, rows.start)
-    return Plan(tuple(read_row(row, index, roster) for index, row in enumerate(rows.value)))
+    ids = StepIds()
+    return Plan(tuple(read_row(row, index, roster, ids) for index, row in enumerate(rows.value)))
 
 
-def read_columns(columns: Mapping[Field, Node], roster: Roster) -> Plan:
+def read_columns(
+    columns: Mapping[Field, Node], roster: Roster, ids: Mapping[str, list[Node]] | None = None
+) -> Plan:
     """Read the plan of three lists of equal length; all three fields have a value.
+
+    Args:
+        columns: the lists.
+        roster: whom the plan may name.
+        ids: further lists, of the steps' ids.
 
     Raises:
         PlanInvalid: it breaks a rule.
@@ -117,18 +125,28 @@ def read_columns(columns: Mapping[Field, Node], roster: Roster) -> Plan:
             message = f"{field} is no list: write [ ] around one entry per step"
             raise PlanInvalid("bad_shape", message, position=columns[field].start)
         lists[field] = value
-    lengths = {field: len(value) for field, value in lists.items()}
+    lengths: dict[str, int] = {field: len(value) for field, value in lists.items()}
+    lengths |= {key: len(value) for key, value in (ids or {}).items()}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{length} for {field}" for field, length in lengths.items())
         message = f"the lists are of unequal length ({told}): write one entry per step in each"
         raise PlanInvalid("unequal_lists", message, position=columns["worker"].start)
     _check_length(lengths["worker"], roster, columns["worker"].start)
-    rows = zip(lists["worker"], lists["subtask"], lists["access"], strict=True)
-    return Plan(tuple(_read_step(index, *row, roster) for index, row in enumerate(rows)))
+    numbered, steps = StepIds(), []
+    for index, row in enumerate(zip(lists["worker"], lists["subtask"], lists["access"], strict=True)):
+        numbered.add([(key, value[index]) for key, value in (ids or {}).items()], row[0].start)
+        steps.append(_read_step(index, *row, roster, numbered))
+    return Plan(tuple(steps))
 
 
-def read_row(node: Node, index: int, roster: Roster) -> Step:
+def read_row(node: Node, index: int, roster: Roster, ids: StepIds) -> Step:
     """Read the step of one object.
+
+    Args:
+        node: the object.
+        index: the step's position in its plan, from 0.
+        roster: whom the plan may name.
+        ids: the ids of the steps before it; takes this step's.
 
     Raises:
         PlanInvalid: it breaks a rule.
@@ -138,7 +156,8 @@ def read_row(node: Node, index: int, roster: Roster) -> Step:
         raise PlanInvalid("bad_shape", message, step=index, position=node.start)
     _check_length(index + 1, roster, node.start)
     found = _fields(node, index)
-    step = _read_step(index, found["worker"], found["subtask"], found["access"], roster)
+    ids.add([(field_key(key), value) for key, value in node.value.items()], node.start)
+    step = _read_step(index, found["worker"], found["subtask"], found["access"], roster, ids)
     enough = [value for key, value in node.value.items() if field_key(key) == "enough"]
     if len(enough) > 1:
         message = f"step {index} has two keys for enough: write one"
@@ -151,6 +170,13 @@ def _rows(node: Node) -> Node | None:
     assert isinstance(node.value, dict)
     lists = ((key, value) for key, value in node.value.items() if isinstance(value.value, list))
     return next((found for key, found in lists if field_key(key) in _STEPS), None)
+
+
+def _id_columns(node: Node) -> dict[str, list[Node]]:
+    """Return the lists of ids that stand beside the lists of a plan."""
+    assert isinstance(node.value, dict)
+    lists = {field_key(key): value.value for key, value in node.value.items()}
+    return {key: value for key, value in lists.items() if key in ID_KEYS and isinstance(value, list)}
 
 
 def _fields(node: Node, step: int | None) -> dict[Field, Node]:
@@ -185,7 +211,7 @@ def _check_length(steps: int, roster: Roster, position: int) -> None:
         raise PlanInvalid("too_many_steps", message, position=position)
 
 
-def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Roster) -> Step:
+def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Roster, ids: StepIds) -> Step:
     text = subtask.value
     if not isinstance(text, str) or isinstance(text, Word):
         message = f"the subtask of step {index} is no text: say in quotes what its worker is to do"
@@ -198,7 +224,7 @@ def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Ro
         limit = f"write at most {MAX_SUBTASK_CHARS:,}"
         message = f"the subtask of step {index} is {len(text):,} characters long: {limit}"
         raise PlanInvalid("subtask_too_long", message, step=index, position=subtask.start)
-    return Step(_read_worker(index, worker, roster), text, _read_access(index, access))
+    return Step(_read_worker(index, worker, roster), text, _read_access(index, access, ids))
 
 
 def _read_worker(index: int, node: Node, roster: Roster) -> int:
@@ -228,24 +254,18 @@ def _choices(roster: Roster) -> str:
     return f"{numbers}, or a name ({names})" if 0 < len(names) <= 200 else numbers
 
 
-def _read_access(index: int, node: Node) -> tuple[int, ...]:
+def _read_access(index: int, node: Node, ids: StepIds) -> tuple[int, ...]:
     entries = node.value if isinstance(node.value, list) else [node]
     seen: set[int] = set()
     for entry in entries:
-        value = entry.value
-        if isinstance(value, str):
-            if value.strip().lower() == "all":
-                seen.update(range(index))
-                continue
-            ordinal = _STEP_NUMBER.fullmatch(value.strip())
-            value = int(ordinal[1]) if ordinal else value
-        if not isinstance(value, int):
-            message = f'step {index} lists {value!r:.60}: write [], "all" or numbers of earlier steps'
+        number = step_number(entry)
+        if number is not None:
+            seen.add(ids.position(number, entry.start))
+        elif isinstance(entry.value, str) and entry.value.strip().lower() == "all":
+            seen.update(range(index))
+        else:
+            message = f'step {index} lists {entry.value!r:.60}: write [], "all" or numbers of earlier steps'
             raise PlanInvalid("bad_access", message, step=index, position=entry.start)
-        if not 0 <= value < index:
-            message = forward_access(index, value)
-            raise PlanInvalid("forward_access", message, step=index, position=entry.start)
-        seen.add(value)
     return tuple(sorted(seen))
 
 

@@ -26,6 +26,7 @@ from podium.plan_text.fields import (
 )
 from podium.plan_text.labelled_lists import LabelledList, choose_lists
 from podium.plan_text.literal_reader import LiteralReader, Node, Unfinished
+from podium.plan_text.step_ids import StepIds
 from podium.types.plan import Plan, Step
 
 MAX_CHARS = 256 * 1024
@@ -88,6 +89,7 @@ class PlanReader:
         self._waiting = 0
         self._position = 0
         self._rows: list[Step] = []
+        self._ids = StepIds()
         self._object_end = 0
         self._after_row = False
         self._lists: list[LabelledList] = []
@@ -240,7 +242,7 @@ class PlanReader:
             self._failure = self._failure or self._row_failure
         else:
             try:
-                self._rows.append(read_row(node, len(self._rows), self._roster))
+                self._rows.append(read_row(node, len(self._rows), self._roster, self._ids))
             except PlanInvalid as error:
                 self._failure = error
                 self._block_rows(error)
@@ -276,4 +278,5 @@ class PlanReader:
             self._block_rows(PlanSyntaxError("rows_in_reasoning", message, position=self._object_end))
         else:
             self._lists.clear()
+            self._ids = StepIds()
             self._object = self._failure = self._row_failure = None

@@ -1,0 +1,103 @@
+"""How the steps of a plan refer to each other: by the ids their objects carry, or by position.
+
+Models often number their steps (`"id": 1`), from 0, from 1 or with gaps, and mean those
+numbers in access lists. Knows no other field of a step.
+"""
+
+import re
+from collections.abc import Iterable
+
+from podium.errors import PlanInvalid
+from podium.plan_text.literal_reader import Node
+from podium.types.plan import forward_access
+
+ID_KEYS = frozenset(("id", "step", "index", "stepid", "stepindex", "stepnumber"))
+"""Keys that number a step, as `field_key` spells them."""
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}|s(?:tep)?[ _#-]{0,2}([0-9]{1,18})", re.IGNORECASE)
+_SHOWN = 40
+"""Most ids that an error message lists."""
+
+
+class StepIds:
+    """The numbers that the access lists of one plan use, read step by step.
+
+    The first step decides: if it carries an id, every step must, under a key that all of
+    them have, and access lists name ids. If it carries none, no step may, and access lists
+    name positions from 0.
+    """
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._keys: set[str] = set()
+        self._positions: dict[int, int] = {}
+
+    def add(self, fields: Iterable[tuple[str, Node]], start: int) -> None:
+        """Take the next step.
+
+        Args:
+            fields: keys, as `field_key` spells them, and values of its object.
+            start: where the object starts in the text, in characters.
+
+        Raises:
+            PlanInvalid: its ids disagree, another step has its id, or only some steps have ids.
+        """
+        ids = [
+            (key, node.start, number)
+            for key, node in fields
+            if key in ID_KEYS and (number := step_number(node)) is not None
+        ]
+        keys, numbers = {key for key, _, _ in ids}, {number for _, _, number in ids}
+        fault = self._fault(keys, numbers)
+        if fault:
+            message = f"step {self._steps} {fault}: give every step one number of its own, all under one key"
+            position = ids[0][1] if ids else start
+            raise PlanInvalid("bad_id", message, step=self._steps, position=position)
+        self._positions |= dict.fromkeys(numbers, self._steps)
+        self._keys = self._keys & keys if self._steps else keys
+        self._steps += 1
+
+    def _fault(self, keys: set[str], numbers: set[int]) -> str:
+        """Say what is wrong with the ids of the next step; empty when nothing is."""
+        if len(numbers) > 1:
+            return f"has two ids, {' and '.join(map(str, sorted(numbers)))}"
+        if self._steps and keys and not self._keys:
+            return "has an id and steps before it have none"
+        if self._keys and not keys:
+            return "has no id and steps before it have one"
+        if self._keys and not keys & self._keys:
+            return f"has its id under {min(keys)!r} and steps before it under {min(self._keys)!r}"
+        taken = [number for number in numbers if number in self._positions]
+        return f"has the id {taken[0]} of a step before it" if taken else ""
+
+    def position(self, number: int, at: int) -> int:
+        """Return the position of an earlier step that the last step refers to.
+
+        Args:
+            number: an id, or a position where steps have no ids.
+            at: where the number stands in the text, in characters.
+
+        Raises:
+            PlanInvalid: it is not the number of an earlier step.
+        """
+        own = self._steps - 1
+        found = self._positions.get(number, own) if self._positions else number
+        if 0 <= found < own:
+            return found
+        message = self._no_such_id(number) if self._positions else forward_access(own, number)
+        raise PlanInvalid("forward_access", message, step=own, position=at)
+
+    def _no_such_id(self, number: int) -> str:
+        *earlier, own = self._positions
+        known = f" or ids of earlier steps ({', '.join(map(str, earlier[:_SHOWN]))})" if earlier else ""
+        fault = f"the step with the id {own} lists {number}, which is not the id of an earlier step"
+        return f"{fault}: write []{known}"
+
+
+def step_number(node: Node) -> int | None:
+    """Return the number that an id or an entry of an access list is; `None` when it is none."""
+    value = node.value
+    if not isinstance(value, str):
+        return value if isinstance(value, int) else None
+    found = _NUMBER.fullmatch(value.strip())
+    return int(found[1] or found[0]) if found else None

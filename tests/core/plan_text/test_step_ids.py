@@ -1,0 +1,103 @@
+"""Steps that number themselves are referred to by those numbers, or the plan is refused with a reason."""
+
+import pytest
+
+from podium.errors import PlanInvalid
+from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan
+
+
+def row(access: str, **ids: object) -> str:
+    """Write a row with these keys before its fields."""
+    own = "".join(f'"{key}": {value}, ' for key, value in ids.items())
+    return f'{{{own}"worker": 0, "subtask": "a", "access": {access}}}\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(row("[]", id=1) + row("[1]", id=2) + row("[1]", id=3), id="from 1"),
+        pytest.param(row("[]", id=0) + row("[0]", id=1) + row("[0]", id=2), id="from 0"),
+        pytest.param(
+            row("[]", step=30) + row("[30]", step=10) + row("[30]", step=20), id="sparse, unordered"
+        ),
+        pytest.param(
+            row("[]", id='"1"') + row("[1]", id='"2"') + row('["1"]', id='"3"'), id="numbers as text"
+        ),
+        pytest.param(
+            row("[]", id='"s1"') + row('["step 1"]', id='"s2"') + row("[1]", id='"S3"'), id="text with s"
+        ),
+        pytest.param(
+            row("[]", index=1, id=1) + row('"all"', id=2) + row("[1]", id=3), id="two keys that agree"
+        ),
+        pytest.param(
+            row("[]", id='"a"') + row("[0]", id='"b"') + row("[0]", id='"c"'), id="names are no ids"
+        ),
+        pytest.param(row("[]", id="null") + row("[0]", id="null") + row("[0]"), id="null is no id"),
+    ],
+)
+def test_access_lists_name_ids(text: str) -> None:
+    """The third step sees the first, however that is numbered."""
+    plan = parse_plan(text, workers=1)
+    assert [step.access for step in plan.steps] == [(), (0,), (0,)]
+    spelling: Spelling
+    for spelling in ("lists", "json", "rows"):
+        assert parse_plan(write_plan(plan, spelling), workers=1) == plan
+
+
+def test_ids_count_from_the_first_row_that_arrives() -> None:
+    """A row that is handed out early already has its access list by ids."""
+    reader = PlanReader(workers=1)
+    early = [
+        step for line in (row("[]", id=5), row("[5]", id=6), row("[5]", id=7)) for step in reader.feed(line)
+    ]
+    assert [step.access for step in early] == [(), (0,), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        (row("[]", id=1) + row("[1]"), "bad_id", "step 1 has no id and steps before it have one"),
+        (row("[]") + row("[0]", id=1), "bad_id", "step 1 has an id and steps before it have none"),
+        (
+            row("[]", id=1) + row("[1]", step=2),
+            "bad_id",
+            "has its id under 'step' and steps before it under 'id'",
+        ),
+        (row("[]", id=1) + row("[]", id=1), "bad_id", "step 1 has the id 1 of a step before it"),
+        (row("[]", id=1, step=2), "bad_id", "step 0 has two ids, 1 and 2"),
+        (row("[]", id=1) + row("[]", id=2, ID=3), "bad_id", "step 1 has two ids, 2 and 3"),
+        (row("[]", id=1) + row("[]", id='"last"'), "bad_id", "step 1 has no id"),
+        (row("[]", id=1) + row("[0]", id=2), "forward_access", "write [] or ids of earlier steps (1)"),
+        (row("[]", id=1) + row("[2]", id=2), "forward_access", "lists 2, which is not the id of an earlier"),
+        (
+            row("[]", id=1) + row("[3]", id=2) + row("[]", id=3),
+            "forward_access",
+            "the step with the id 2 lists 3",
+        ),
+        (row("[4]", id=4), "forward_access", "not the id of an earlier step: write []"),
+    ],
+)
+def test_ids_that_mislead_are_refused(text: str, code: str, told: str) -> None:
+    """The reason names the step and says how to mend it; rows and json give the same one."""
+    rows = ", ".join(text.splitlines())
+    for spelled in (text, f'{{"steps": [{rows}]}}'):
+        with pytest.raises(PlanInvalid) as caught:
+            parse_plan(spelled, workers=1)
+        assert caught.value.code == code
+        assert told in str(caught.value)
+        assert caught.value.position is not None
+        assert caught.value.step is not None
+
+
+def test_ids_in_reasoning_are_forgotten() -> None:
+    """An id of a broken row that was thought aloud does not bind the rows after it."""
+    thought = row("[9]", id=1) + "</think>\n"
+    assert len(parse_plan(thought + row("[]") + row("[0]"), workers=1).steps) == 2
+
+
+def test_a_list_of_ids_beside_the_lists_of_an_object_counts() -> None:
+    """An object of lists may number its steps, too, with as many ids as steps."""
+    text = '{"worker": [0, 0], "subtask": ["a", "b"], "access": [[], [1]], "id": [1, 2]}'
+    assert parse_plan(text, workers=1).steps[1].access == (0,)
+    with pytest.raises(PlanInvalid, match="2 for access, 1 for id"):
+        parse_plan(text.replace("[1, 2]", "[1]"), workers=1)
