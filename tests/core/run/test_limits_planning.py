@@ -327,7 +327,7 @@ async def test_a_planner_is_shown_only_those_who_may_work() -> None:
     assert await fixed.make() == plan_of((1, "go", ()))
 
 
-@pytest.mark.parametrize("policy", [Policy(denied=("b",)), Policy(approve=lambda _: True)])
+@pytest.mark.parametrize("policy", [Policy(required=("a",)), Policy(approve=lambda _: True)])
 async def test_nothing_starts_before_a_plan_that_is_to_be_checked_is_whole(policy: Policy) -> None:
     """Steps of a plan nobody has looked at yet wait for the rest of it."""
     started: list[int] = []

@@ -61,10 +61,16 @@ class DependencyGraph:
         self._states.append(state)
         return state
 
-    def take(self, plan: Plan) -> list[StepState]:
-        """Give each step of the plan its place; return those of steps that it does not have."""
-        same = 0
-        while same < min(len(self._states), len(plan.steps)) and self._states[same].step == plan.steps[same]:
+    def take(self, plan: Plan, *, last_differs: bool = False) -> list[StepState]:
+        """Give each step of the plan its place; return those of steps that it does not have.
+
+        Args:
+            plan: the whole plan.
+            last_differs: whether the last step is called in a way of its own, so that a step that
+                was started as another does not stand for it.
+        """
+        most, same = len(plan.steps) - last_differs, 0
+        while same < min(len(self._states), most) and self._states[same].step == plan.steps[same]:
             same += 1
         others = self._states[same:]
         for state in others:

@@ -182,7 +182,7 @@ class RoundScheduler:
             self._give_up(state, problem)
 
     def _take(self, plan: Plan) -> None:
-        for state in self._graph.take(plan):
+        for state in self._graph.take(plan, last_differs=self._context.last_step_differs):
             self._give_up(state, SUPERSEDED)
 
     def _start(self, ready: Iterable[StepState]) -> None:

@@ -49,7 +49,7 @@ class Policy:
     also: tuple["Policy", ...] = ()
     """Policies that must allow it too."""
     silent: bool = field(init=False, repr=False, compare=False)
-    """Whether it says nothing of plans and labels, so that steps may start before their plan is whole."""
+    """Whether it says nothing of plans and labels."""
 
     def __post_init__(self) -> None:
         for name in ("allowed", "denied", "regions", "required"):
@@ -106,6 +106,11 @@ class Policy:
     def waits(self) -> bool:
         """Whether plans are approved out of band, while the run waits in its journal."""
         return "later" in self.approvers
+
+    @property
+    def needs_whole_plan(self) -> bool:
+        """Whether `required`, `apart` or `replace` is set, which cannot be decided step by step."""
+        return any(part.required or part.apart or part.replace is not None for part in self.parts)
 
     @property
     def most_steps(self) -> int | None:

@@ -29,6 +29,7 @@ from podium.plan_text.parser import PlanReader
 from podium.planners.planner import Planner, PlanRequest, PlanText, Turn
 from podium.planners.planner_call import PlannerCall
 from podium.planners.planner_prompt import repair_feedback
+from podium.run.early_start import EarlyStart
 from podium.secrets.boundary import Boundary
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable
@@ -60,8 +61,8 @@ class _Asked(NamedTuple):
 class PlanRequester:
     """The making of one round's plan.
 
-    `on_step` takes each step that is whole before its plan is; a plan that replaces such
-    steps may follow. It takes none where a policy or a person has to look at the plan first.
+    `on_step` takes each step that may start before its plan is whole; a plan that replaces such
+    steps may follow.
     """
 
     context: RunContext
@@ -78,9 +79,8 @@ class PlanRequester:
         Raises:
             PodiumError: what went wrong with the planner, when strictness was asked for.
         """
-        context, policy = self.context, self.context.policy
-        if not policy.silent or policy.approvers or context.last_step_differs:
-            self.on_step = None  # whoever writes the answer is known only with the whole plan
+        if self.on_step is not None:
+            self.on_step = EarlyStart(self.context, self.on_step).add
         known = self._known()
         asked = known or await self._ask(self.context.settings.planner, self.turns)
         if asked.error is not None and self.context.settings.strict:

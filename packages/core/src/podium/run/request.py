@@ -37,8 +37,7 @@ class RunOptions(TypedDict, total=False):
     """Records the run in place of the conductor's journal."""
     tools: Tools | Sequence[Part]
     """Offered to the worker of the plan's last step, if it takes tools. It may answer with tool
-    calls, which are in `Result.tool_calls` for the caller to make. No step starts before the plan
-    is whole then. None by default."""
+    calls, which are in `Result.tool_calls` for the caller to make. None by default."""
     sampling: Sampling
     """Overrides the sampling of the worker of the plan's last step."""
     middleware: CallMiddleware | None

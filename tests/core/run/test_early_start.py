@@ -1,0 +1,211 @@
+"""Steps start while the rest of their plan is still being written, wherever that is right."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import anyio
+import pytest
+from core.actors import Actor, PlanningActor, Row, answering, rows
+from core.virtual_clock import OPTIONS
+from hypothesis import given, strategies as st
+
+from podium.budget import Limits
+from podium.conductor import Conductor
+from podium.errors import PlanForbidden
+from podium.planners import PlanRequest, PlanText
+from podium.policy import ApprovalRequest, Pin, Policy, Rule
+from podium.types import Plan, Result, Sampling, Step, Tools
+from podium.workers import FREE, Card
+
+pytestmark = pytest.mark.anyio
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+DIAMOND: tuple[Row, ...] = (
+    (0, "find", ()),
+    (1, "find more", ()),
+    (1, "compare", (0, 1)),
+    (2, "answer", (2,)),
+)
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Run on the virtual clock, so that the order of what happens is known."""
+    return ("asyncio", OPTIONS)
+
+
+def team() -> list[Actor]:
+    """Return workers that take a second each."""
+    cards = [
+        Card(name="finder", price=FREE, labels=frozenset({"eu", "untrusted"})),
+        Card(name="reader", price=FREE, labels=frozenset({"eu"})),
+        Card(name="writer", price=FREE, labels=frozenset({"eu"})),
+        Card(name="mailer", price=FREE, labels=frozenset({"eu", "write-tools"})),
+    ]
+    team = [Actor(card, answering(card.name, latency=1.0)) for card in cards]
+    for worker in team:
+        worker.takes_tools = True
+    return team
+
+
+def slowly(*texts: str) -> PlanningActor:
+    """Return a planner that writes a line a second; the texts in turn, then the last again."""
+    left = list(texts)
+
+    async def write(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        text = left.pop(0) if len(left) > 1 else left[0]
+        for line in text.splitlines(keepends=True):
+            await anyio.sleep(1.0)
+            yield line
+        yield PlanText(text=text)
+
+    return PlanningActor(write)
+
+
+def starts(result: Result) -> list[float | None]:
+    """Return when each step of the plan started, in seconds."""
+    return [outcome.started for outcome in result.outcomes]
+
+
+ROW_BY_ROW = [
+    Policy(allowed=["eu"]),
+    Policy(denied=["mailer"]),
+    Policy(regions=["eu"]),
+    Policy(steps=4),
+    Policy(rules=[Rule("untrusted", never="write-tools")]),
+    Policy(pins=[Pin("answer", "writer")]),
+    Policy(also=(Policy(denied=["mailer"]),)),
+]
+
+
+@pytest.mark.parametrize("policy", [Policy(), *ROW_BY_ROW])
+async def test_a_policy_that_is_decided_step_by_step_holds_nothing_back(policy: Policy) -> None:
+    """Each step starts as soon as its line is there and its inputs have ended."""
+    result = await Conductor(slowly(rows(*DIAMOND)), team(), policy=policy).run("Why?")
+    assert (result.status, result.answer) == ("ok", "writer")
+    assert starts(result) == [1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"sampling": Sampling(max_tokens=5)}, {"tools": [TOOL]}, {"tools": Tools((TOOL,), "none")}],
+)
+@pytest.mark.parametrize("policy", [None, ROW_BY_ROW[0]])
+async def test_only_the_last_step_waits_for_the_end_of_the_plan(
+    options: dict[str, Any], policy: Policy | None
+) -> None:
+    """What the caller binds applies to the last step alone; another starts once the next line is there."""
+    workers = team()
+    result = await Conductor(slowly(rows(*DIAMOND)), workers).run("Why?", policy=policy, **options)
+    assert result.status == "ok"
+    assert starts(result) == [2.0, 3.0, 4.0, 5.0]
+    bound = {(request.tools is not None, request.sampling) for request in workers[2].requests}
+    tools, sampling = "tools" in options, options.get("sampling", Sampling())
+    assert bound == {(tools, sampling)}
+    others = [request for worker in workers[:2] for request in worker.requests]
+    assert {(request.tools, request.sampling) for request in others} == {(None, Sampling())}
+
+
+async def _approve(_: ApprovalRequest) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(required=["writer"]),
+        Policy(apart=[("finder", "mailer")]),
+        Policy(replace=lambda plan: plan),
+        Policy(approve=_approve),
+        Policy(also=(Policy(required=["writer"]),)),
+    ],
+)
+async def test_a_rule_about_whole_plans_waits_for_the_whole_plan(policy: Policy) -> None:
+    """Nothing starts before the plan's last line is there."""
+    result = await Conductor(slowly(rows(*DIAMOND)), team(), policy=policy).run("Why?")
+    assert result.status == "ok"
+    assert starts(result)[0] == 4.0
+
+
+async def test_a_step_that_was_started_as_another_does_not_stand_for_the_last() -> None:
+    """A repaired plan that ends earlier has its last step called with what the caller bound."""
+    workers = team()
+    bad = rows(*DIAMOND[:3]) + '{"worker": 9, "subtask": "answer", "access": []}\n'
+    planner = slowly(bad, rows(*DIAMOND[:2]))
+    limits = Limits(seconds=60)
+    result = await Conductor(planner, workers, limits=limits).run("Why?", sampling=Sampling(max_tokens=5))
+    assert (result.status, result.answer) == ("ok", "reader")
+    last = [request for request in workers[1].requests if "find more" in request.messages[-1].text]
+    assert [request.sampling.max_tokens for request in last] == [None, 5]
+
+
+async def test_nothing_of_a_forbidden_line_starts_and_nothing_after_it() -> None:
+    """Its plan is refused as a whole; what was started before it goes on where the next plan has it."""
+    workers = team()
+    bad = rows((0, "find", ()), (3, "mail", (0,)), (1, "compare", (0,)))
+    policy = Policy(rules=[Rule("untrusted", never="write-tools")])
+    planner = slowly(bad, rows((0, "find", ()), (2, "answer", (0,))))
+    result = await Conductor(planner, workers, policy=policy).run("Why?")
+    assert (result.status, result.answer) == ("ok", "writer")
+    refused = result.proposals[0].problem
+    assert refused is not None
+    assert refused.code == PlanForbidden.code
+    assert [len(worker.requests) for worker in workers] == [1, 0, 1, 0]
+    assert starts(result)[0] == 1.0
+
+
+async def test_a_pinned_step_starts_early_at_its_own_worker() -> None:
+    """A policy changes a line as it changes it in the whole plan, so that nothing is done twice."""
+    workers = team()
+    policy = Policy(pins=[Pin("compare", "writer")])
+    result = await Conductor(slowly(rows(*DIAMOND)), workers, policy=policy).run("Why?")
+    assert starts(result) == [1.0, 2.0, 3.0, 4.0]
+    assert [len(worker.requests) for worker in workers] == [1, 1, 2, 0]
+    assert len(result.outcomes) == 4
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Draw a plan over the team."""
+    steps = []
+    for index in range(draw(st.integers(1, 5))):
+        access = draw(st.sets(st.integers(0, index - 1))) if index else set[int]()
+        worker = draw(st.integers(0, 3))
+        steps.append(Step(worker, draw(st.sampled_from(["find", "compare", "answer"])), tuple(access)))
+    return Plan(tuple(steps))
+
+
+WORDS = ("finder", "reader", "writer", "mailer", "untrusted", "write-tools")
+POLICIES = st.builds(
+    Policy,
+    denied=st.sets(st.sampled_from(WORDS), max_size=1),
+    rules=st.lists(st.builds(Rule, st.sampled_from(WORDS), never=st.sampled_from(WORDS)), max_size=2),
+    pins=st.lists(
+        st.builds(Pin, st.sampled_from(["compare", "answer"]), st.sampled_from(WORDS[:4])), max_size=1
+    ),
+)
+
+
+@given(plan=plans(), policy=POLICIES, bound=st.booleans())
+def test_an_early_start_changes_no_run(plan: Plan, policy: Policy, *, bound: bool) -> None:
+    """Written line by line or at once, a plan comes to the same answer, by the same outcomes."""
+    text = rows(*[(step.worker, step.subtask, step.access) for step in plan.steps])
+
+    async def run(planner: PlanningActor) -> Result:
+        sampling = Sampling(max_tokens=5) if bound else Sampling()
+        conductor = Conductor(planner, team(), policy=policy, fallback=slowly(rows((2, "answer", ()))))
+        return await conductor.run("Why?", sampling=sampling)
+
+    def known(result: Result) -> Sequence[object]:
+        current = result.rounds[-1]
+        needed = () if current.plan is None else sorted(current.plan.needed)
+        outcomes = [current.outcomes[index] for index in needed]
+        return [result.status, result.answer, [(o.worker, o.status, o.text, o.shown) for o in outcomes]]
+
+    async def at_once(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        yield PlanText(text=text)
+
+    async def both() -> None:
+        assert known(await run(slowly(text))) == known(await run(PlanningActor(at_once)))
+
+    anyio.run(both, backend_options=OPTIONS)
