@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import get_args
 
 from podium.budget.ledger import Ledger, Reservation
-from podium.budget.spend import Spend
+from podium.budget.spend import NOTHING, Spend
 from podium.errors import (
     LimitExceeded,
     PodiumError,
@@ -55,6 +55,8 @@ class Attempt:
     """When it was called, on the event loop's clock, in seconds."""
     until: float | None
     """When the call times out, on that clock; `None` where the step times out first."""
+    is_sent: bool = False
+    """Whether the worker was called. A call that was not sent costs nothing."""
     pieces: list[str] = field(default_factory=list)
     completion: Completion | None = None
     """The whole answer; `None` until its end was seen."""
@@ -84,10 +86,17 @@ class Attempt:
     async def run(self, on_text: Callable[["Attempt", str], None]) -> None:
         """Call the worker until it has ended. A failure is stored in `error`; a cancel is raised.
 
+        With a journal, the call is sent once its start and its reservation are recorded, and with
+        them all that made it possible: the plan, and the ends of the steps it is shown.
+
         Args:
             on_text: takes this attempt and each piece it writes.
         """
         try:
+            if self.context.recorded is not None:
+                await self.context.recorded()
+                self._postpone(self.context.clock() - self.began)
+            self.is_sent = True
             async with timeout_at(self.until):
                 with self._current(), Boundary(f"worker {self.card.name!r}", _FAILED):
                     await self._read(on_text)
@@ -99,6 +108,13 @@ class Attempt:
             self._fail(WorkerTimeout(told, maybe_paid=True))
         finally:
             self._settle()
+
+    def _postpone(self, seconds: float) -> None:
+        """Move the beginning of the call and its time limit: the wait for the journal is not the worker's."""
+        self.began += seconds
+        if self.until is not None:
+            self.until += seconds
+            self.request = replace(self.request, deadline=self.until)
 
     def _fail(self, error: PodiumError) -> None:
         self.error = error
@@ -163,7 +179,7 @@ class Attempt:
         elif self.error is not None and self.error.code in context.settings.retry.retry_on:
             well = False
         self.breaker.ended(now, well=well, tried=self.tries)
-        if not self.is_open:
+        if self.is_sent and not self.is_open:
             ok = self.completion is not None
             took = CallRecord(now - self.began, ok, spent.input_tokens, spent.output_tokens, spent.cost)
             context.settings.pool.history(self.worker).add(took)
@@ -193,6 +209,8 @@ class Attempt:
         What may have been paid for is estimated here, and in the ledger all of what was set aside
         for it stays spent.
         """
+        if not self.is_sent:
+            return NOTHING
         whole, error, price = self.completion, self.error, self.card.price
         known = error if isinstance(error, WorkerError) and whole is None else None
         if whole is not None:

@@ -37,14 +37,22 @@ class Race:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run_first)
-            with anyio.move_on_after(patience):
-                await ended.wait()
+            await self._slow(patience, ended)
             if not ended.is_set() and not self.first.pieces:
                 self._second = begin()
             if self._second is not None:
                 await self._second.run(self.on_text)
                 self._end(self._second, self.first, tasks.cancel_scope)
         return self._settled()
+
+    async def _slow(self, patience: float, ended: anyio.Event) -> None:
+        """Wait until the first has ended, or was sent `patience` seconds ago."""
+        while not ended.is_set():
+            left = self.first.began + patience - anyio.current_time() if self.first.is_sent else patience
+            if left <= 0:
+                return
+            with anyio.move_on_after(left):
+                await ended.wait()
 
     def _end(self, call: Attempt, other: Attempt | None, scope: anyio.CancelScope) -> None:
         if self._latest is not None and self._latest.completion is not None:

@@ -119,6 +119,9 @@ class RunContext:
     """How many runs this one is nested in."""
     emit: Callable[[Event], None] | None = None
     """Takes the run's events; `None` where nobody listens."""
+    recorded: Callable[[], Awaitable[None]] | None = None
+    """Waits until the journal holds every event so far; `None` where nothing is recorded. No call is sent
+    before that."""
     span: Callable[..., AbstractContextManager[object]] | None = None
     """Makes the span of a call the current one, by round, step and attempt; `None` without tracing."""
     clock: Callable[[], float]

@@ -90,8 +90,9 @@ class StepRunner:
         out_of_time = context.clock() >= ledger.deadline
         if out_of_time:
             limit = f"the run's {ledger.limits.seconds:g} s (Limits.seconds)"
-        did = self._waits
-        running = next((attempt for attempt in self._made if attempt.is_open), None)
+        unsent = any(attempt.is_open and not attempt.is_sent for attempt in self._made)
+        did = "was not called: the journal did not record the call" if unsent else self._waits
+        running = next((attempt for attempt in self._made if attempt.is_sent and attempt.is_open), None)
         if running is not None:
             worker, did = running.worker, "did not answer"
             if not out_of_time:  # else it may have had no time at all

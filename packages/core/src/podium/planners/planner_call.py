@@ -22,6 +22,8 @@ class PlannerCall:
     whole: PlanText | None = None
     reserved: Reservation | None = None
     """What is set aside for the call; `None` when it was not made."""
+    is_sent: bool = False
+    """Whether the planner was asked: before that, the journal records the call's start and reservation."""
     changed: str = ""
     """What the policy changed in the plan, in words."""
 
@@ -50,7 +52,7 @@ class PlannerCall:
 
     def spent(self, proposal: Proposal) -> Spend:
         """Return what the call came to; one that may be paid for counts as the most it may come to."""
-        worst = Spend() if self.reserved is None else self.reserved.amount
+        worst = Spend() if self.reserved is None or not self.is_sent else self.reserved.amount
         spent = Spend.of(proposal.usage, proposal.cost, calls=worst.calls)
         if not proposal.maybe_paid:
             return spent
@@ -62,7 +64,7 @@ class PlannerCall:
 
     def _bill(self, query: Sequence[Message], error: PodiumError | None) -> tuple[Usage, float | None, bool]:
         """Return tokens, USD, and whether nobody knows if it is on the bill."""
-        if self.reserved is None:
+        if not self.is_sent:
             return Usage(), 0.0, False
         if self.whole is not None:
             return self.whole.usage, self.whole.cost, False

@@ -165,6 +165,18 @@ class RunRecorder:
             raise
         return result
 
+    async def flush(self) -> None:
+        """Wait until every event so far is durable.
+
+        Raises:
+            JournalError: an event is not, and will not be.
+        """
+        try:
+            await self._log.flush()
+        except JournalError:
+            self.is_lost = True
+            raise
+
     async def aclose(self) -> None:
         """Write down what is left, and give the run up."""
         await self._log.aclose()

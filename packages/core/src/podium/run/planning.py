@@ -117,7 +117,7 @@ class PlanRequester:
                 held = await take(*_slots(context, planner))
                 plan = await self._call(written, order, turns, began + limit)
             if scope.cancelled_caught:
-                error = _late(planner, limit, made=written.reserved is not None)
+                error = _late(planner, limit, written)
         except PodiumError as caught:
             error = caught
         finally:
@@ -127,7 +127,7 @@ class PlanRequester:
             problem = Problem.of(error) if error is not None else stopped
             seconds = context.clock() - began
             self._book(written, written.proposal(context.request.query, problem, error, seconds))
-        return _Asked(plan, written.text, error, written.reserved is not None)
+        return _Asked(plan, written.text, error, written.is_sent)
 
     async def _call(
         self, written: PlannerCall, order: Sequence[int], turns: tuple[Turn, ...], deadline: float
@@ -138,6 +138,9 @@ class PlanRequester:
         worst = planner.worst_case(request, context.settings.limits.answer_tokens)
         written.reserved = context.ledger.reserve(worst)
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
+        if context.recorded is not None:
+            await context.recorded()
+        written.is_sent = True
         reader = PlanReader(workers=[card.name for card in request.cards], max_steps=request.max_steps)
         with context.during(self.round):
             await self._read(written, pieces_of(planner.plan(request), "plan"), reader, order)
@@ -242,7 +245,11 @@ def _scarce(context: RunContext) -> Remaining | None:
     return None if scarce == _AMPLE else scarce.rounded
 
 
-def _late(planner: Planner, limit: float, *, made: bool) -> WorkerTimeout:
-    did = "did not finish" if made else "had no free slot"
+def _late(planner: Planner, limit: float, written: PlannerCall) -> WorkerTimeout:
+    did = "did not finish"
+    if written.reserved is None:
+        did = "had no free slot"
+    elif not written.is_sent:
+        did = "was not asked: the journal did not record the call"
     message = f"planner {planner.name!r} {did} within {limit:g} s (Limits.planner_seconds)"
-    return WorkerTimeout(message, maybe_paid=made)
+    return WorkerTimeout(message, maybe_paid=written.is_sent)

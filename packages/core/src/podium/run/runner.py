@@ -1,18 +1,20 @@
 """One run, from request to result: its record, its time, its events and its end."""
 
 from asyncio import get_running_loop
+from contextlib import nullcontext
 
 import anyio
 
 from podium.budget.ledger import Ledger
 from podium.budget.spend import Spend
-from podium.errors import LimitExceeded, PodiumError
+from podium.errors import JournalError, LimitExceeded, PodiumError
 from podium.execution.run_context import ConductorSettings, RunContext, RunRequest, outer_run
 from podium.execution.step_state import STOPPED
 from podium.journal.answer_cache import MemoryCache
 from podium.policy import Policy
 from podium.resume.recorder import RunRecorder
 from podium.run.acquire import acquire, started
+from podium.run.delivery import Delivery
 from podium.run.forecaster import forecast_plan
 from podium.run.listeners import Listener
 from podium.run.planning import PlanRequester
@@ -46,6 +48,9 @@ class RunSession:
         own = request.journal or settings.journal
         self._journal = own if self._outer is None else self._outer.context.journal
         self._recorder: RunRecorder | None = None
+        self._delivery: Delivery | None = None
+        self._scope = anyio.CancelScope()
+        """The run's, without its beginning and end."""
         self._forecast: Forecast | None = None
         self.before: Result | None = None
         """The result of the run before it was resumed; `None` for a new run."""
@@ -67,10 +72,15 @@ class RunSession:
                 ended = acquired.before
                 self._tell(RunEnded(run_id=ended.run_id, at=ended.seconds, result=ended))
                 return ended
+            if self._listeners:
+                self._delivery = Delivery(acquired.recorder.flush, self._tell, self._scope.cancel)
             try:
-                return await self._carry_out()
+                async with self._delivery or nullcontext():
+                    return await self._carry_out()
             finally:
                 await acquired.recorder.aclose()
+                if self._delivery is not None:
+                    self._delivery.tell_until()
         finally:
             if self._trace is not None:
                 self._trace.close()
@@ -104,15 +114,17 @@ class RunSession:
             context.tell(RunResumed, workers=context.settings.pool.names, recovery=recorder.recovery)
         elif context.emit is not None:
             context.emit(started(request, context.settings.pool.names))
+        self._scope.deadline = context.ledger.deadline
         try:
-            with anyio.CancelScope(deadline=context.ledger.deadline) as scope:
+            with self._scope:
                 if recorder is not None:
-                    recorder.watch(scope.cancel)
+                    recorder.watch(self._scope.cancel)
                 await rounds.run(request.plan)
+            self._raise_for_listener()
         except BaseException as error:
             context.tell(RunStopped, problem=_problem_of(error))
             raise
-        return await self._end(context, rounds, out_of_time=scope.cancelled_caught)
+        return await self._end(context, rounds, out_of_time=self._scope.cancelled_caught)
 
     def _context(self) -> RunContext:
         """Return the run's context; the run begins now."""
@@ -139,6 +151,7 @@ class RunSession:
             paid_results=paid_results,
             depth=depth,
             emit=self._emit if is_heard else None,
+            recorded=None if recorder is None else self._recorded,
             span=None if self._trace is None else self._trace.within,
             clock=clock,
             began=began,
@@ -155,7 +168,24 @@ class RunSession:
             self._forecast = forecast_plan(self._settings, event.plan, self._request.query)
         if self._recorder is not None and event.run_id == self._request.run_id:
             self._recorder.tell(event)
-        self._tell(event)
+        if self._delivery is None:
+            self._tell(event)
+        else:
+            self._delivery.put(event)
+
+    async def _recorded(self) -> None:
+        """Wait until every event so far is recorded. If that fails, the run is stopped."""
+        assert self._recorder is not None
+        try:
+            await (self._recorder if self._delivery is None else self._delivery).flush()
+        except JournalError:
+            self._scope.cancel()
+            await anyio.sleep_forever()  # until the cancel arrives
+
+    def _raise_for_listener(self) -> None:
+        """Raise what a listener raised, if one did."""
+        if self._delivery is not None and self._delivery.error is not None:
+            raise self._delivery.error
 
     def _tell(self, event: Event) -> None:
         for listener in self._listeners:
@@ -167,6 +197,9 @@ class RunSession:
         ended = RunEnded(run_id=result.run_id, at=result.seconds, result=result)
         if self._recorder is not None:
             result = await self._recorder.finish(ended)
+            if self._delivery is not None:
+                self._delivery.tell_until()
+                self._raise_for_listener()
             ended = RunEnded(run_id=result.run_id, at=result.seconds, result=result)
         if self._request.stream and result.answer and not rounds.answer_sent:
             source = next(o for o in reversed(result.outcomes) if o.text == result.answer)

@@ -60,8 +60,10 @@ class SqlLog(Log):
         self._put = put
         self._leave = leave
         self._open = True
-        self._uncommitted = 0
-        self._committed: anyio.Event | None = None
+        self._queued = 0
+        self._written = 0
+        """How many of the queued events were written, in order."""
+        self._progress: anyio.Event | None = None
         self._is_closed = False
 
     def begin(self, started: RunStarted, *, minted: bool) -> None:
@@ -82,15 +84,16 @@ class SqlLog(Log):
             self._queue(event)
 
     def _queue(self, event: Event | None) -> None:
-        self._uncommitted += 1
+        self._queued += 1
         self._put(self, event)
 
     async def flush(self) -> None:
-        """Wait until everything queued is committed."""
-        while self._uncommitted and self.failure is None:
-            if self._committed is None:
-                self._committed = anyio.Event()
-            await self._committed.wait()
+        """Wait until everything queued so far is committed."""
+        last = self._queued
+        while self._written < last and self.failure is None:
+            if self._progress is None:
+                self._progress = anyio.Event()
+            await self._progress.wait()
         if self.failure is not None:
             raise self.failure
 
@@ -103,7 +106,7 @@ class SqlLog(Log):
             self._open = False
             self._queue(None)
         try:
-            if self._uncommitted:
+            if self._written < self._queued:
                 await shielded(self.flush())
             elif self.failure is not None:
                 raise self.failure
@@ -111,10 +114,9 @@ class SqlLog(Log):
             await self._leave()
 
     def committed(self, count: int) -> None:
-        """Take `count` queued items as committed."""
-        self._uncommitted -= count
-        if not self._uncommitted:
-            self._wake()
+        """Take `count` more queued events as committed."""
+        self._written += count
+        self._wake()
 
     def fail(self, error: JournalError) -> None:
         """Take it that nothing more of this run can be recorded."""
@@ -126,6 +128,6 @@ class SqlLog(Log):
                 self.on_lost()
 
     def _wake(self) -> None:
-        if self._committed is not None:
-            self._committed.set()
-            self._committed = None
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None

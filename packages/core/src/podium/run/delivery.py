@@ -1,0 +1,96 @@
+"""Tells the listeners of a recorded run its events: each once the journal holds it, in order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from podium.errors import JournalError
+from podium.journal.codec import PIECES
+from podium.types.events import Event
+
+
+class Delivery:
+    """The events of one run on their way to its listeners; an async context manager.
+
+    Pieces of text are not recorded. They wait only for the recorded events before them.
+
+    Args:
+        flush: waits until every event so far is recorded.
+        tell: hands one event to the listeners.
+        stop: called once if a listener raises; the run is to end then.
+    """
+
+    def __init__(
+        self, flush: Callable[[], Awaitable[None]], tell: Callable[[Event], None], stop: Callable[[], None]
+    ) -> None:
+        self.error: Exception | None = None
+        """What a listener raised; listeners are told nothing after that."""
+        self._flush = flush
+        self._tell = tell
+        self._stop = stop
+        self._waiting = deque[Event]()
+        self._put_so_far = 0
+        self._told_so_far = 0
+        self._woken = anyio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._deliver())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([self._task])
+
+    def put(self, event: Event) -> None:
+        """Take an event that was just appended to the run's log."""
+        self._put_so_far += 1
+        if not self._waiting and isinstance(event, PIECES):
+            self._hand_over(event)
+            return
+        self._waiting.append(event)
+        self._woken.set()
+
+    async def flush(self) -> None:
+        """Wait until every event so far is recorded, and tell the listeners.
+
+        Raises:
+            JournalError: an event cannot be recorded.
+        """
+        last = self._put_so_far
+        await self._flush()
+        self.tell_until(last)
+
+    def tell_until(self, last: int | None = None) -> None:
+        """Tell the listeners the first `last` events of the run, which are recorded; by default all."""
+        while self._waiting and (last is None or self._told_so_far < last):
+            self._hand_over(self._waiting.popleft())
+
+    def _hand_over(self, event: Event) -> None:
+        self._told_so_far += 1
+        if self.error is None:
+            try:
+                self._tell(event)
+            except Exception as error:  # noqa: BLE001  (the run raises it)
+                self.error = error
+                self._stop()
+
+    async def _deliver(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken = anyio.Event()
+            try:
+                await self.flush()
+            except JournalError:
+                return  # the run is stopped for it

@@ -1,0 +1,225 @@
+"""With a journal, no call is sent and no event is told before it is recorded."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Collection
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import pytest
+from core.actors import boss, plan_of, tags
+
+from podium import Conductor, Limits, Retry, ScriptedWorker
+from podium.errors import JournalError, WorkerUnavailable
+from podium.execution import Hedge
+from podium.journal import SqlJournal
+from podium.journal.sql.batch import Batch
+from podium.journal.sql.fenced_store import FencedStore
+from podium.journal.sql.run_log import SqlLog
+from podium.planners import ChatPlanner
+from podium.types import Event, StepDelta, StepEnded
+from podium.workers import Card, FunctionWorker, StepInput
+
+pytestmark = pytest.mark.anyio
+
+CHAIN = plan_of((0, "first", ()), (1, "second", (0,)), (0, "third", (1,)))
+
+
+class Gated(SqlJournal):
+    """Commits while its gate is open, and counts the commits that hold records."""
+
+    def __init__(self, path: Path, *, patience: float = 30.0) -> None:
+        super().__init__(path, patience=patience)
+        self.gate = anyio.Event()
+        self.gate.set()
+        self.commits = 0
+
+    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
+        await self.gate.wait()
+        self.commits += bool(batch.counts)
+        return await super()._commit(store, batch)
+
+
+async def _soon() -> None:
+    """Give a call that would be sent too early the time to be sent."""
+    await anyio.sleep(0.05)
+
+
+async def test_a_step_waits_until_what_it_is_shown_is_recorded(tmp_path: Path) -> None:
+    """While the journal cannot write, no step starts, and listeners are told of no end."""
+    journal, told = Gated(tmp_path / "journal.db"), list[Event]()
+
+    def first(_: object) -> str:
+        journal.gate = anyio.Event()
+        return "one"
+
+    workers = [ScriptedWorker("a", first), ScriptedWorker("b", "two")]
+    plan = plan_of((0, "first", ()), (1, "second", (0,)))
+    async with Conductor(boss(""), workers, journal=journal) as conductor:
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                assert (await conductor.run(plan, on_event=told.append)).status == "ok"
+
+            tasks.start_soon(run)
+            while not workers[0].requests:  # noqa: ASYNC110  (the worker has no event to wait for)
+                await anyio.sleep(0.001)
+            await _soon()
+            assert not workers[1].requests
+            assert "step_ended 0" not in tags(told)
+            journal.gate.set()
+        assert [len(worker.requests) for worker in workers] == [1, 1]
+    assert "step_ended 0" in tags(told)
+
+
+@pytest.mark.parametrize("asked", ["What?", CHAIN], ids=["planner", "step"])
+async def test_nothing_is_paid_for_before_the_run_is_recorded(tmp_path: Path, asked: object) -> None:
+    """The first call of a run waits for the record of the run, be it the planner's or a step's."""
+    journal = Gated(tmp_path / "journal.db")
+    planner = ScriptedWorker("boss", '{"worker": 0, "subtask": "go", "access": []}')
+    workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
+    async with Conductor(ChatPlanner(planner), workers, journal=journal) as conductor:
+        journal.gate = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                assert (await conductor.run(asked)).status == "ok"  # type: ignore[arg-type]
+
+            tasks.start_soon(run)
+            await _soon()
+            assert not [request for worker in (planner, *workers) for request in worker.requests]
+            journal.gate.set()
+    assert workers[0].requests
+
+
+async def test_a_retry_and_a_hedge_wait_for_their_record(tmp_path: Path) -> None:
+    """Every call of a step is recorded before it is sent, not only the first."""
+    journal, sent = Gated(tmp_path / "journal.db"), list[int]()
+
+    async def slow(_: StepInput) -> str:
+        sent.append(_recorded_starts(tmp_path / "journal.db"))
+        if len(sent) == 1:
+            raise WorkerUnavailable("down")
+        if len(sent) == 2:
+            await anyio.sleep(5)
+        return "late"
+
+    retry = Retry(attempts=4, first_wait=0.001, hedge=Hedge(seconds=0.05))
+    worker = FunctionWorker(slow, card=Card(name="a"))
+    async with Conductor(boss(""), [worker], journal=journal, retry=retry) as conductor:
+        result = await conductor.run(plan_of((0, "go", ())))
+    assert result.status == "ok"
+    assert sent == [1, 2, 3]
+    assert [call.problem and call.problem.code for call in result.outcomes[0].calls] == [
+        "worker_unavailable",
+        "hedged",
+        None,
+    ]
+
+
+def _recorded_starts(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        texts = [text for (text,) in connection.execute("SELECT text FROM podium_events")]
+    return sum('"type":"step_started"' in text for text in texts)
+
+
+async def test_a_step_costs_one_commit(tmp_path: Path) -> None:
+    """The end of a step and the start of the next one are recorded together."""
+    journal = Gated(tmp_path / "journal.db")
+    steps = [(0, f"step {number}", (number - 1,) if number else ()) for number in range(8)]
+    workers, limits = [ScriptedWorker("a", "A", latency=0.01)], Limits(plan_steps=8)
+    async with Conductor(boss(""), workers, journal=journal, limits=limits) as conductor:
+        result = await conductor.run(plan_of(*steps))
+    assert result.status == "ok"
+    assert journal.commits == len(steps) + 1
+
+
+async def test_listeners_are_told_what_is_recorded_in_its_order(tmp_path: Path) -> None:
+    """Whenever a step's end is told, the journal holds it; pieces of text keep their place."""
+    path, told, unrecorded = tmp_path / "journal.db", list[Event](), list[Event]()
+
+    def listen(event: Event) -> None:
+        told.append(event)
+        if isinstance(event, StepEnded):
+            with closing(sqlite3.connect(path)) as connection:
+                texts = [text for (text,) in connection.execute("SELECT text FROM podium_events")]
+            ended = f'"type":"step_ended","event":{{"run_id":"{event.run_id}"'
+            count = sum(isinstance(each, StepEnded) for each in told)
+            if sum(ended in text for text in texts) < count:
+                unrecorded.append(event)
+
+    plan = plan_of((0, "find", ()), (1, "left", (0,)), (1, "right", (0,)), (0, "join", (1, 2)))
+    workers = [ScriptedWorker(name, "one two three", piece=4) for name in "ab"]
+    async with SqlJournal(path) as journal, Conductor(boss(""), workers, journal=journal) as conductor:
+        result = await conductor.run(plan, on_event=listen)
+        recorded = [entry.event for entry in await journal.read(result.run_id)]
+    assert unrecorded == []
+    kinds = {type(event) for event in recorded}
+    kept = [event for event in told if type(event) in kinds]
+    assert [event.type for event in kept] == [event.type for event in recorded]
+    for step in range(4):
+        own = [e.type for e in told if getattr(e, "step", None) == step and e.type != "answer_delta"]
+        assert own == ["step_started", *["step_delta"] * Counter(own)["step_delta"], "step_ended"]
+    assert any(isinstance(event, StepDelta) for event in told)
+
+
+async def test_the_wait_for_the_journal_is_not_the_workers(tmp_path: Path) -> None:
+    """A journal that is slow times no worker out, and starts no second call beside a slow one."""
+    journal = Gated(tmp_path / "journal.db")
+    retry = Retry(attempts=2, hedge=Hedge(seconds=0.1))
+    worker = ScriptedWorker("a", "A", latency=0.02)
+    limits = Limits(attempt_seconds=0.1)
+    async with Conductor(boss(""), [worker], journal=journal, retry=retry, limits=limits) as conductor:
+        journal.gate = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                assert (await conductor.run(plan_of((0, "go", ())))).status == "ok"
+
+            tasks.start_soon(run)
+            await anyio.sleep(0.4)
+            journal.gate.set()
+    assert len(worker.requests) == 1
+
+
+async def test_a_step_whose_time_ends_before_its_record_blames_the_journal(tmp_path: Path) -> None:
+    """It was not called, so it costs nothing, and its worker is not said to have been slow."""
+    journal = Gated(tmp_path / "journal.db")
+    worker = ScriptedWorker("a", "A")
+    async with Conductor(boss(""), [worker], journal=journal, limits=Limits(step_seconds=0.1)) as conductor:
+        journal.gate = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                result = await conductor.run(plan_of((0, "go", ())))
+                (outcome,) = result.outcomes
+                assert outcome.problem is not None
+                assert "was not called: the journal did not record the call" in outcome.problem.message
+                assert (outcome.status, outcome.maybe_paid, outcome.cost) == ("failed", False, 0.0)
+                assert outcome.usage.total_tokens == 0
+
+            tasks.start_soon(run)
+            await anyio.sleep(0.3)
+            journal.gate.set()
+    assert not worker.requests
+
+
+async def test_a_journal_that_fails_stops_the_run_before_its_next_call(tmp_path: Path) -> None:
+    """The error holds what was paid for; nothing more is called for."""
+    path = tmp_path / "journal.db"
+    journal = SqlJournal(path, patience=0.2)
+    locker = sqlite3.connect(path, isolation_level=None)
+
+    def first(_: object) -> str:
+        locker.execute("BEGIN EXCLUSIVE")
+        return "one"
+
+    workers = [ScriptedWorker("a", first), ScriptedWorker("b", "two")]
+    async with Conductor(boss(""), workers, journal=journal) as conductor:
+        with anyio.fail_after(10), pytest.raises(JournalError, match="locked") as caught:
+            await conductor.run(CHAIN, run_id="mine")
+        locker.close()
+        assert not workers[1].requests
+        assert (caught.value.code, caught.value.result.status) == ("journal", "partial")
+        assert caught.value.result.outcomes[0].status == "ok"
