@@ -104,7 +104,7 @@ def test_a_syntax_error_has_the_position_in_the_whole_text() -> None:
         ),
         (
             "model_id = [0, 0]\nsubtasks = ['a', 'b']\naccess_list = [[], ['x']]",
-            "step 1 lists 'x': write [], \"all\" or numbers of earlier steps",
+            'step 1 lists \'x\': write [], "all", "previous" or numbers of earlier steps',
         ),
     ],
 )

@@ -38,7 +38,20 @@ FRAGMENTS = [
         ', "index": 0',
         '{"id": 3, "worker": 0, "subtask": "c", "access": [1]}',
     ),
-    *('{"steps": [', "<think>", "</think>", '"all"', "all", "[[], [0]]", "[0]", "-1", "1.5", "null", "don't"),
+    *(
+        '{"steps": [',
+        "<think>",
+        "</think>",
+        '"all"',
+        "all",
+        '"previous"',
+        "[[], [0]]",
+        "[0]",
+        "-1",
+        "1.5",
+        "null",
+        "don't",
+    ),
     *('\n{"worker": 0, "subtask": "a", "access": []}\n', '{"worker": 1, "subtask": "b", "access": [0]}'),
     *(
         "model_id=[0,1]",
@@ -68,7 +81,8 @@ def plans(draw: st.DrawFn, workers: int = WORKERS) -> Plan:
     for index in range(draw(st.integers(0, MAX_STEPS))):
         seen = draw(st.sets(st.integers(0, index - 1))) if index else set()
         enough = draw(st.none() | st.integers(1, len(seen))) if seen else None
-        steps.append(Step(draw(st.integers(0, workers - 1)), draw(subtasks), tuple(seen), enough))
+        worker, previous = draw(st.integers(0, workers - 1)), draw(st.booleans())
+        steps.append(Step(worker, draw(subtasks), tuple(seen), enough, previous))
     return Plan(tuple(steps))
 
 
@@ -164,7 +178,7 @@ def numbered(draw: st.DrawFn, plan: Plan) -> str:
     rows = []
     for index, step in enumerate(plan.steps):
         enough = {} if step.enough is None else {"enough": step.enough}
-        access = [own[seen] for seen in step.access]
+        access = [own[seen] for seen in step.access] + ["Previous"] * step.previous
         row = {"worker": step.worker, "subtask": step.subtask, "access": access, **enough}
         rows.append({**row, key: own[index]} if last else {key: own[index], **row})
     as_rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

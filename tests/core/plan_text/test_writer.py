@@ -120,6 +120,34 @@ def test_keeping_is_in_the_grammar_when_asked_for(spelling: Spelling) -> None:
     assert parse_plan(text, workers=3) == Plan(())
 
 
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_the_round_before_is_in_the_grammar_where_there_is_one(spelling: Spelling) -> None:
+    """Each step may be shown it, beside earlier steps or without any; a first round has none."""
+    first, later = (Grammar(plan_grammar(spelling, 3, 3, keep=keep)) for keep in (False, True))
+    for access in ((), (0,), (1,), (0, 1)):
+        for previous in (True, False):
+            steps = (
+                Step(0, "a", previous=previous),
+                Step(1, "b", (0,)),
+                Step(2, "c", access, None, previous),
+            )
+            text = write_plan(Plan(steps), spelling)
+            assert parse_plan(text, workers=3) == Plan(steps)
+            assert later.accepts(text)
+            assert first.accepts(text) != previous
+    assert not later.accepts(write_plan(Plan(steps), spelling).replace("[0", '["next", 0'))
+
+
+def test_the_schema_names_the_round_before_where_there_is_one() -> None:
+    """A step may list it once there was a round."""
+    plan = Plan((Step(0, "a", previous=True), Step(2, "c", (0,), previous=True)))
+    data = json.loads(write_plan(plan, "json"))
+    assert jsonschema.Draft202012Validator(plan_schema(3, 2, keep=True)).is_valid(data)
+    assert not jsonschema.Draft202012Validator(plan_schema(3, 2)).is_valid(data)
+    data["steps"][0]["access"] = ["before"]
+    assert not jsonschema.Draft202012Validator(plan_schema(3, 2, keep=True)).is_valid(data)
+
+
 def test_the_schema_takes_plans_and_nothing_else() -> None:
     """The schema knows fields, workers and numbers of steps."""
     schema = plan_schema(3, 2)

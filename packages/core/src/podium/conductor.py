@@ -273,8 +273,8 @@ class Conductor(Worker):
             PlanForbidden: the policy does not allow the changed plan.
         """
         journal = journal_of(self._settings, journal)
-        if plan is not None:
-            self._check(plan)
+        if plan is not None:  # the run checks it again, and knows whether there is a round before
+            plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
         async with self._open(), journal:
             given = ApprovalGiven(
                 run_id=run_id, at=0.0, round=0, approved=approved, plan=plan, by=by, why=why

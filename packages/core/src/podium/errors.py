@@ -61,6 +61,7 @@ PlanInvalidCode = Literal[
     "bad_access",
     "bad_enough",
     "forward_access",
+    "no_previous",
     "nothing_to_keep",
     "unknown_schema",
 ]

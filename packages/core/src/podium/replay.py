@@ -50,8 +50,8 @@ async def replay(
     if plan is not None:
         if not paid_results.plans:
             raise PlanInvalid("nothing_to_keep", "the run has no plan that could be changed")
-        plan.fit(len(conductor.pool), conductor.limits.plan_steps)
         last = max(paid_results.plans)
+        plan.fit(len(conductor.pool), conductor.limits.plan_steps, previous=last > 1)
         why = "the plan was changed"
         paid_results.plans[last] = replace(paid_results.plans[last], plan=plan, planner="user", why=why)
         paid_results.decisions.pop(last, None)
@@ -113,7 +113,7 @@ def _steps_of(current: Round | None, result: Result) -> list[dict[str, object]]:
         told: dict[str, object] = {
             "worker": result.workers[step.worker],
             "subtask": step.subtask,
-            "access": list(step.access),
+            "access": step.access_list,
         }
         if came_to is not None:
             told |= {

@@ -8,6 +8,7 @@ from typing import Literal
 
 from podium.errors import LimitExceeded
 from podium.execution.retry_policy import OnFailure
+from podium.execution.run_context import PreviousRound
 from podium.execution.step_state import StepState
 from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Plan, Step
@@ -119,12 +120,13 @@ class DependencyGraph:
         status = "" if bad.outcome is None else bad.outcome.status
         return Problem("dependency", f"step {bad.index}, which it is shown, ended {status}")
 
-    def show(self, state: StepState, labels: frozenset[str]) -> None:
+    def show(self, state: StepState, labels: frozenset[str], previous: PreviousRound) -> None:
         """Settle what a step that can start is shown: of more than are enough, those that ended first.
 
         Args:
             state: the step's.
             labels: those every step is shown.
+            previous: the round before, which steps that list it are shown.
         """
         step, states = state.step, self._states
         good: Sequence[int] = step.access
@@ -133,8 +135,10 @@ class DependencyGraph:
         if step.enough is not None and len(good) > step.enough:
             good = sorted(sorted(good, key=lambda seen: states[seen].rank)[: step.enough])
         seen = good if len(good) >= state.least else step.access
-        state.visible = tuple([states[index].as_shown() for index in seen])
-        state.labels = labels.union(*[states[index].written for index in good])
+        if not step.previous:
+            previous = PreviousRound()
+        state.visible = (*previous.visible, *[states[index].as_shown() for index in seen])
+        state.labels = labels.union(previous.labels, *[states[index].written for index in good])
         if len(good) < len(step.access):
             state.shown = tuple(good)
 

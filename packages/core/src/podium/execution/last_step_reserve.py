@@ -62,6 +62,7 @@ def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outco
     step = plan.steps[index]
     worker = context.settings.pool.workers[step.worker]
     visible = tuple([_expected(context, plan, seen, outcomes[seen]) for seen in step.access])
+    visible = context.previous.visible + visible if step.previous else visible
     step_input = StepInput(step.subtask, visible, context.request.query if context.shows_question else ())
     request = Request(messages=worker_messages(step_input, worker.card), step_input=step_input)
     request = bounded(worker, request, context.ledger)

@@ -18,7 +18,7 @@ from podium.types.events import Event
 from podium.types.messages import Message, Sampling, Tools
 from podium.types.plan import Plan
 from podium.workers.pool import Pool
-from podium.workers.worker import Caller, CallMiddleware, Worker
+from podium.workers.worker import Caller, CallMiddleware, VisibleStep, Worker
 
 Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
 """Judges an answer: a worker that is asked for YES or NO, or a function of question and answer.
@@ -97,6 +97,16 @@ class RunRequest:
     """Whether a run that was given up as dead is resumed, too."""
 
 
+@dataclass(frozen=True, slots=True)
+class PreviousRound:
+    """What steps with `"previous"` on their access list are shown."""
+
+    visible: tuple[VisibleStep, ...] = ()
+    """The steps of the round before that have an output, in its plan's order."""
+    labels: frozenset[str] = frozenset()
+    """The labels of these outputs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """One run while it is carried out: what its stages share."""
@@ -109,6 +119,8 @@ class RunContext:
     """The conductor's policy, the request's, and what holds everywhere of an outer run's."""
     labels: frozenset[str] = frozenset()
     """The labels that the query carries, and those of what later rounds were told."""
+    previous: PreviousRound = PreviousRound()
+    """The round before; empty in the first round."""
     journal: Journal | None = None
     """Where the run is recorded, and the runs nested in it."""
     cache: Cache | None = None

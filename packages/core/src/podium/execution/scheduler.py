@@ -160,10 +160,7 @@ class RoundScheduler:
         spent = Spend.of(outcome.usage, outcome.cost, calls=max(len(outcome.calls), outcome.attempts > 0))
         self._context.ledger.charge(spent, steps=int(outcome.attempts > 0))
         if state.visible is None:
-            state.visible, state.labels = (
-                (),
-                self._context.labels.union(*map(self._written, state.step.access)),
-            )
+            state.visible, state.labels = (), self._shown_labels(state.step)
         self._end(state, replace(outcome, round=self._number, step=index, reused=True))
         self._settle(self._release(state))
 
@@ -172,8 +169,11 @@ class RoundScheduler:
         state = self._graph[index]
         if state.outcome is not None:
             return state.written
-        labels = self._context.labels.union(*map(self._written, state.step.access))
-        return after(self._context.settings.pool.cards[state.step.worker], labels)
+        return after(self._context.settings.pool.cards[state.step.worker], self._shown_labels(state.step))
+
+    def _shown_labels(self, step: Step) -> frozenset[str]:
+        previous = self._context.previous.labels if step.previous else frozenset[str]()
+        return self._context.labels.union(previous, *map(self._written, step.access))
 
     def refuse(self, plan: Plan, problem: Problem) -> None:
         """Take the whole plan, none of whose steps may run."""
@@ -210,7 +210,7 @@ class RoundScheduler:
         for state in todo:  # which grows meanwhile
             match self._graph.verdict(state):
                 case "start":
-                    self._graph.show(state, self._context.labels)
+                    self._graph.show(state, self._context.labels, self._context.previous)
                     self._has_unwanted = self._has_unwanted or state.shown is not None
                     ready.append(state)
                 case "skip":

@@ -127,7 +127,7 @@ def plan_lines(plan: Plan, workers: Sequence[str]) -> list[str]:
     """
     return [
         f"{index}. {workers[step.worker]}: {step.subtask}"
-        + (f" (shown step {', '.join(map(str, step.access))})" if step.access else "")
+        + (f" (shown step {', '.join(map(str, step.access_list))})" if step.access_list else "")
         for index, step in enumerate(plan.steps)
     ]
 
@@ -170,7 +170,7 @@ def _step(outcome: Outcome, plan: Plan | None, usage: Callable[[Usage], Mapping[
         "step": outcome.step,
         "worker": outcome.worker,
         "subtask": "" if step is None else step.subtask,
-        "access": [] if step is None else list(step.access),
+        "access": [] if step is None else step.access_list,
         "status": outcome.status,
         "problem": None if outcome.problem is None else asdict(outcome.problem),
         "usage": dict(usage(outcome.usage)),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from podium.errors import PlanInvalid
-from podium.types.plan import Plan, Step
+from podium.types.plan import PREVIOUS, Plan, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,8 @@ class Change:
     access: tuple[int, ...] | None = None
     enough: int | None = None
     """As many as are listed means all of them."""
+    previous: bool | None = None
+    """Whether the step is shown the round before."""
 
     def apply(self, plan: Plan) -> Plan:
         """Return the plan so changed."""
@@ -34,6 +36,7 @@ class Change:
             subtask=step.subtask if self.subtask is None else self.subtask,
             access=step.access if self.access is None else self.access,
             enough=step.enough if self.enough is None else self.enough,
+            previous=step.previous if self.previous is None else self.previous,
         )
         return replace(plan, steps=(*plan.steps[:at], step, *plan.steps[at + 1 :]))
 
@@ -110,8 +113,9 @@ def read_edits(data: object, workers: Sequence[str]) -> tuple[Edit, ...]:
     """Read changes written as plain JSON: a list of objects, each with its `op`.
 
     `{"op": "change", "step": 0, "worker": 1, "subtask": "…", "access": [], "enough": 1}`,
-    where only `step` must be there; `{"op": "insert", "at": 0, "worker": 1, "subtask": "…"}`,
-    with `access` and `enough` if need be; `{"op": "remove", "step": 0}`;
+    where only `step` must be there and `access` is the whole access list;
+    `{"op": "insert", "at": 0, "worker": 1, "subtask": "…"}`, with `access` and `enough` if need be;
+    `{"op": "remove", "step": 0}`;
     `{"op": "move", "step": 0, "to": 1}`.
 
     Args:
@@ -145,6 +149,9 @@ def _read(item: object, where: str, workers: Sequence[str]) -> Edit:
         told = ", ".join([*sorted(must), *(f"maybe {key}" for key in sorted(may))])
         raise PlanInvalid("bad_shape", f"{where} has {', '.join(map(str, keys))}; {op!r} takes {told}")
     facts = {key: _value(key, item[key], where, workers) for key in keys}
+    if "access" in facts:
+        facts["previous"] = PREVIOUS in facts["access"]
+        facts["access"] = tuple(seen for seen in facts["access"] if seen != PREVIOUS)
     if op == "insert":
         return Insert(at=facts.pop("at"), step=Step(**facts))
     if op == "change":
@@ -158,13 +165,21 @@ def _value(key: str, value: object, where: str, workers: Sequence[str]) -> Any:
             told = f"{where} names worker {value!r}; the pool has {', '.join(workers)}"
             raise PlanInvalid("unknown_worker", told)
         return workers.index(value)
-    if key == "access" and isinstance(value, list) and all(type(seen) is int for seen in value):
+    if (
+        key == "access"
+        and isinstance(value, list)
+        and all(type(seen) is int or seen == PREVIOUS for seen in value)
+    ):
         return tuple(value)
     if key == "subtask" and isinstance(value, str):
         return value
     if key not in ("access", "subtask") and type(value) is int:
         return value
-    kinds = {"access": "a list of numbers", "subtask": "text", "worker": "a number or a name"}
+    kinds = {
+        "access": f'a list of numbers or "{PREVIOUS}"',
+        "subtask": "text",
+        "worker": "a number or a name",
+    }
     wanted = kinds.get(key, "a number")
     raise PlanInvalid("bad_shape", f"{where}: {key} is {value!r:.60}: write {wanted}")
 

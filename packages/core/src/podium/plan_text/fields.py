@@ -12,7 +12,7 @@ from podium.errors import PlanInvalid
 from podium.plan_text.literal_reader import Node, Word
 from podium.plan_text.step_ids import ID_KEYS, StepIds, step_number
 from podium.types.messages import storable
-from podium.types.plan import Plan, Step, wrong_enough
+from podium.types.plan import PREVIOUS, Plan, Step, no_previous, wrong_enough
 
 MAX_SUBTASK_CHARS = 16 * 1024
 """Longest subtask, in characters."""
@@ -46,13 +46,15 @@ class Roster(NamedTuple):
     names: tuple[str, ...]
     """In the pool's order; empty when workers are only numbered."""
     max_steps: int
+    previous: bool
+    """Whether there is a round before, which access lists may name."""
 
     @classmethod
-    def of(cls, workers: int | Sequence[str], max_steps: int) -> Self:
+    def of(cls, workers: int | Sequence[str], max_steps: int, *, previous: bool) -> Self:
         """Make a roster of so many workers, or of workers of these names."""
         if isinstance(workers, int):
-            return cls(workers, (), max_steps)
-        return cls(len(workers), tuple(workers), max_steps)
+            return cls(workers, (), max_steps, previous)
+        return cls(len(workers), tuple(workers), max_steps, previous)
 
     def named(self, name: str) -> tuple[int, ...]:
         """Return the workers that `name` may mean: the one of that very name, else any but for case."""
@@ -224,7 +226,8 @@ def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Ro
         limit = f"write at most {MAX_SUBTASK_CHARS:,}"
         message = f"the subtask of step {index} is {len(text):,} characters long: {limit}"
         raise PlanInvalid("subtask_too_long", message, step=index, position=subtask.start)
-    return Step(_read_worker(index, worker, roster), text, _read_access(index, access, ids))
+    seen, previous = _read_access(index, access, roster, ids)
+    return Step(_read_worker(index, worker, roster), text, seen, previous=previous)
 
 
 def _read_worker(index: int, node: Node, roster: Roster) -> int:
@@ -254,19 +257,27 @@ def _choices(roster: Roster) -> str:
     return f"{numbers}, or a name ({names})" if 0 < len(names) <= 200 else numbers
 
 
-def _read_access(index: int, node: Node, ids: StepIds) -> tuple[int, ...]:
+def _read_access(index: int, node: Node, roster: Roster, ids: StepIds) -> tuple[tuple[int, ...], bool]:
+    """Return the positions of the steps that a list names, and whether it names the round before."""
     entries = node.value if isinstance(node.value, list) else [node]
     seen: set[int] = set()
+    previous = False
     for entry in entries:
         number = step_number(entry)
+        word = entry.value.strip().lower() if isinstance(entry.value, str) else ""
         if number is not None:
             seen.add(ids.position(number, entry.start))
-        elif isinstance(entry.value, str) and entry.value.strip().lower() == "all":
+        elif word == "all":
             seen.update(range(index))
+        elif word == PREVIOUS:
+            if not roster.previous:
+                raise PlanInvalid("no_previous", no_previous(index), step=index, position=entry.start)
+            previous = True
         else:
-            message = f'step {index} lists {entry.value!r:.60}: write [], "all" or numbers of earlier steps'
+            words = '[], "all", "previous" or' if roster.previous else '[], "all" or'
+            message = f"step {index} lists {entry.value!r:.60}: write {words} numbers of earlier steps"
             raise PlanInvalid("bad_access", message, step=index, position=entry.start)
-    return tuple(sorted(seen))
+    return tuple(sorted(seen)), previous
 
 
 def _read_enough(index: int, node: Node, inputs: int) -> int | None:

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from podium.plan_text.schema import check_sizes
 from podium.plan_text.writer import Spelling, keep_text
+from podium.types.plan import PREVIOUS
 
 _STRING = r"""
 subtask ::= "\"" blank* visible char* "\""
@@ -30,7 +31,8 @@ def plan_grammar(spelling: Spelling, workers: int, max_steps: int, *, keep: bool
         spelling: what plans look like; exactly as `write_plan` writes them, with numbers.
         workers: how many workers there are.
         max_steps: most steps the plan may have.
-        keep: whether the plan may have no steps, to keep the previous answer.
+        keep: whether there is a round before: the plan may have no steps, to keep its answer,
+            and access lists may name it.
 
     Raises:
         ConfigError: there are no workers, or no step is allowed.
@@ -41,7 +43,7 @@ def plan_grammar(spelling: Spelling, workers: int, max_steps: int, *, keep: bool
     if keep:
         root += " | " + _terminal(keep_text(spelling) + ("\n" if spelling == "rows" else ""))
     ids = " | ".join(_terminal(str(number)) for number in range(workers))
-    access = [line for index in range(max_steps) for line in _access_rules(index, spelling)]
+    access = [line for index in range(max_steps) for line in _access_rules(index, spelling, keep=keep)]
     return "\n".join([f"root ::= {root}", *rules, f"worker ::= {ids}", *access, _STRING]) + "\n"
 
 
@@ -91,12 +93,16 @@ def _lists_rules(max_steps: int) -> list[str]:
     return rules
 
 
-def _access_rules(index: int, spelling: Spelling) -> list[str]:
-    """Rules for what step `index` may see: earlier steps, in order and each once."""
+def _access_rules(index: int, spelling: Spelling, *, keep: bool) -> list[str]:
+    """Rules for what step `index` may see: the round before, and earlier steps in order, each once."""
+    before, everything = (_terminal(f'"{word}"') for word in (PREVIOUS, "all"))
     if index == 0:
-        return ['access-0 ::= "[]"']
-    everything = ' | "[\\"all\\"]"' if spelling == "lists" else ""
-    rules = [f'access-{index} ::= "[" seen-{index}-0? "]"{everything}']
+        return [f'access-0 ::= "[" {before}? "]"' if keep else 'access-0 ::= "[]"']
+    entries = f"seen-{index}-0"
+    if spelling == "lists":
+        entries = f"({entries} | {everything})"
+    head = f'{before} (", " {entries})? | ' if keep else ""
+    rules = [f'access-{index} ::= "[" ({head}{entries})? "]"']
     for first in range(index - 1):
         rest = f"seen-{index}-{first + 1}"
         rules.append(f'seen-{index}-{first} ::= "{first}" (", " {rest})? | {rest}')

@@ -53,7 +53,7 @@ _MIN_GROWTH = 64
 """Fewest characters between two attempts at one unfinished literal."""
 
 
-def parse_plan(text: str, *, workers: int | Sequence[str], max_steps: int = 5) -> Plan:
+def parse_plan(text: str, *, workers: int | Sequence[str], max_steps: int = 5, previous: bool = True) -> Plan:
     """Read the plan in `text`.
 
     Args:
@@ -61,6 +61,7 @@ def parse_plan(text: str, *, workers: int | Sequence[str], max_steps: int = 5) -
         workers: how many workers there are, or their names in the pool's order; with
             names, steps may name their worker instead of numbering it.
         max_steps: most steps the plan may have.
+        previous: whether there is a round before, which access lists may name.
 
     Returns:
         The plan; one of no steps where the text says to keep the previous answer.
@@ -69,7 +70,7 @@ def parse_plan(text: str, *, workers: int | Sequence[str], max_steps: int = 5) -
         PlanSyntaxError: no plan can be read from the text.
         PlanInvalid: a plan was read and breaks a rule.
     """
-    return PlanReader(workers=workers, max_steps=max_steps).close(text)
+    return PlanReader(workers=workers, max_steps=max_steps, previous=previous).close(text)
 
 
 class PlanReader:
@@ -78,10 +79,11 @@ class PlanReader:
     Args:
         workers: how many workers there are, or their names in the pool's order.
         max_steps: most steps the plan may have.
+        previous: whether there is a round before, which access lists may name.
     """
 
-    def __init__(self, *, workers: int | Sequence[str], max_steps: int = 5) -> None:
-        self._roster = Roster.of(workers, max_steps)
+    def __init__(self, *, workers: int | Sequence[str], max_steps: int = 5, previous: bool = True) -> None:
+        self._roster = Roster.of(workers, max_steps, previous=previous)
         self._literals = LiteralReader()
         self._arrived: list[str] = []
         self._size = 0

@@ -6,6 +6,7 @@ Models are not asked how many inputs are enough, so the schema has no place for 
 from typing import Any
 
 from podium.errors import ConfigError
+from podium.types.plan import PREVIOUS
 
 
 def plan_schema(workers: int, max_steps: int, *, keep: bool = False) -> dict[str, Any]:
@@ -18,15 +19,19 @@ def plan_schema(workers: int, max_steps: int, *, keep: bool = False) -> dict[str
     Args:
         workers: how many workers there are.
         max_steps: most steps the plan may have.
-        keep: whether the plan may have no steps, to keep the previous answer.
+        keep: whether there is a round before: the plan may have no steps, to keep its answer,
+            and access lists may name it.
 
     Raises:
         ConfigError: there are no workers, or no step is allowed.
     """
     check_sizes(workers, max_steps)
-    access: dict[str, Any] = {"type": "array", "items": {"type": "integer"}, "maxItems": max_steps - 1}
+    entry: dict[str, Any] = {"type": "integer"}
     if max_steps > 1:
-        access["items"] = {"type": "integer", "minimum": 0, "maximum": max_steps - 2}
+        entry |= {"minimum": 0, "maximum": max_steps - 2}
+    if keep:
+        entry = {"anyOf": [entry, {"type": "string", "enum": [PREVIOUS]}]}
+    access = {"type": "array", "items": entry, "maxItems": max_steps - 1 + keep}
     fields = {
         "worker": {"type": "integer", "enum": list(range(workers))},
         "subtask": {"type": "string"},

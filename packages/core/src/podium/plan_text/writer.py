@@ -51,9 +51,10 @@ def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None 
 
 
 def _lists(plan: Plan, workers: Sequence[str] | None) -> str:
-    access: list[list[int] | list[str]] = []
+    access: list[list[int | str]] = []
     for index, step in enumerate(plan.steps):
-        access.append(["all"] if step.access and len(step.access) == index else list(step.access))
+        is_all = bool(step.access) and len(step.access) == index
+        access.append([*step.access_list[: int(step.previous)], "all"] if is_all else step.access_list)
     return "\n".join(
         (
             f"model_id = {_json([_who(step, workers) for step in plan.steps])}",
@@ -65,7 +66,7 @@ def _lists(plan: Plan, workers: Sequence[str] | None) -> str:
 
 def _object(step: Step, workers: Sequence[str] | None) -> dict[str, Any]:
     enough = {} if step.enough is None else {"enough": step.enough}
-    return {"worker": _who(step, workers), "subtask": step.subtask, "access": list(step.access), **enough}
+    return {"worker": _who(step, workers), "subtask": step.subtask, "access": step.access_list, **enough}
 
 
 def _who(step: Step, workers: Sequence[str] | None) -> int | str:

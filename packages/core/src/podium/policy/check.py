@@ -35,7 +35,12 @@ def _way(plan: Plan, cards: Sequence[Party], label: str, index: int) -> str:
     if steps:
         names[0] += f": {label}"
     told = " → ".join(f"{name})" for name in names)
-    return told if steps else f"the query, or what its planner has seen ({label}) → {told}"
+    if steps:
+        return told
+    sources = "the query, or what its planner has seen"
+    if any(step.previous for step in plan.steps[: index + 1]):
+        sources = "the query, the round before, or what its planner has seen"
+    return f"{sources} ({label}) → {told}"
 
 
 def broken_pins(plan: Plan, cards: Sequence[Party], pins: Sequence[Pin]) -> Iterator[Breach]:

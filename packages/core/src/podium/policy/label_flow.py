@@ -35,7 +35,9 @@ def after(party: Party, shown: frozenset[str]) -> frozenset[str]:
     return shown | party.labels | {party.name}
 
 
-def labels_of(plan: Plan, cards: Sequence[Party], labels: frozenset[str]) -> tuple[Flow, ...]:
+def labels_of(
+    plan: Plan, cards: Sequence[Party], labels: frozenset[str], previous: frozenset[str] = frozenset()
+) -> tuple[Flow, ...]:
     """Return the labels that flow through each step of a plan.
 
     Args:
@@ -43,10 +45,12 @@ def labels_of(plan: Plan, cards: Sequence[Party], labels: frozenset[str]) -> tup
         cards: the pool's.
         labels: what every step is shown: those of the query, and of all that whoever
             wrote the subtasks had seen.
+        previous: those of the round before, for the steps that are shown it.
     """
     flows: list[Flow] = []
     for step in plan.steps:
-        shown = labels.union(*(flows[seen].output for seen in step.access))
+        before = previous if step.previous else frozenset[str]()
+        shown = labels.union(before, *(flows[seen].output for seen in step.access))
         flows.append(Flow(shown, after(cards[step.worker], shown)))
     return tuple(flows)
 

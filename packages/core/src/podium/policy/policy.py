@@ -117,7 +117,13 @@ class Policy:
         """Most steps of a plan, over all parts; `None` where nobody says."""
         return min((part.steps for part in self.parts if part.steps is not None), default=None)
 
-    def check(self, plan: Plan, cards: Sequence[Party], labels: frozenset[str]) -> Plan:
+    def check(
+        self,
+        plan: Plan,
+        cards: Sequence[Party],
+        labels: frozenset[str],
+        previous: frozenset[str] = frozenset(),
+    ) -> Plan:
         """Return the plan as it may be carried out: as it is, replaced, or repaired.
 
         A repair is made where there is one way to make it: a pinned step goes to its
@@ -131,6 +137,7 @@ class Policy:
             cards: the pool's.
             labels: those every step is shown: the query's, and those of all that whoever
                 wrote the plan had seen.
+            previous: those of the round before, for the steps that are shown it.
 
         Raises:
             PlanForbidden: it cannot be allowed; the message is one for its planner.
@@ -146,15 +153,21 @@ class Policy:
         plan = with_twins(
             plan,
             cards,
-            labels,
+            lambda step: labels | previous if step.previous else labels,
             self.admits,
             frozenset().union(*(_wanted(part) for part in parts)),
             lambda index: any(pin.means(steps[index]) for pin in pins),
         )
-        self.verify(plan, cards, labels)
+        self.verify(plan, cards, labels, previous)
         return plan
 
-    def verify(self, plan: Plan, cards: Sequence[Party], labels: frozenset[str]) -> None:
+    def verify(
+        self,
+        plan: Plan,
+        cards: Sequence[Party],
+        labels: frozenset[str],
+        previous: frozenset[str] = frozenset(),
+    ) -> None:
         """See that a plan is allowed as it is, and change nothing; arguments are those of `check`.
 
         Raises:
@@ -163,7 +176,7 @@ class Policy:
         """
         if self.silent or not plan.steps:
             return
-        flows = labels_of(plan, cards, labels)
+        flows = labels_of(plan, cards, labels, previous)
         breaches = [breach for part in self.parts for breach in _breaches(part, plan, cards, flows)]
         if not breaches:
             return

@@ -7,7 +7,7 @@ from podium.errors import ConfigError
 from podium.policy.label_flow import Party, after
 from podium.policy.rules import Pin
 from podium.secrets.boundary import Boundary
-from podium.types.plan import Plan
+from podium.types.plan import Plan, Step
 
 
 def replaced(plan: Plan, cards: Sequence[Party], functions: Iterable[Callable[[Plan], Plan]]) -> Plan:
@@ -45,7 +45,7 @@ def pinned(plan: Plan, cards: Sequence[Party], pins: Sequence[Pin]) -> Plan:
 def with_twins(
     plan: Plan,
     cards: Sequence[Party],
-    labels: frozenset[str],
+    labels: Callable[[Step], frozenset[str]],
     admits: Callable[[Party, frozenset[str]], bool],
     wanted: Collection[str],
     kept: Callable[[int], bool],
@@ -55,14 +55,14 @@ def with_twins(
     Args:
         plan: its workers are numbers of `cards`.
         cards: the pool's.
-        labels: those every step is shown.
+        labels: those a step is shown besides the labels of the steps on its access list.
         admits: says whether a worker may be shown what carries certain labels.
         wanted: labels the policy asks for, which one that is alike may have besides.
         kept: says which steps keep their worker all the same.
     """
     outputs: list[frozenset[str]] = []
     for index, step in enumerate(plan.steps):
-        shown = labels.union(*(outputs[seen] for seen in step.access))
+        shown = labels(step).union(*(outputs[seen] for seen in step.access))
         worker = step.worker
         if not admits(cards[worker], shown) and not kept(index):
             own = cards[worker].labels

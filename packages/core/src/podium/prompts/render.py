@@ -56,10 +56,11 @@ _NO_QUESTION = (Message("user", ""),)
 def _shown(shown: VisibleStep, mark: str) -> str:
     """Return what a worker is told of an earlier step; that it has no output is said in our words alone."""
     subtask = tagged("subtask", mark, shown.subtask)
+    step = f"Step {shown.step} of the round before" if shown.previous else f"Step {shown.step}"
     if shown.gap:
-        told = f"Step {shown.step} was given this subtask and has no output: {shown.gap}."
+        told = f"{step} was given this subtask and has no output: {shown.gap}."
         return f"\n{told}\n{subtask}"
-    told = f"\nStep {shown.step} was given this subtask and returned this output:\n"
+    told = f"\n{step} was given this subtask and returned this output:\n"
     return told + subtask + tagged("output", mark, shown.output)
 
 

@@ -30,7 +30,10 @@ def step_key(
         tool_messages: tool calls and their results that it is shown besides.
         exact: whether secrets in it count too, which no journal holds.
     """
-    seen = [[shown.subtask, shown.output, shown.gap] for shown in step_input.visible]
+    seen = [
+        [shown.subtask, shown.output, shown.gap, *(["previous"] if shown.previous else [])]
+        for shown in step_input.visible
+    ]
     told: list[object] = [
         worker,
         step_input.subtask,

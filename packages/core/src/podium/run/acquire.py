@@ -138,8 +138,8 @@ def _spelled(query: Sequence[Message]) -> str:
     return scrub(json.dumps([message.to_wire() for message in query], sort_keys=True))
 
 
-def _named(plan: Plan, workers: Sequence[str]) -> list[tuple[str, str, list[int]]]:
-    return [(workers[step.worker], step.subtask, list(step.access)) for step in plan.steps]
+def _named(plan: Plan, workers: Sequence[str]) -> list[tuple[str, str, list[int | str]]]:
+    return [(workers[step.worker], step.subtask, step.access_list) for step in plan.steps]
 
 
 def started(request: RunRequest, workers: Sequence[str]) -> RunStarted:

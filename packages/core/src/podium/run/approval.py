@@ -121,7 +121,9 @@ async def _decide(
             workers=context.settings.pool.names,
             query=context.request.query,
             labels=labels,
-            forecast=forecast_plan(context.settings, current, context.request.query),
+            forecast=forecast_plan(
+                context.settings, current, context.request.query, context.previous.visible
+            ),
         )
         verdict = await _ask(approve, request)
         if isinstance(verdict, Plan):
@@ -151,6 +153,7 @@ def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[s
     Raises:
         PlanError: it cannot be carried out, or the policy forbids it.
     """
-    changed.fit(len(context.settings.pool), context.settings.limits.plan_steps)
-    context.policy.verify(changed, context.settings.pool.cards, labels)
+    settings, previous = context.settings, context.previous
+    changed.fit(len(settings.pool), settings.limits.plan_steps, previous=bool(previous.visible))
+    context.policy.verify(changed, settings.pool.cards, labels, previous.labels)
     return replace(changed, query=plan.query)

@@ -44,5 +44,5 @@ class EarlyStart:
 
     def _checked(self) -> Plan:
         """Return the plan so far, as the policy lets it pass; the policy decides step by step."""
-        context = self._context
+        context = self._context  # of the first round, in which no step is shown a round before
         return context.policy.check(Plan(self._read), context.settings.pool.cards, context.labels)

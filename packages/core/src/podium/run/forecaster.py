@@ -42,7 +42,7 @@ FAILING = 0.03
 """Share of calls that come to nothing."""
 
 
-def forecast(
+def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
     plan: Plan,
     pool: Pool,
     limits: Limits,
@@ -50,6 +50,7 @@ def forecast(
     query: Sequence[Message] = (),
     attempts: int = 3,
     show_question: bool = True,
+    previous: tuple[VisibleStep, ...] = (),
 ) -> Forecast:
     """Return what the steps of a plan may come to.
 
@@ -60,12 +61,13 @@ def forecast(
         query: the conversation; empty takes the plan's own.
         attempts: calls that one step may take.
         show_question: whether workers are shown the question.
+        previous: the round before, for steps that are shown it.
     """
     asked = (tuple(query) or plan.query) if show_question else ()
     order = [index for layer in plan.layers for index in layer if index in plan.needed]
     workers = {plan.steps[index].worker for index in order}
     habits = {number: _Habit(pool[number], pool.history(number).calls) for number in sorted(workers)}
-    prompts = {index: _prompt(plan, index, asked, pool.cards) for index in order}
+    prompts = {index: _prompt(plan, index, asked, pool.cards, previous) for index in order}
     playing = _Playing(plan, order, habits, prompts, limits, attempts)
     runs = [playing.play() for _ in range(DRAWS)]
     unknown = any(habit.cost_unknown for habit in habits.values())
@@ -79,7 +81,12 @@ def forecast(
     )
 
 
-def forecast_plan(settings: ConductorSettings, plan: Plan, query: Sequence[Message]) -> Forecast:
+def forecast_plan(
+    settings: ConductorSettings,
+    plan: Plan,
+    query: Sequence[Message],
+    previous: tuple[VisibleStep, ...] = (),
+) -> Forecast:
     """Return what a conductor's plan may take, as `forecast` does."""
     return forecast(
         plan,
@@ -88,6 +95,7 @@ def forecast_plan(settings: ConductorSettings, plan: Plan, query: Sequence[Messa
         query=query,
         attempts=settings.retry.attempts,
         show_question=settings.show_question,
+        previous=previous,
     )
 
 
@@ -201,10 +209,17 @@ class _Playing:
         return seconds, None
 
 
-def _prompt(plan: Plan, index: int, query: tuple[Message, ...], cards: Sequence[Card]) -> float:
-    """Return the tokens of a step's prompt, without the outputs it is shown."""
+def _prompt(
+    plan: Plan,
+    index: int,
+    query: tuple[Message, ...],
+    cards: Sequence[Card],
+    previous: tuple[VisibleStep, ...],
+) -> float:
+    """Return the tokens of a step's prompt, without the outputs of the plan's own steps."""
     step = plan.steps[index]
     visible = tuple(VisibleStep(seen, plan.steps[seen].subtask, "") for seen in step.access)
+    visible = previous + visible if step.previous else visible
     messages = worker_messages(StepInput(step.subtask, visible, query), cards[step.worker])
     return estimate_usage(messages, "").input_tokens
 

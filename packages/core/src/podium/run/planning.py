@@ -141,7 +141,11 @@ class PlanRequester:
         if context.recorded is not None:
             await context.recorded()
         written.is_sent = True
-        reader = PlanReader(workers=[card.name for card in request.cards], max_steps=request.max_steps)
+        reader = PlanReader(
+            workers=[card.name for card in request.cards],
+            max_steps=request.max_steps,
+            previous=bool(context.previous.visible),
+        )
         with context.during(self.round):
             await self._read(written, pieces_of(planner.plan(request), "plan"), reader, order)
         return self._judge(written, reader, order)
@@ -198,7 +202,9 @@ class PlanRequester:
         if not plan.steps and not self.turns:
             message = "there is no previous answer to keep yet: write at least one step"
             raise PlanInvalid("nothing_to_keep", message)
-        checked = self.context.policy.check(plan, self.context.settings.pool.cards, self.context.labels)
+        context = self.context
+        cards, previous = context.settings.pool.cards, context.previous.labels
+        checked = context.policy.check(plan, cards, context.labels, previous)
         if checked is not plan:
             written.changed = checked.why
         return checked

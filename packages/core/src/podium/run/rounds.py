@@ -3,8 +3,9 @@
 After a round the planner may write another plan or keep the answer (arXiv 2512.04388,
 section 3.2, calls this recursion; its conductor is trained for one such round). Unlike
 there, a round ends the run as soon as its plan repeats an earlier one, an `accept` check
-can ask for another round, as can a step that failed, and workers of a later round are
-shown nothing of an earlier one but what the planner writes into their subtasks.
+can ask for another round, as can a step that failed. Workers of a later round are shown
+nothing of the round before unless their access list has "previous"; in the paper, "all"
+does that.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from podium.errors import LimitExceeded, PlanForbidden, PodiumError
 from podium.execution.external_round import ExternalRound
 from podium.execution.external_scheduler import Pause
-from podium.execution.run_context import RunContext
+from podium.execution.run_context import PreviousRound, RunContext
 from podium.execution.scheduler import RoundScheduler
 from podium.plan_text.writer import write_plan
 from podium.planners.failure_feedback import failure_feedback
@@ -32,7 +33,7 @@ from podium.types.messages import Part
 from podium.types.outcome import Outcome, Problem, Proposal, Round
 from podium.types.plan import Plan
 from podium.types.result import RunStatus
-from podium.workers.worker import Worker
+from podium.workers.worker import VisibleStep, Worker
 
 BETTER = "the conductor may better what its plan came to"
 
@@ -85,7 +86,8 @@ class Rounds:
             if following is None or number == self._most:
                 break
             before, begun = self.context, following
-            self.context = replace(before, labels=before.labels | begun.labels)
+            labels = before.labels | begun.labels
+            self.context = replace(before, labels=labels, previous=self._shown(current))
             turns = (*turns, Turn(self._written(current, before), begun.feedback))
         if self._refused and not self._stopped:
             words = f"no answer was accepted in {len(self.done)} round(s); the last was refused: "
@@ -173,7 +175,8 @@ class Rounds:
                 context.tell(PlannerEnded, round=number, proposal=proposal)
             if number in paid_results.plans:
                 plan = paid_results.plans[number].plan  # which may have been changed since, as may the policy
-                context.policy.verify(plan, context.settings.pool.cards, context.labels)
+                labels, previous = context.labels, context.previous.labels
+                context.policy.verify(plan, context.settings.pool.cards, labels, previous)
                 return plan
         if given is not None:
             return given
@@ -182,6 +185,8 @@ class Rounds:
         return await PlanRequester(context, number, turns, on_step, proposals).make()
 
     def _is_repeated(self, plan: Plan) -> bool:
+        if any(step.previous for step in plan.steps):
+            return False  # it is shown another round before than then
         return any(plan == earlier.plan for earlier in self.done)
 
     def _announce(self, number: int, plan: Plan, proposals: Sequence[Proposal], why: str) -> None:
@@ -237,6 +242,17 @@ class Rounds:
             labels = after(self.context.settings.accept.card, labels)
         feedback = round_feedback(answer.text, spelling=spelling, reason=self._refused)
         return _Next(self._refused or BETTER, feedback, labels)
+
+    def _shown(self, current: Round) -> PreviousRound:
+        """Return what steps of the next round that list "previous" are shown."""
+        plan, good = current.plan, [outcome for outcome in steps_of(current) if outcome.status == "ok"]
+        assert plan is not None
+        visible = [
+            VisibleStep(outcome.step, plan.steps[outcome.step].subtask, outcome.text, previous=True)
+            for outcome in good
+        ]
+        labels = frozenset[str]().union(*(self._labels[outcome.step] for outcome in good))
+        return PreviousRound(tuple(visible), labels)
 
     def _failed(self, current: Round) -> list[Outcome]:
         """Return the failed steps to plan around; none where that is not asked for, or no use."""

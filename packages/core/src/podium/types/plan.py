@@ -13,6 +13,8 @@ from podium.types.messages import Message, read_message
 
 SCHEMA = 1
 """Version of a plan's JSON form; raised when an older reader would misread it."""
+PREVIOUS = "previous"
+"""The entry of an access list that stands for all steps of the round before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Step:
     enough: int | None = None
     """How many of the steps on the access list it waits for: it starts once so many ended well, and
     is shown those. `None`, which the length of the list becomes, means all of them."""
+    previous: bool = False
+    """Whether its worker is also shown the subtasks and outputs of all steps of the round before."""
 
     def __post_init__(self) -> None:
         if not _are_numbers(self.worker, *self.access):
@@ -43,6 +47,11 @@ class Step:
                 raise PlanInvalid("bad_enough", wrong_enough(self.enough, len(self.access)))
             if self.enough == len(self.access):
                 object.__setattr__(self, "enough", None)
+
+    @property
+    def access_list(self) -> list[int | str]:
+        """The access list as it is written: `"previous"` if the round before is shown, then the indices."""
+        return [PREVIOUS, *self.access] if self.previous else list(self.access)
 
     @property
     def least(self) -> int:
@@ -117,11 +126,16 @@ class Plan:
             path.append(max(self.steps[path[-1]].access, key=ends.__getitem__))
         return tuple(reversed(path))
 
-    def fit(self, workers: int, most_steps: int) -> None:
-        """See that a pool of so many workers can carry the plan out.
+    def fit(self, workers: int, most_steps: int, *, previous: bool = False) -> None:
+        """Check that a pool can carry the plan out.
+
+        Args:
+            workers: the number of workers.
+            most_steps: most steps the plan may have.
+            previous: whether there is a round before, which access lists may name.
 
         Raises:
-            PlanInvalid: it has no steps or too many, or names a worker that is not there.
+            PlanInvalid: it has no steps or too many, or names a worker or a round that is not there.
         """
         if not self.steps:
             raise PlanInvalid("nothing_to_keep", "the plan has no steps: there is no answer to keep yet")
@@ -132,6 +146,8 @@ class Plan:
             if step.worker >= workers:
                 message = f"step {index} names worker {step.worker}; there are 0 to {workers - 1}"
                 raise PlanInvalid("unknown_worker", message, step=index)
+            if step.previous and not previous:
+                raise PlanInvalid("no_previous", no_previous(index), step=index)
 
     def renumbered(self, workers: Sequence[int]) -> Self:
         """Return the plan with worker `i` replaced by `workers[i]`."""
@@ -178,6 +194,8 @@ class Plan:
             some = "" if step.enough is None else f"<br/>after {step.enough} of {len(step.access)}"
             lines.append(f'    s{index}["{index}: {_label(who)}<br/>{_label(subtask)}{some}"]')
             lines += [f"    s{seen} --> s{index}" for seen in step.access]
+            if step.previous:
+                lines.append(f"    before([the round before]) --> s{index}")
         if self.steps:
             lines.append(f"    s{len(self.steps) - 1} --> answer([answer])")
         return "\n".join(lines) + "\n"
@@ -190,7 +208,7 @@ def _is_number(value: object) -> TypeGuard[int]:
 
 def _step_to_json(step: Step) -> dict[str, Any]:
     enough = {} if step.enough is None else {"enough": step.enough}
-    return {"worker": step.worker, "subtask": step.subtask, "access": list(step.access), **enough}
+    return {"worker": step.worker, "subtask": step.subtask, "access": step.access_list, **enough}
 
 
 def _step_from_json(row: object, index: int) -> Step:
@@ -202,9 +220,11 @@ def _step_from_json(row: object, index: int) -> Step:
         enough = row.get("enough")
         if _is_number(worker) and isinstance(subtask, str) and isinstance(access, list):
             seen = tuple(filter(_is_number, access))
-            if len(seen) == len(access) and (enough is None or _is_number(enough)):
-                return Step(worker, subtask, seen, enough)
-    message = f"step {index}: give it an integer worker, a text subtask and a list of integers access"
+            previous = PREVIOUS in access
+            others = [entry for entry in access if entry != PREVIOUS]
+            if len(seen) == len(others) and (enough is None or _is_number(enough)):
+                return Step(worker, subtask, seen, enough, previous)
+    message = f"step {index}: give it an integer worker, a text subtask and an access list of integers"
     raise PlanInvalid(code, message, step=index)
 
 
@@ -212,6 +232,11 @@ def wrong_enough(enough: object, inputs: int) -> str:
     """Say why `enough` cannot stand beside an access list of so many steps."""
     allowed = f"a number from 1 to {inputs}, or nothing for all" if inputs else "nothing: it sees no step"
     return f"enough is {enough!r:.60}: write {allowed}"
+
+
+def no_previous(step: int) -> str:
+    """Say why `step` cannot be shown the round before."""
+    return f'step {step} lists "{PREVIOUS}", and no round before it has an output: leave it out'
 
 
 def forward_access(step: int, seen: int) -> str:

@@ -89,6 +89,8 @@ class VisibleStep:
     output: str
     gap: str = ""
     """Why there is no output, in words of the run's own; empty where there is one."""
+    previous: bool = False
+    """Whether it is a step of the round before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,8 @@ class StepInput:
 
     subtask: str
     visible: tuple[VisibleStep, ...] = ()
-    """The steps on its access list that the worker is shown, in the plan's order: those with an output,
-    and those with a gap where `on_failure` says so."""
+    """The steps on its access list that the worker is shown: first those of the round before that have an
+    output, then in the plan's order those with an output, and those with a gap where `on_failure` says so."""
     query: tuple[Message, ...] = ()
     """The conversation, its question last; empty where workers are not shown the question."""
 

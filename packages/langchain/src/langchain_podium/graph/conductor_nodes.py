@@ -223,7 +223,8 @@ class ConductorNodes:
     def _planned(self, view: Data) -> Plan:
         """Return the plan that stands in the state, numbered as the pool is now."""
         plan = Plan.from_json(view["plan"])
-        plan.fit(len(view["workers"]), self.conductor.limits.plan_steps)
+        most_steps = self.conductor.limits.plan_steps
+        plan.fit(len(view["workers"]), most_steps, previous=view["round"] > 1)
         return renumbered(plan, view["workers"], self.conductor.pool.names)
 
     def _edited(self, view: Data) -> Plan | None:

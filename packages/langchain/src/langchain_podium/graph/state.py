@@ -31,7 +31,7 @@ def schema(fields: Mapping[str, Any]) -> type[Any]:
 
 def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
     """Return what stands for a plan by content: who is to do what, and is shown what."""
-    steps = [[workers[s.worker], s.subtask, list(s.access), s.enough] for s in plan.steps]
+    steps = [[workers[s.worker], s.subtask, s.access_list, s.enough] for s in plan.steps]
     return sha256(json.dumps(steps).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -19,7 +19,7 @@ def plan_table(plan: Plan, workers: Sequence[str] | None, shown: Callable[[str],
     table = Table("step", "worker", "subtask", "sees", show_lines=False)
     for index, step in enumerate(plan.steps):
         who = str(step.worker) if workers is None else workers[step.worker]
-        sees = ", ".join(map(str, step.access)) or "-"
+        sees = ", ".join(map(str, step.access_list)) or "-"
         sees += "" if step.enough is None else f" ({step.enough} of them)"
         table.add_row(str(index), Text(shown(who)), Text(shown(step.subtask)), sees)
     if not plan.steps:

@@ -13,7 +13,7 @@ class StepRow:
 
     worker: str
     subtask: str
-    sees: tuple[int, ...] = ()
+    sees: tuple[int | str, ...] = ()
     first: int = 1
     """The number of its first call; earlier calls belong to a step that it replaced."""
     last: int = 0

@@ -120,7 +120,7 @@ class LiveState:
         known, go_on = current.steps, True
         current.steps = {}
         for index, step in enumerate(plan.steps):
-            row = StepRow(names[step.worker], step.subtask, step.access)
+            row = StepRow(names[step.worker], step.subtask, tuple(step.access_list))
             before = known.get(index)
             if before is not None:
                 # Steps go on up to the first that differs. One that ended unstarted told no subtask;
@@ -129,7 +129,7 @@ class LiveState:
                 go_on = go_on and same_worker and before.subtask in ("", row.subtask)
                 row.first = max(before.first, before.last) + 1
             if before is not None and go_on:
-                row = replace(before, subtask=step.subtask, sees=step.access)
+                row = replace(before, subtask=step.subtask, sees=tuple(step.access_list))
             current.steps[index] = row
 
     def _take_step(self, event: _OfStep, now: float) -> None:
