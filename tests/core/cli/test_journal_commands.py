@@ -259,7 +259,8 @@ def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Pa
     """A record that was changed behind Podium's back is told with run and entry, in the journal or a copy."""
     config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
     known = run_id(podium("run", "What is it?"))
-    assert podium("audit", "verify").exit_code == 0
+    checked = podium("audit", "verify")
+    assert checked.exit_code == 0, checked.output
     assert podium("audit", "verify", known).exit_code == 0
     assert podium("audit", "export", "--all", "-o", "copy.jsonl").exit_code == 0
     assert podium("audit", "export", known).stdout == Path("copy.jsonl").read_text()

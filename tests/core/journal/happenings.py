@@ -42,7 +42,7 @@ def step_ended(run_id: str, step: int, text: str = "Found.") -> StepEnded:
 
 def ended(run_id: str) -> RunEnded:
     """Return the end of a run that went well."""
-    return RunEnded(run_id=run_id, at=0.3, result=Result(run_id=run_id, answer="Found.", status="ok"))
+    return RunEnded.of(Result(run_id=run_id, answer="Found.", status="ok", seconds=0.3))
 
 
 def stopped(run_id: str) -> RunStopped:

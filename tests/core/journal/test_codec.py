@@ -114,8 +114,8 @@ def _changed(change: dict[str, Any], *path: str) -> str:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (_changed({"schema": 2}), "schema 2"),
-        (_changed({"schema": "1"}), "schema '1'"),
+        (_changed({"schema": 1}), "schema 1"),
+        (_changed({"schema": "2"}), "schema '2'"),
         (_changed({"schema": True}), "schema True"),
         (_changed({"type": "podium.types.events.RunEnded"}), "is none"),
         (_changed({"type": ["step_ended"]}), "is none"),

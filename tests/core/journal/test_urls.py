@@ -170,7 +170,7 @@ async def test_tables_of_a_newer_version_are_refused(place: Place) -> None:
     await SqlTables(NOTHING, place).transaction(
         lambda each: each.execute("UPDATE podium_schema SET version = 9 WHERE name = 'journal'")
     )
-    with pytest.raises(JournalBroken, match=r"journal tables in .* have version 9, and this Podium knows 1"):
+    with pytest.raises(JournalBroken, match=r"journal tables in .* have version 9, and this Podium knows 2"):
         await SqlJournal(place).runs()
 
 

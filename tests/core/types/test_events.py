@@ -40,7 +40,8 @@ async def _rich_run() -> list[Event]:
         accept=lambda q, a: "no",
         policy=Policy(approve=lambda request: True),
     )
-    return [event async for event in conductor.stream(query)]
+    nested = Conductor(boss(rows((0, "delegate", ()))), [inner], journal=MemoryJournal())
+    return [event for run in (conductor, nested) async for event in run.stream(query)]
 
 
 async def _broken_run() -> list[Event]:
@@ -63,7 +64,7 @@ async def test_every_event_is_json() -> None:
     for event in events:
         data: dict[str, Any] = event.to_json()
         assert json.dumps(json.loads(json.dumps(data))) == json.dumps(data)
-        assert (data["schema"], data["type"], data["run_id"]) == (1, event.type, event.run_id)
+        assert (data["schema"], data["type"], data["run_id"]) == (2, event.type, event.run_id)
     assert {type(event) for event in events} == set(get_args(Event))
 
 

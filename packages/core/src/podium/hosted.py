@@ -167,7 +167,7 @@ class HostedConductor(ResourceGroup):
                 traced.callback(trace.close)
                 traced.enter_context(trace.within())
             result = await self._answer(asked.query, body, emit, run_id, began)
-            emit(RunEnded(run_id=run_id, at=result.seconds, result=result))
+            emit(RunEnded.of(result))
         return result
 
     async def _answer(

@@ -55,6 +55,7 @@ class StepRunner:
     _heard: Attempt | None = None
     """Whose pieces are sent on; `None` while two calls run, whose pieces are held back."""
     _reused: Completion | None = None
+    _cache_key: str = ""
     _order: FallbackOrder | None = None
     _waits: str = "had no free slot"
     _deadline: float = inf
@@ -152,6 +153,7 @@ class StepRunner:
         async with asking(cache, key):
             self._reused = await look_up(cache, key)
             if self._reused is not None:
+                self._cache_key = key
                 return None
             attempt = await self._in_slot(number)
             if attempt is not None and attempt.completion is not None:
@@ -345,6 +347,7 @@ class StepRunner:
             calls=tuple(self._calls()) if self.before or len(self._made) > 1 else (),
             maybe_paid=maybe_paid,
             reused=self._reused is not None,
+            cache_key=self._cache_key,
             started=started,
             ended=None if started is None else now,
         )

@@ -4,6 +4,7 @@ from .answer_cache import (
     answer_key as answer_key,
 )
 from .audit import (
+    anchors_of as anchors_of,
     export as export,
     read_lines as read_lines,
     verify_lines as verify_lines,
@@ -24,6 +25,9 @@ from .entry import (
 from .hash_chain import (
     ROOT as ROOT,
     Break as Break,
+    Head as Head,
+    add as add,
+    head_of as head_of,
     link as link,
     verify as verify,
 )
@@ -51,4 +55,9 @@ from .sql.sql_tables import (
 )
 from .sql.urls import (
     Location as Location,
+)
+from .verification import (
+    Anchor as Anchor,
+    Verifier as Verifier,
+    read_anchors as read_anchors,
 )

@@ -50,6 +50,11 @@ class Cache(ResourceGroup, ABC):
     async def put(self, key: str, answer: Completion) -> None:
         """Keep an answer; it replaces the answer of the same key."""
 
+    async def changed(self, keys: Sequence[str]) -> Sequence[str]:
+        """Return those of the keys whose answers are kept, and are not as they were put."""
+        del keys
+        return ()
+
 
 class MemoryCache(Cache):
     """Keeps the answers used last, in the memory of this process.

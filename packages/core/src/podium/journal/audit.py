@@ -5,40 +5,118 @@ the hash covers these bytes.
 """
 
 import json
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from podium.errors import JournalBroken, RunUnknown
+from podium.journal.answer_cache import Cache
 from podium.journal.entry import Record, RunRow
-from podium.journal.hash_chain import Break, verify
+from podium.journal.hash_chain import Break, head_of
 from podium.journal.journal import Journal
+from podium.journal.verification import Anchor, Verifier, wrong_row
 
 _EVENT = ',"event":'
 _FACTS: dict[str, type | tuple[type, ...]] = {"run_id": str, "number": int, "at": (int, float), "hash": str}
 
 
-async def verify_runs(journal: Journal, run_ids: Sequence[str] | None = None) -> tuple[Break, ...]:
-    """Return where the chains of runs are broken; empty if all hold.
+async def verify_runs(
+    journal: Journal,
+    run_ids: Sequence[str] | None = None,
+    *,
+    anchors: Iterable[Anchor] = (),
+    cache: Cache | None = None,
+) -> tuple[Break, ...]:
+    """Return where runs are not as they were recorded; empty if all are.
 
     Args:
         journal: the journal.
-        run_ids: the runs, without those nested in them; `None` means all runs.
+        run_ids: the runs, with the runs nested in them; `None` means all runs.
+        anchors: heads that the runs had: a run that was deleted or cut since then is found. With `run_ids`,
+            only the anchors of these runs count.
+        cache: the answers that the runs may have reused; `None` verifies none.
 
     Raises:
         RunUnknown: the journal does not have one of the runs.
     """
-    breaks: list[Break | None] = []
     async with journal:
         rows = {row.run_id: row for row in await journal.runs(limit=None, nested=True)}
-        for run_id in rows if run_ids is None else run_ids:
-            try:
-                records = await journal.records(run_id)
-            except RunUnknown:
-                if run_ids is not None:
-                    raise
-                continue  # deleted meanwhile
-            breaks.append(verify(records) or (_cut_off(rows[run_id], records) if run_id in rows else None))
-    return tuple(found for found in breaks if found is not None)
+        order = list(_outer_first(rows, run_ids))
+        known = anchors if run_ids is None else [each for each in anchors if each.run_id in order]
+        verifier = Verifier(known)
+        found = [await _verify_run(journal, verifier, rows[run_id]) for run_id in order]
+        for missing in list(verifier.missing()):  # or it began after the rows were read
+            row = await _row(journal, missing.run_id)
+            found.append(missing if row is None else await _verify_run(journal, verifier, row))
+        orphans = [rows[run_id] for run_id in order if rows[run_id].parent not in (None, *rows)]
+        found += [Break(each.run_id, None, f"its outer run {each.parent} is missing") for each in orphans]
+        reused = tuple(verifier.reused)
+        for key in await cache.changed(reused) if reused and cache is not None else ():
+            told = f"the cached answer {key}, which the step reused, was changed"
+            found += [Break(each.run_id, each.number, told) for each in verifier.reused[key]]
+        if run_ids is None:
+            found += [Break(run_id, None, "its row is missing") for run_id in await journal.strays()]
+    return tuple(filter(None, found))
+
+
+def _outer_first(rows: Mapping[str, RunRow], run_ids: Sequence[str] | None) -> Iterator[str]:
+    """Yield the ids of runs, each run before those nested in it.
+
+    Raises:
+        RunUnknown: there is no such run.
+    """
+    nested: dict[str | None, list[str]] = {}
+    for row in rows.values():
+        nested.setdefault(row.parent, []).append(row.run_id)
+    if run_ids is None:
+        tops = [run_id for run_id, row in rows.items() if row.parent not in rows]
+        run_ids = [*tops, *rows]  # rows that were changed may name each other as parents
+    seen = set[str]()
+    for run_id in run_ids:
+        if run_id not in rows:
+            raise RunUnknown(f"there is no run {run_id} in the journal")
+        left = [run_id]
+        while left:
+            if (each := left.pop()) not in seen:
+                seen.add(each)
+                yield each
+                left += nested.get(each, ())
+
+
+async def _verify_run(journal: Journal, verifier: Verifier, row: RunRow) -> Break | None:
+    try:
+        records = await journal.records(row.run_id)
+        broken = verifier.take(records) if records else Break(row.run_id, None, "its records are missing")
+        while broken is None and (broken := wrong_row(row, records)) is not None:
+            before, row = row, await _row(journal, row.run_id) or row
+            if row == before:
+                break
+            broken, records = None, await journal.records(row.run_id)  # the run went on meanwhile
+    except RunUnknown:  # deleted meanwhile
+        verifier.forget(row.run_id)
+        return None
+    return broken
+
+
+async def _row(journal: Journal, run_id: str) -> RunRow | None:
+    rows = await journal.runs(limit=None, nested=True, prefix=run_id)
+    return next((row for row in rows if row.run_id == run_id), None)
+
+
+async def anchors_of(journal: Journal, run_ids: Sequence[str] | None = None) -> AsyncGenerator[Anchor, None]:
+    """Yield the heads of runs as they are now, the oldest run first, to be kept elsewhere.
+
+    Args:
+        journal: the journal.
+        run_ids: the runs, with the runs nested in them; `None` means all runs.
+
+    Raises:
+        RunUnknown: the journal does not have one of the runs.
+    """
+    async with journal:
+        rows = {row.run_id: row for row in reversed(await journal.runs(limit=None, nested=True))}
+        for run_id in _outer_first(rows, run_ids):
+            if head := head_of(await journal.records(run_id)):
+                yield Anchor(run_id, head)
 
 
 async def export(journal: Journal, run_ids: Sequence[str] | None = None) -> AsyncGenerator[str, None]:
@@ -87,14 +165,21 @@ def read_lines(lines: Iterable[str]) -> Iterator[Sequence[Record]]:
         yield tuple(run)
 
 
-def verify_lines(lines: Iterable[str]) -> Iterator[tuple[str, int, Break | None]]:
-    """Yield, for each exported run, its id, the number of its records, and where its chain is broken.
+def verify_lines(
+    lines: Iterable[str], *, anchors: Iterable[Anchor] = ()
+) -> Iterator[tuple[str, int, Break | None]]:
+    """Yield, for each exported run, its id, the number of its records, and where it is broken.
+
+    A run that is missing, and that an outer run in the lines or an anchor knows, has 0 records.
 
     Raises:
         JournalBroken: a line is not from `export`.
     """
+    verifier = Verifier(anchors)
     for records in read_lines(lines):
-        yield records[0].run_id, len(records), verify(records)
+        yield records[0].run_id, len(records), verifier.take(records)
+    for missing in verifier.missing():
+        yield missing.run_id, 0, missing
 
 
 def _read_line(line: str, number: int) -> Record:
@@ -111,10 +196,3 @@ def _read_line(line: str, number: int) -> Record:
         if not isinstance(facts[name], kind) or isinstance(facts[name], bool):
             raise JournalBroken(f"line {number}: {name} is {facts[name]!r:.60}")
     return Record(**facts, text=text[:-1])
-
-
-def _cut_off(row: RunRow, records: Sequence[Record]) -> Break | None:
-    """Return a break if the run's row says that it ended and its last record is missing."""
-    if row.ended is None or (records and records[-1].at >= row.ended):
-        return None
-    return Break(row.run_id, len(records), "records are missing at the end")

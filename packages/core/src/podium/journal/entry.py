@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-from podium.errors import ConfigError, JournalError
-from podium.secrets import scrub
+from podium.errors import ConfigError, JournalBroken, JournalError
 from podium.types.events import Event, RunStarted
-from podium.types.messages import storable
 
 QUESTION_CHARS = 200
 """How many characters of a question a list of runs shows."""
@@ -73,10 +71,20 @@ class RunRow:
     """How many times it was claimed after its process died."""
 
 
-def question_of(started: RunStarted) -> str:
-    """Return the beginning of a run's question on one line, without secrets, for a list of runs."""
-    text = started.query[-1].text if started.query else ""
-    return storable(" ".join(scrub(text[: 4 * QUESTION_CHARS]).split())[:QUESTION_CHARS])
+def question_of(record: str) -> str:
+    """Return the beginning of a run's question on one line, for a list of runs.
+
+    Args:
+        record: the text of the run's first record, which holds no secrets. So a row can be compared with it.
+    """
+    from podium.journal.codec import decode  # noqa: PLC0415  (imports pydantic)
+
+    try:
+        started = decode(record)
+    except JournalBroken:  # what reads the run says so
+        return ""
+    text = started.query[-1].text if isinstance(started, RunStarted) and started.query else ""
+    return " ".join(text[: 4 * QUESTION_CHARS].split())[:QUESTION_CHARS]
 
 
 def check_id(run_id: str) -> None:

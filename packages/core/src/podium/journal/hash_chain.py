@@ -1,51 +1,79 @@
 """The chain of hashes over a run's records.
 
-The hash of a record covers the hash before it and the whole record. So a record that was changed, removed,
-inserted or moved is found, and the last hash covers the whole run. Somebody who can rewrite a run from some
-record to its end can make a chain that holds: note the last hash elsewhere to find that too.
+The hash of a record covers the hash of the record before it, the run's id and the whole record. So a record
+that was changed, removed, inserted, moved or copied to another run is found, and the last hash covers the
+whole run. Somebody who can rewrite a run from some record to its end can compute hashes that hold: keep the
+last hash elsewhere (an anchor) to find that, too.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from podium.journal.entry import Record
+from podium.journal.entry import Entry, Record
 
 ROOT = "0" * 64
 """Takes the place of the hash before the first record."""
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """How far a run is recorded."""
+
+    records: int
+    """How many records the run has, 1 or more."""
+    hash: str
+    """Of the last of them; it covers them all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Break:
-    """The first record of a run that is not as it was written."""
+    """A place where a run is not as it was recorded."""
 
     run_id: str
-    number: int
-    """The number of the record, from 0."""
+    number: int | None
+    """The number of the record, from 0; `None` if the place is no record: the run's row, or a whole run."""
     reason: str
 
+    def __str__(self) -> str:
+        place = "" if self.number is None else f", record {self.number}"
+        return f"run {self.run_id}{place}: {self.reason}"
 
-def link(before: str, number: int, at: float, text: str) -> str:
+
+def link(before: str, run_id: str, number: int, at: float, text: str) -> str:
     """Return the hash of a record.
 
     Args:
         before: the hash of the record before it, or `ROOT`.
+        run_id: of the record's run.
         number: of the record in its run, from 0.
         at: when it was recorded, in seconds of Unix time.
         text: the event in JSON.
     """
-    return sha256(f"{before}\n{number}\n{at!r}\n{text}".encode()).hexdigest()
+    return sha256(f"{before}\n{run_id}\n{number}\n{at!r}\n{text}".encode()).hexdigest()
+
+
+def add(head: Head | None, run_id: str, at: float, text: str) -> Head:
+    """Return the head of a run after another record; `None` is the head of a run without records."""
+    before, number = (ROOT, 0) if head is None else (head.hash, head.records)
+    return Head(number + 1, link(before, run_id, number, at, text))
+
+
+def head_of(records: Sequence[Record | Entry]) -> Head | None:
+    """Return the head of a run's records; `None` if there are none."""
+    return Head(len(records), records[-1].hash) if records else None
 
 
 def verify(records: Sequence[Record]) -> Break | None:
     """Return the first broken place of one run's chain; `None` if it holds."""
     before = ROOT
     for number, record in enumerate(records):
+        run_id = records[0].run_id
         if record.number != number:
-            return Break(record.run_id, number, f"record {number} is missing: {record.number} stands there")
-        if record.run_id != records[0].run_id:
-            return Break(records[0].run_id, number, f"it is of run {record.run_id}")
-        if record.hash != link(before, number, record.at, record.text):
-            return Break(record.run_id, number, "it was changed, or one before it was")
+            return Break(run_id, number, f"the record is missing: record {record.number} is in its place")
+        if record.run_id != run_id:
+            return Break(run_id, number, f"the record belongs to run {record.run_id}")
+        if record.hash != link(before, run_id, number, record.at, record.text):
+            return Break(run_id, number, "the record was changed, or it is not from this run and this place")
         before = record.hash
     return None

@@ -7,6 +7,7 @@ from time import time
 from podium.aio.resources import ResourceGroup
 from podium.errors import RunHeld, RunUnknown
 from podium.journal.entry import Entry, Record, RunRow
+from podium.journal.hash_chain import Head
 from podium.types.events import Event, RunStarted
 
 
@@ -29,6 +30,11 @@ class Log(ABC):
         Pieces of text (`PlanDelta`, `StepDelta`, `AnswerDelta`), events of other runs, and `RunStarted`,
         which is recorded already, are left out. `RunEnded` and `RunStopped` release the run.
         """
+
+    @property
+    def head(self) -> Head | None:
+        """How far the run is recorded after a flush; `None` if the journal failed, or keeps no hashes."""
+        return None
 
     @abstractmethod
     async def flush(self) -> None:
@@ -112,6 +118,10 @@ class Journal(ResourceGroup, ABC):
             prefix: only runs whose id begins with it.
             parent: only runs nested directly in this run.
         """
+
+    async def strays(self) -> Sequence[str]:
+        """Return the ids under which there are records, but no run: somebody deleted its row."""
+        return ()
 
     @abstractmethod
     async def delete(self, run_id: str) -> None:

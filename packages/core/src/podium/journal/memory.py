@@ -11,7 +11,7 @@ from podium.errors import JournalBroken, JournalError, RunExists, RunHeld, RunUn
 from podium.journal.audit import read_lines
 from podium.journal.codec import PIECES, encode
 from podium.journal.entry import Record, RunRow, check_id, question_of
-from podium.journal.hash_chain import ROOT, link, verify
+from podium.journal.hash_chain import Head, add, head_of, verify
 from podium.journal.journal import Journal, Log
 from podium.secrets import scrub
 from podium.types.events import Event, RunEnded, RunStarted, RunStopped
@@ -25,28 +25,27 @@ class _Run:
     def __init__(self, started: RunStarted) -> None:
         self.run_id = started.run_id
         self.parent = None if started.parent is None else started.parent[0]
-        self.question = question_of(started)
         self.records: list[Record] = []
         self.state = "running"
-        self.began = time()
         self.ended: float | None = None
         self.cost: float | None = None
         self.log: _MemoryLog | None = None
 
     def add(self, event: Event) -> None:
         """Record an event."""
-        text, at, number = scrub(encode(event)), time(), len(self.records)
-        head = link(self.records[-1].hash if self.records else ROOT, number, at, text)
-        self.keep(Record(run_id=self.run_id, number=number, at=at, text=text, hash=head), event)
+        text, at = scrub(encode(event)), time()
+        head = add(head_of(self.records), self.run_id, at, text)
+        record = Record(run_id=self.run_id, number=head.records - 1, at=at, text=text, hash=head.hash)
+        self.keep(record, event)
 
     def keep(self, record: Record, event: Event) -> None:
         """Keep the record of an event."""
         self.records.append(record)
-        self.state, self.ended = "running", None
+        self.state, self.ended, self.cost = "running", None, None
         if isinstance(event, RunEnded | RunStopped):
             result = event.result if isinstance(event, RunEnded) else None
             self.state, self.ended = "stopped" if result is None else result.status, record.at
-            self.cost = None if result is None else result.cost
+            self.cost = event.cost if isinstance(event, RunEnded) else None
             self.log = None
 
     def row(self) -> RunRow:
@@ -54,9 +53,9 @@ class _Run:
         return RunRow(
             run_id=self.run_id,
             parent=self.parent,
-            question=self.question,
+            question=question_of(self.records[0].text),
             state=self.state,
-            began=self.began,
+            began=self.records[0].at,
             ended=self.ended,
             cost=self.cost,
             holder=None if self.log is None else "this process",
@@ -72,6 +71,11 @@ class _MemoryLog(Log):
         self._run = run
         self._lock = lock
         self._failure: JournalError | None = None
+
+    @property
+    def head(self) -> Head | None:
+        """How far the run is recorded."""
+        return head_of(self._run.records)
 
     def append(self, event: Event) -> None:
         """Record it at once."""
@@ -123,7 +127,7 @@ class MemoryJournal(Journal):
         journal = cls()
         for records in read_lines(lines):
             if broken := verify(records):
-                raise JournalBroken(f"run {broken.run_id}, record {broken.number}: {broken.reason}")
+                raise JournalBroken(str(broken))
             events = [record.entry().event for record in records]
             if not isinstance(events[0], RunStarted):
                 raise JournalBroken(f"run {records[0].run_id} does not begin with its start")

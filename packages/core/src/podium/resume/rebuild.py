@@ -15,6 +15,7 @@ from podium.types.events import (
     ApprovalGiven,
     AttemptFailed,
     Event,
+    NestedRunEnded,
     PlanDelta,
     PlannerEnded,
     PlannerStarted,
@@ -115,6 +116,7 @@ def rounds_of(events: Iterable[Event]) -> tuple[Round, ...]:  # noqa: C901 - one
                 | ApprovalGiven()
                 | StepStarted()
                 | AttemptFailed()
+                | NestedRunEnded()
                 | RunEnded()
                 | RunStopped()
             ):

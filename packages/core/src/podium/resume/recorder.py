@@ -6,6 +6,7 @@ from typing import assert_never
 
 from podium.budget.spend import Spend
 from podium.errors import JournalError
+from podium.journal.hash_chain import Head
 from podium.journal.journal import Log
 from podium.resume.bills import spent_by, steps_of
 from podium.resume.paid_results import PaidResults
@@ -17,6 +18,7 @@ from podium.types.events import (
     ApprovalGiven,
     AttemptFailed,
     Event,
+    NestedRunEnded,
     PlanDelta,
     PlannerEnded,
     PlannerStarted,
@@ -131,7 +133,9 @@ class RunRecorder:
                 return event.outcome.reused and known is not None and _is_same(known, event)
             case RunResumed() | PlannerStarted() | ApprovalAsked() | ApprovalGiven() | StepStarted():
                 return False
-            case AttemptFailed() | RunEnded() | RunStopped() | PlanDelta() | StepDelta() | AnswerDelta():
+            case AttemptFailed() | NestedRunEnded() | RunEnded() | RunStopped():
+                return False
+            case PlanDelta() | StepDelta() | AnswerDelta():
                 return False
             case _:
                 assert_never(event)
@@ -157,7 +161,7 @@ class RunRecorder:
         result = ended.result
         if self.is_resumed:
             result = replace(result, rounds=rounds_of((*self._before, *self._new)))
-        self._log.append(replace(ended, result=result))
+        self._log.append(RunEnded.of(result))
         try:
             await self._log.flush()
         except JournalError as error:
@@ -176,6 +180,11 @@ class RunRecorder:
         except JournalError:
             self.is_lost = True
             raise
+
+    @property
+    def head(self) -> Head | None:
+        """The head of what was recorded; `None` if the journal failed or keeps no hashes."""
+        return None if self.is_lost else self._log.head
 
     async def aclose(self) -> None:
         """Write down what is left, and give the run up."""

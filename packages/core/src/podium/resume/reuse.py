@@ -18,6 +18,7 @@ from podium.types.events import (
     ApprovalGiven,
     AttemptFailed,
     Event,
+    NestedRunEnded,
     PlanDelta,
     PlannerEnded,
     PlannerStarted,
@@ -134,7 +135,14 @@ def _read(  # noqa: C901 - one case for each event
             case StepEnded():
                 if event.key and not runs_again(event.outcome, latest):
                     paid_results.add(event.key, event.outcome)
-            case PlannerStarted() | StepStarted() | AttemptFailed() | RunEnded() | RunStopped():
+            case (
+                PlannerStarted()
+                | StepStarted()
+                | AttemptFailed()
+                | NestedRunEnded()
+                | RunEnded()
+                | RunStopped()
+            ):
                 pass  # they pay for nothing
             case PlanDelta() | StepDelta() | AnswerDelta():
                 pass  # never recorded

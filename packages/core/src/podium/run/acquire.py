@@ -8,6 +8,7 @@ import anyio
 
 from podium.errors import LimitExceeded, RunExists, RunHeld
 from podium.execution.run_context import RunRequest
+from podium.journal.hash_chain import Head, head_of
 from podium.journal.journal import Journal
 from podium.resume.rebuild import has_ended, is_undecided, result_of
 from podium.resume.recorder import RunRecorder
@@ -31,6 +32,8 @@ class Acquired:
     recorder: RunRecorder | None = None
     before: Result | None = None
     """What it has come to so far; `None` for a new run. Without a recorder, that is its end."""
+    head: Head | None = None
+    """The head of the record of a run that has come to its end."""
 
 
 async def acquire(
@@ -63,12 +66,13 @@ async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], s
     wait = SHORTEST_LOOK
     with anyio.move_on_after(seconds):
         while True:
-            events = [entry.event for entry in await journal.read(request.run_id)]
+            entries = await journal.read(request.run_id)
+            events = [entry.event for entry in entries]
             if request.caller is None:  # else its id stands for what it was asked
                 _check_same(request, events, workers)
             ended = result_of(events) if has_ended(events) or is_undecided(events) else None
             if ended is not None and not _goes_on(request, ended):
-                return Acquired(request, before=ended)
+                return Acquired(request, before=ended, head=head_of(entries))
             try:
                 return await _claim(journal, request, workers)
             except RunHeld:
@@ -87,7 +91,7 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
         before = result_of(events)
         if has_ended(events) and not _goes_on(request, before):
             await log.aclose()
-            return Acquired(request, before=before)
+            return Acquired(request, before=before, head=head_of(log.entries))
         nested = await _nested_in(journal, request.run_id)
         recorder = RunRecorder(log, events, workers, nested)
         first = next(event for event in events if isinstance(event, RunStarted))

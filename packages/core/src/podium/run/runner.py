@@ -11,6 +11,7 @@ from podium.errors import JournalError, LimitExceeded, PodiumError
 from podium.execution.run_context import ConductorSettings, RunContext, RunRequest, outer_run
 from podium.execution.step_state import STOPPED
 from podium.journal.answer_cache import MemoryCache
+from podium.journal.hash_chain import Head
 from podium.policy import Policy
 from podium.resume.recorder import RunRecorder
 from podium.run.acquire import acquire, started
@@ -21,7 +22,15 @@ from podium.run.planning import PlanRequester
 from podium.run.rounds import Rounds
 from podium.telemetry import start_trace
 from podium.telemetry.log_records import start_log
-from podium.types.events import AnswerDelta, Event, PlanReady, RunEnded, RunResumed, RunStopped
+from podium.types.events import (
+    AnswerDelta,
+    Event,
+    NestedRunEnded,
+    PlanReady,
+    RunEnded,
+    RunResumed,
+    RunStopped,
+)
 from podium.types.forecast import Forecast
 from podium.types.outcome import Problem
 from podium.types.plan import Plan
@@ -52,6 +61,7 @@ class RunSession:
         self._scope = anyio.CancelScope()
         """The run's, without its beginning and end."""
         self._forecast: Forecast | None = None
+        self._head: Head | None = None
         self.before: Result | None = None
         """The result of the run before it was resumed; `None` for a new run."""
 
@@ -69,8 +79,9 @@ class RunSession:
             self._request, self._recorder, self.before = acquired.request, acquired.recorder, acquired.before
             if acquired.recorder is None:
                 assert acquired.before is not None
+                self._head = acquired.head
                 ended = acquired.before
-                self._tell(RunEnded(run_id=ended.run_id, at=ended.seconds, result=ended))
+                self._tell(RunEnded.of(ended))
                 return ended
             if self._listeners:
                 self._delivery = Delivery(acquired.recorder.flush, self._tell, self._scope.cancel)
@@ -84,6 +95,7 @@ class RunSession:
         finally:
             if self._trace is not None:
                 self._trace.close()
+            self._link_to_outer(self._head if self._recorder is None else self._recorder.head)
 
     async def plan_only(self) -> tuple[PlanRequester, Plan | None]:
         """Make the first round's plan, and run nothing.
@@ -99,6 +111,15 @@ class RunSession:
             limit = self._settings.limits.seconds
             raise LimitExceeded("seconds", f"there was no plan within {limit:g} s: raise Limits.seconds")
         return planning, plan
+
+    def _link_to_outer(self, head: Head | None) -> None:
+        """Tell the outer run how far this run is recorded; its chain then covers this run."""
+        caller, outer = self._request.caller, self._outer
+        if caller is None or outer is None or head is None:
+            return
+        ids = {"round": caller.round, "step": caller.step, "attempt": caller.attempt}
+        nested = {"nested": self._request.run_id, "records": head.records, "hash": head.hash}
+        outer.context.tell(NestedRunEnded, **ids, **nested)
 
     async def _carry_out(self) -> Result:
         request, recorder = self._request, self._recorder
@@ -194,13 +215,13 @@ class RunSession:
     async def _end(self, context: RunContext, rounds: Rounds, *, out_of_time: bool) -> Result:
         """Record the end, and emit it once it is durable."""
         result = self._result(context, rounds, out_of_time=out_of_time)
-        ended = RunEnded(run_id=result.run_id, at=result.seconds, result=result)
+        ended = RunEnded.of(result)
         if self._recorder is not None:
             result = await self._recorder.finish(ended)
             if self._delivery is not None:
                 self._delivery.tell_until()
                 self._raise_for_listener()
-            ended = RunEnded(run_id=result.run_id, at=result.seconds, result=result)
+            ended = RunEnded.of(result)
         if self._request.stream and result.answer and not rounds.answer_sent:
             source = next(o for o in reversed(result.outcomes) if o.text == result.answer)
             ids = {"round": source.round, "step": source.step, "attempt": source.attempts}

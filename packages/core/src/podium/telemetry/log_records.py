@@ -16,6 +16,7 @@ from podium.types.events import (
     ApprovalGiven,
     AttemptFailed,
     Event,
+    NestedRunEnded,
     PlanDelta,
     PlannerEnded,
     PlannerStarted,
@@ -87,7 +88,9 @@ def _told(event: Event) -> _Told:
             return _told_of_plan(event)
         case StepStarted() | AttemptFailed() | StepEnded():
             return _told_of_step(event)
-        case RoundStarted() | PlannerStarted() | PlanDelta() | ApprovalGiven() | StepDelta() | AnswerDelta():
+        case RoundStarted() | PlannerStarted() | ApprovalGiven() | NestedRunEnded():
+            return logging.NOTSET, "", None, {}
+        case PlanDelta() | StepDelta() | AnswerDelta():
             return logging.NOTSET, "", None, {}
         case _:
             assert_never(event)

@@ -21,6 +21,7 @@ from podium.types.events import (
     ApprovalGiven,
     AttemptFailed,
     Event,
+    NestedRunEnded,
     PlanDelta,
     PlannerEnded,
     PlannerStarted,
@@ -94,6 +95,8 @@ class Trace:
                 self._run_ended(event)
             case RunStopped():
                 self._run_stopped(event)
+            case NestedRunEnded():
+                pass  # the nested run has a span of its own
             case PlanDelta() | StepDelta() | AnswerDelta():
                 pass  # spans hold no pieces of text
             case _:

@@ -4,6 +4,7 @@ from .events import (
     ApprovalGiven as ApprovalGiven,
     AttemptFailed as AttemptFailed,
     Event as Event,
+    NestedRunEnded as NestedRunEnded,
     PlanDelta as PlanDelta,
     PlannerEnded as PlannerEnded,
     PlannerStarted as PlannerStarted,

@@ -14,7 +14,7 @@ from podium.types.outcome import Call, Outcome, Problem, Proposal
 from podium.types.plan import Plan
 from podium.types.result import Result
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the events' JSON form."""
 
 
@@ -220,11 +220,34 @@ class AnswerDelta(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NestedRunEnded(_Event):
+    """A run that answered a call of this run has ended or stopped. Told only of runs with a journal."""
+
+    type = "nested_run_ended"
+    round: int
+    step: int
+    attempt: int
+    nested: str
+    """The id of the nested run."""
+    records: int
+    """How many records the nested run has."""
+    hash: str
+    """The hash of its last record. So the chain of this run covers the nested run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(_Event):
     """The run is over, or (`waiting`) goes on when it is resumed."""
 
     type = "run_ended"
     result: Result
+    cost: float | None = None
+    """Of the result, in USD; `None` if it is unknown. A record has no rounds that would tell it."""
+
+    @classmethod
+    def of(cls, result: Result) -> "RunEnded":
+        """Return the end of a run with this result."""
+        return cls(run_id=result.run_id, at=result.seconds, result=result, cost=result.cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +273,7 @@ Event = (
     | AttemptFailed
     | StepEnded
     | AnswerDelta
+    | NestedRunEnded
     | RunEnded
     | RunStopped
 )
@@ -261,6 +285,7 @@ __all__ = [
     "ApprovalGiven",
     "AttemptFailed",
     "Event",
+    "NestedRunEnded",
     "PlanDelta",
     "PlanReady",
     "PlannerEnded",

@@ -76,6 +76,8 @@ class Outcome:
     """Whether some of what it cost is not known to be on the bill: a call was sent, its end not seen."""
     reused: bool = False
     """Whether it was not called for, but taken from what was paid for before."""
+    cache_key: str = ""
+    """The key of the cached answer that was reused; empty if none was."""
     tool_calls: tuple[Part, ...] = ()
     """Calls its worker asks the run's caller to make, as OpenAI writes them."""
     shown: tuple[int, ...] | None = None

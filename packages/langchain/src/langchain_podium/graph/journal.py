@@ -6,7 +6,18 @@ from typing import Final
 import anyio.lowlevel
 
 from podium.errors import JournalError, RunExists, RunHeld, RunUnknown
-from podium.journal import ROOT, Entry, Journal, Log, Record, RunRow, decode, encode, link, question_of
+from podium.journal import (
+    Entry,
+    Journal,
+    Log,
+    Record,
+    RunRow,
+    add,
+    decode,
+    encode,
+    head_of,
+    question_of,
+)
 from podium.secrets import scrub
 from podium.types import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
 
@@ -68,8 +79,8 @@ class StateJournal(Journal):
         made: list[Record] = []
         for number, event in enumerate(self._find(run_id)):
             text = scrub(encode(event))
-            head = link(made[-1].hash if made else ROOT, number, event.at, text)
-            made.append(Record(run_id=run_id, number=number, at=event.at, text=text, hash=head))
+            head = add(head_of(made), run_id, event.at, text)
+            made.append(Record(run_id=run_id, number=number, at=event.at, text=text, hash=head.hash))
         return made
 
     async def runs(
@@ -109,7 +120,7 @@ class StateJournal(Journal):
         return RunRow(
             run_id=run_id,
             parent=None if started.parent is None else started.parent[0],
-            question=question_of(started),
+            question=question_of(scrub(encode(started))),
             state="running" if run_id in self._open else "stopped" if result is None else result.status,
             began=0.0,
             ended=last.at if isinstance(last, RunEnded | RunStopped) else None,

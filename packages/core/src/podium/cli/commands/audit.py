@@ -1,4 +1,4 @@
-"""`podium audit`: verify recorded runs, and export them."""
+"""`podium audit`: verify recorded runs, anchor them, and export them."""
 
 import sys
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from podium import journal as journals
 from podium.cli.arguments import ConfigPath
 from podium.cli.run_lookup import family, find_run, look
 from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, reporting
-from podium.config import find_journal
+from podium.config import find_journal, find_shared_cache
 from podium.errors import ConfigError, JournalBroken, QueryError
-from podium.journal import Break, Journal, Record, read_lines, verify_runs
+from podium.journal import Anchor, Break, Journal, Record, Verifier, read_anchors, read_lines, verify_runs
 from podium.types.events import RunEnded, RunStopped
 
 audit = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
@@ -23,7 +23,7 @@ audit = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_COD
 
 @audit.callback()
 def about() -> None:
-    """Verify recorded runs, or export them."""
+    """Verify recorded runs, print their anchors, or export them."""
 
 
 @audit.command(epilog=EXIT_CODES)
@@ -32,14 +32,39 @@ def verify(
         str | None, typer.Argument(metavar="RUN|FILE", help="A run, or an exported file; else all runs.")
     ] = None,
     *,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="What `podium audit anchor` printed earlier; - reads it from stdin."
+        ),
+    ] = None,
     config: ConfigPath = None,
 ) -> None:
     """Verify that the records are as they were written."""
     with reporting() as screen:
+        anchors = () if anchor is None else _read_anchors(anchor)
         if run is not None and Path(run).is_file():
-            _verify_file(screen, Path(run))
+            _verify_file(screen, Path(run), anchors)
         else:
-            _verify_journal(screen, find_journal(config), run)
+            _verify_journal(screen, config, run, anchors)
+
+
+@audit.command(epilog=EXIT_CODES)
+def anchor(
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run; else all runs.")] = None,
+    *,
+    config: ConfigPath = None,
+) -> None:
+    """Print the last hash of each run, as JSON lines; keep them where nobody can change them."""
+    with reporting() as screen:
+        journal = find_journal(config)
+
+        async def write() -> None:
+            run_ids = None if run is None else [(await find_run(journal, run)).run_id]
+            async for each in journals.anchors_of(journal, run_ids):
+                screen.result(each.to_line())
+
+        look(journal, write)
 
 
 @audit.command(epilog=EXIT_CODES)
@@ -59,23 +84,28 @@ def export(
         _export(screen, find_journal(config), run or (), out)
 
 
-def _verify_journal(screen: Screen, journal: Journal, typed: str | None) -> None:
+def _verify_journal(
+    screen: Screen, config: Path | None, typed: str | None, anchors: Sequence[Anchor]
+) -> None:
     """Verify one run with those nested in it, or all; exit with 1 unless each is as it was written.
 
     Raises:
-        JournalError: there is no such run, or the journal cannot be read.
+        JournalError: there is no such run, or the journal or the cached answers cannot be read.
     """
+    journal, cache = find_journal(config), find_shared_cache(config)
 
     async def read() -> tuple[int, Sequence[Break]]:
         if typed is None:
-            return len(await journal.runs(limit=None, nested=True)), await verify_runs(journal)
-        run_ids = await family(journal, (await find_run(journal, typed)).run_id)
-        return len(run_ids), await verify_runs(journal, run_ids)
+            runs, run_ids = len(await journal.runs(limit=None, nested=True)), None
+        else:
+            run_ids = [(await find_run(journal, typed)).run_id]
+            runs = len(await family(journal, run_ids[0]))
+        return runs, await verify_runs(journal, run_ids, anchors=anchors, cache=cache)
 
     _tell(screen, *look(journal, read))
 
 
-def _verify_file(screen: Screen, path: Path) -> None:
+def _verify_file(screen: Screen, path: Path, anchors: Sequence[Anchor]) -> None:
     """Verify an export; exit with 1 unless each run in it is as it was written.
 
     A run without an end is reported too: if it had one, its last records were cut off.
@@ -85,10 +115,11 @@ def _verify_file(screen: Screen, path: Path) -> None:
         QueryError: the file cannot be read.
     """
     runs, breaks, unfinished = 0, list[Break](), 0
+    verifier = Verifier(anchors)
     try:
         with path.open(encoding="utf-8") as lines:
             for runs, records in enumerate(read_lines(lines), 1):  # noqa: B007 - counts them
-                if broken := journals.verify(records):
+                if broken := verifier.take(records):
                     breaks.append(broken)
                 elif not isinstance(records[-1].entry().event, RunEnded | RunStopped):
                     unfinished += 1
@@ -97,7 +128,25 @@ def _verify_file(screen: Screen, path: Path) -> None:
         raise QueryError(f"{path} cannot be read: {error}") from error
     if not runs:
         raise JournalBroken(f"{path} holds no run: it is no export, or what it held was taken out")
+    breaks += verifier.missing()
     _tell(screen, runs, breaks, f", {unfinished} without an end" if unfinished else "")
+
+
+def _read_anchors(path: Path) -> Sequence[Anchor]:
+    """Read anchors from a file, or from stdin.
+
+    Raises:
+        JournalBroken: the file holds something else, or nothing.
+        QueryError: the file cannot be read.
+    """
+    try:
+        with nullcontext(sys.stdin) if str(path) == "-" else path.open(encoding="utf-8") as lines:
+            anchors = tuple(read_anchors(lines))
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryError(f"{path} cannot be read: {error}") from error
+    if not anchors:
+        raise JournalBroken(f"{path} holds no anchor")
+    return anchors
 
 
 def _export(screen: Screen, journal: Journal, typed: Sequence[str], path: Path | None) -> None:
@@ -137,7 +186,7 @@ def _unfinished(records: Sequence[Record]) -> str:
 
 def _tell(screen: Screen, runs: int, breaks: Sequence[Break], besides: str = "") -> None:
     for broken in breaks:
-        screen.result(f"✗ run {broken.run_id}, entry {broken.number}: {broken.reason}")
+        screen.result(f"✗ {broken}")
     if breaks:
         raise typer.Exit(NO_ANSWER)
     screen.note(f"podium: {runs} run{' is' if runs == 1 else 's are'} as written{besides}")

@@ -10,6 +10,7 @@ from podium.types.events import (
     ApprovalGiven,
     AttemptFailed,
     Event,
+    NestedRunEnded,
     PlanDelta,
     PlannerEnded,
     PlannerStarted,
@@ -68,7 +69,7 @@ class LiveState:
                 | ApprovalGiven()
             ):
                 self._take_round(event)
-            case PlannerStarted():
+            case PlannerStarted() | NestedRunEnded():
                 pass
             case _:
                 assert_never(event)

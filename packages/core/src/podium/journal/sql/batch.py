@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from podium.journal.codec import encode
 from podium.journal.entry import unwritable
-from podium.journal.hash_chain import link
+from podium.journal.hash_chain import add
 from podium.journal.sql.run_log import RunState, SqlLog
 from podium.secrets import scrub
 from podium.types.events import Event, RunEnded, RunStarted, RunStopped
@@ -65,9 +65,8 @@ def make_batch(queue: Iterable[Queued]) -> Batch:
     if scrub(joined) != joined:  # rare: one pass over the whole batch is cheaper than one for each text
         texts = [scrub(text) for text in texts]
     for (log, at, _), text in zip(encoded, texts, strict=True):
-        log.head = link(log.head, log.number, at, text)
-        batch.records.setdefault(log, []).append((log.run_id, log.number, at, text, log.head))
-        log.number += 1
+        last = log.last = add(log.last, log.run_id, at, text)
+        batch.records.setdefault(log, []).append((log.run_id, last.records - 1, at, text, last.hash))
     return batch
 
 
@@ -77,8 +76,8 @@ def _update_state(batch: Batch, log: SqlLog, at: float, event: Event) -> None:
         case RunStarted():
             batch.new.append(log)
             return
-        case RunEnded(result=result):
-            log.state = RunState(result.status, at, result.cost, is_held=False)
+        case RunEnded(result=result, cost=cost):
+            log.state = RunState(result.status, at, cost, is_held=False)
         case RunStopped():
             log.state = RunState("stopped", at, is_held=False)
         case _ if log.state.name != "running":

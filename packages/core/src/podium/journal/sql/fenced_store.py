@@ -111,9 +111,9 @@ class FencedStore:
     def _new_run(self, log: SqlLog, batch: Batch) -> tuple[Value, ...]:
         assert log.started is not None
         parent = None if log.started.parent is None else log.started.parent[0]
-        question, began = question_of(log.started), batch.records[log][0][2]
+        _, _, began, text, _ = batch.records[log][0]
         name, ended, cost, holder, run_id, fence = self._change(log, batch.states.get(log, RunState()))
-        return run_id, parent, question, name, began, ended, cost, holder, fence, 0
+        return run_id, parent, question_of(text), name, began, ended, cost, holder, fence, 0
 
     def _change(self, log: SqlLog, state: RunState) -> tuple[Value, ...]:
         holder = self.holder if state.is_held else None

@@ -9,7 +9,7 @@ from podium.aio import shielded
 from podium.errors import JournalError
 from podium.journal.codec import PIECES
 from podium.journal.entry import Entry
-from podium.journal.hash_chain import ROOT
+from podium.journal.hash_chain import Head, head_of
 from podium.journal.journal import Log
 from podium.types.events import Event, RunEnded, RunStarted, RunStopped
 
@@ -52,10 +52,8 @@ class SqlLog(Log):
         """Whether no other run can have its id."""
         self.state = RunState()
         """The state once everything queued is committed."""
-        self.number = 0
-        """Of the next record."""
-        self.head = ROOT
-        """The hash of the last record."""
+        self.last: Head | None = None
+        """How far the run is recorded once everything queued is committed."""
         self.failure: JournalError | None = None
         self._put = put
         self._leave = leave
@@ -66,6 +64,11 @@ class SqlLog(Log):
         self._progress: anyio.Event | None = None
         self._is_closed = False
 
+    @property
+    def head(self) -> Head | None:
+        """How far the run is recorded, if everything was flushed; `None` after a failure."""
+        return self.last if self.failure is None else None
+
     def begin(self, started: RunStarted, *, minted: bool) -> None:
         """Queue the first event of a new run."""
         self.started, self.is_minted = started, minted
@@ -74,8 +77,7 @@ class SqlLog(Log):
     def continue_from(self, entries: tuple[Entry, ...], state: RunState, recovery: int) -> None:
         """Continue after the recorded entries of a claimed run."""
         self.entries, self.state, self.recovery = entries, state, recovery
-        self.number = len(entries)
-        self.head = entries[-1].hash if entries else ROOT
+        self.last = head_of(entries)
 
     def append(self, event: Event) -> None:
         """Queue an event."""

@@ -14,6 +14,10 @@ from podium.journal.sql.run_log import RunState
 _ALL = 2**62
 """A limit above any number of rows: neither database takes both NULL and a negative number."""
 _RECORDS = "SELECT run_id, number, at, text, hash FROM podium_events WHERE run_id = ? ORDER BY number"
+_STRAYS = """
+SELECT DISTINCT run_id FROM podium_events AS event
+WHERE NOT EXISTS (SELECT 1 FROM podium_runs AS run WHERE run.run_id = event.run_id) ORDER BY run_id
+"""
 _CLAIM = "UPDATE podium_runs SET holder = ?, fence = ?, recoveries = ? WHERE run_id = ?"
 _BURY = "UPDATE podium_runs SET state = 'dead', holder = NULL, recoveries = ? WHERE run_id = ?"
 
@@ -102,6 +106,14 @@ class RunTable:
                 statement, *values, len(prefix), prefix, _ALL if limit is None else limit
             )
             return tuple(map(_run_row, rows))
+
+        return await self._database.transaction(read, reads=True)
+
+    async def strays(self) -> tuple[str, ...]:
+        """Return the ids under which there are records, but no run."""
+
+        async def read(transaction: Transaction) -> tuple[str, ...]:
+            return tuple(str(row["run_id"]) for row in await transaction.fetch(_STRAYS))
 
         return await self._database.transaction(read, reads=True)
 

@@ -23,10 +23,17 @@ class Schema:
         name: of the schema, unique in a database.
         versions: the statements that make each version of the one before, in SQL that both SQLite and
             PostgreSQL read. Released versions never change; tables are named `podium_…`.
+        first: the number of the first of `versions`. Tables of an earlier version are refused.
     """
 
     name: str
     versions: Sequence[Sequence[str]]
+    first: int = 1
+
+    @property
+    def newest(self) -> int:
+        """The number of the last of `versions`."""
+        return self.first + len(self.versions) - 1
 
 
 async def open_database(
@@ -67,12 +74,12 @@ async def upgrade(database: Database, schema: Schema) -> None:
     async def change(transaction: Transaction) -> None:
         await transaction.execute(database.lock_schema)
         await transaction.execute(_CREATE)
-        for statements in schema.versions[await version(transaction) :]:
+        for statements in schema.versions[max(await version(transaction) - schema.first + 1, 0) :]:
             for statement in statements:
                 await transaction.execute(statement)
-        await transaction.execute(_SET_VERSION, schema.name, len(schema.versions))
+        await transaction.execute(_SET_VERSION, schema.name, schema.newest)
 
-    if await database.transaction(version, reads=True) < len(schema.versions):
+    if await database.transaction(version, reads=True) < schema.newest:
         await database.transaction(change)
 
 
@@ -82,15 +89,21 @@ async def _version(transaction: Transaction, database: Database, schema: Schema)
     if not columns:
         return 0
     if "name" not in columns:
-        raise JournalBroken(
-            f"{database.name} was written by an earlier version of Podium, which this version cannot read: "
-            "move it away, or use the version that wrote it"
-        )
+        raise _too_old(database)
     rows = await transaction.fetch(_VERSION, schema.name)
     found: int = rows[0]["version"] if rows else 0
-    if found > len(schema.versions):
+    if found > schema.newest:
         raise JournalBroken(
             f"the {schema.name} tables in {database.name} have version {found}, and this Podium knows "
-            f"{len(schema.versions)}: use a newer Podium"
+            f"{schema.newest}: use a newer Podium"
         )
+    if 0 < found < schema.first:
+        raise _too_old(database)
     return found
+
+
+def _too_old(database: Database) -> JournalBroken:
+    return JournalBroken(
+        f"{database.name} was written by an earlier version of Podium, which this version cannot read: "
+        "move it away, or use the version that wrote it"
+    )

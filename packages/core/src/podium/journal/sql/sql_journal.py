@@ -41,6 +41,7 @@ SCHEMA = Schema(
             "CREATE TABLE podium_leases (holder TEXT PRIMARY KEY, until DOUBLE PRECISION NOT NULL)",
         ]
     ],
+    first=2,
 )
 """A claim replaces a run's `fence`. A lease ends at `until`, by the database's clock."""
 
@@ -142,6 +143,11 @@ class SqlJournal(PerLoop[_Open], Journal):
         """Return the latest runs, the newest first."""
         async with self.opened() as here:
             return await here.runs.rows(limit=limit, nested=nested, prefix=prefix, parent=parent)
+
+    async def strays(self) -> Sequence[str]:
+        """Return the ids under which there are records, but no run: somebody deleted its row."""
+        async with self.opened() as here:
+            return await here.runs.strays()
 
     async def delete(self, run_id: str) -> None:
         """Delete a run and all runs nested in it."""

@@ -1,0 +1,161 @@
+"""Compares runs with their hash chains, with their rows, with each other, and with anchors.
+
+A run's row repeats values of the run's records, for lists of runs. Three columns do not repeat a record, and
+change without one: `holder` and `fence` say which process may write the run, and `recoveries` counts the
+claims after crashes. They say nothing about what a run did.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from podium.errors import JournalBroken
+from podium.journal.entry import Entry, Record, RunRow, question_of
+from podium.journal.hash_chain import Break, Head, verify
+from podium.types.events import NestedRunEnded, RunEnded, RunResumed, RunStarted, RunStopped, StepEnded
+
+_OPEN_STATES = ("running", "stopped", "dead")
+"""States of a run whose last record is no end. The process changes them without a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The head of a run as it was once. Kept elsewhere, it shows later that the run was cut or deleted."""
+
+    run_id: str
+    head: Head
+
+    def to_line(self) -> str:
+        """Return the anchor as a line of JSON, without a line break."""
+        return json.dumps({"run_id": self.run_id, "records": self.head.records, "hash": self.head.hash})
+
+
+def read_anchors(lines: Iterable[str]) -> Iterator[Anchor]:
+    """Yield anchors from lines that `Anchor.to_line` returned; empty lines are passed over.
+
+    Raises:
+        JournalBroken: a line is no anchor.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        match _json(line):
+            case {"run_id": str(run_id), "records": int(records), "hash": str(digest), **rest} if not rest:
+                yield Anchor(run_id, Head(records, digest))
+            case _:
+                raise JournalBroken(f"line {number} is no anchor: the file was changed, or is another file")
+
+
+@dataclass(slots=True)
+class Verifier:
+    """Takes runs, each outer run before the runs nested in it, and finds what is not as recorded.
+
+    Args:
+        anchors: heads that the runs had.
+    """
+
+    anchors: Iterable[Anchor] = ()
+    reused: dict[str, list[Entry]] = field(default_factory=dict)
+    """By the key of a cached answer: the ends of the steps that reused it."""
+    _expected: dict[str, list[tuple[Head, str]]] = field(default_factory=dict)
+    """By run: heads that it had, and what says so."""
+
+    def __post_init__(self) -> None:
+        for anchor in self.anchors:
+            self._expect(anchor.run_id, anchor.head, "the anchor")
+
+    def take(self, records: Sequence[Record]) -> Break | None:
+        """Return the first place where a run, of one record or more, is not as recorded."""
+        run_id = records[0].run_id
+        expected = self._expected.pop(run_id, ())
+        number = 0
+        try:
+            records[0].entry()  # of another schema, the hashes may be computed in another way
+            if broken := verify(records):
+                return broken
+            entries = list[Entry]()
+            for number, record in enumerate(records):  # noqa: B007 - tells which record cannot be read
+                entries.append(record.entry())
+        except JournalBroken as error:
+            return Break(run_id, number, str(error))
+        self._note(entries)
+        return _wrong_event(entries) or _wrong_head(records, expected)
+
+    def forget(self, run_id: str) -> None:
+        """Take it that a run was rightly deleted."""
+        self._expected.pop(run_id, None)
+
+    def missing(self) -> Iterator[Break]:
+        """Yield a break for each run that was not taken, and that an outer run or an anchor knows."""
+        for run_id, expected in self._expected.items():
+            yield Break(run_id, None, f"the run is missing: {expected[0][1]} knows it")
+
+    def _expect(self, run_id: str, head: Head, source: str) -> None:
+        self._expected.setdefault(run_id, []).append((head, source))
+
+    def _note(self, entries: Sequence[Entry]) -> None:
+        """Note the nested runs and the cached answers that a run names."""
+        for entry in entries:
+            match entry.event:
+                case NestedRunEnded(nested=nested, records=records, hash=digest):
+                    self._expect(nested, Head(records, digest), f"its outer run {entry.run_id}")
+                case StepEnded(outcome=outcome) if outcome.cache_key:
+                    self.reused.setdefault(outcome.cache_key, []).append(entry)
+
+
+def _wrong_event(entries: Sequence[Entry]) -> Break | None:
+    """Return a break at the first event that does not belong to the run, or not in its place."""
+    for entry in entries:
+        if entry.event.run_id != entry.run_id:
+            return Break(entry.run_id, entry.number, f"the event belongs to run {entry.event.run_id}")
+        if isinstance(entry.event, RunStarted) != (entry.number == 0):
+            return Break(entry.run_id, entry.number, "a run begins with its start, and has one")
+    return None
+
+
+def _wrong_head(records: Sequence[Record], expected: Sequence[tuple[Head, str]]) -> Break | None:
+    """Return a break if a run did not have a head that somebody knows."""
+    run_id = records[0].run_id
+    for head, source in expected:
+        if head.records > len(records):
+            return Break(run_id, len(records), f"records are missing: {source} knows {head.records}")
+        if head.records < 1 or records[head.records - 1].hash != head.hash:
+            return Break(run_id, head.records - 1, f"the record is not the one that {source} knows")
+    return None
+
+
+def wrong_row(row: RunRow, records: Sequence[Record]) -> Break | None:
+    """Return a break if a run's row differs from the run's records, which are well linked."""
+    started, last = records[0].entry().event, records[-1].entry()
+    resumed = [record.entry().event for record in records if RunResumed.type in record.text[:60]]
+    assert isinstance(started, RunStarted)
+    states: tuple[str, ...] = _OPEN_STATES
+    ended = cost = None
+    if isinstance(last.event, RunEnded):
+        states, ended, cost = (last.event.result.status, "dead"), last.at, last.event.cost
+    elif isinstance(last.event, RunStopped):
+        states, ended = ("stopped", "dead"), last.at
+    recoveries = max((event.recovery for event in resumed if isinstance(event, RunResumed)), default=0)
+    if row.state == "dead":  # which another claim after a crash made it
+        recoveries += 1
+    parent = None if started.parent is None else started.parent[0]
+    wrong = [
+        (row.parent != parent, "parent"),
+        (row.question != question_of(records[0].text), "question"),
+        (row.began != records[0].at, "began"),
+        (row.state not in states, "state"),
+        (row.ended != ended, "ended"),
+        (row.cost != cost, "cost"),
+        (row.recoveries < recoveries, "recoveries"),
+    ]
+    names = [name for is_wrong, name in wrong if is_wrong]
+    if not names:
+        return None
+    return Break(row.run_id, None, f"its row differs from its records: {', '.join(names)}")
+
+
+def _json(line: str) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

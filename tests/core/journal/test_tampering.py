@@ -1,0 +1,370 @@
+"""Whatever is changed in a recorded journal behind Podium's back, `verify_runs` names the run."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from core.journal.happenings import course, started
+from hypothesis import given, strategies as st
+
+from podium import ChatPlanner, Conductor, ScriptedWorker
+from podium.errors import WorkerUnavailable
+from podium.execution import Retry
+from podium.journal import (
+    Anchor,
+    Break,
+    Schema,
+    SqlCache,
+    SqlJournal,
+    SqlTables,
+    anchors_of,
+    export,
+    link,
+    verify_lines,
+    verify_runs,
+)
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.types import NestedRunEnded
+from podium.workers.scripted import Reply
+
+TABLES = ("podium_runs", "podium_events", "podium_cache")
+FREE = {"holder", "fence", "recoveries"}
+"""Columns of the runs that change without a record."""
+PLAN = '{"worker": 0, "subtask": "Do it.", "access": []}'
+
+Cells = Mapping[str, Any]
+
+
+class Same(ScriptedWorker):
+    """A worker whose answers may be cached."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("cached", text)
+
+    @property
+    def identity(self) -> str:
+        """Say that it is always the same worker."""
+        return "cached"
+
+
+class Recorded:
+    """A database with runs of all kinds, which can be changed and put back."""
+
+    def __init__(self, location: str) -> None:
+        copies = [f"CREATE TABLE podium_copy_of_{name} AS SELECT * FROM {name}" for name in TABLES]  # noqa: S608 - names from above
+        self.journal, self.cache = SqlJournal(location), SqlCache(location)
+        self.tables = SqlTables(Schema("copies", [copies]), location)
+
+    async def fill(self) -> "Recorded":
+        """Record runs: nested, resumed, cached, approved, failed, and one that did not end."""
+        team = Conductor(FixedPlanner(PLAN), [ScriptedWorker("inmost", "inmost said")])
+        replies: list[Reply] = [WorkerUnavailable("it is down"), "it is up"]
+        flaky = ScriptedWorker("flaky", lambda request: replies.pop(0))
+        down = ScriptedWorker("down", WorkerUnavailable("it is down"))
+        once = Retry(attempts=1)
+        async with self.journal, self.cache:
+            await Conductor(FixedPlanner(PLAN), [team], journal=self.journal).run("Nested?", run_id="outer")
+            conductor = Conductor(FixedPlanner(PLAN), [flaky], journal=self.journal, retry=once)
+            await conductor.run("Resumed?", run_id="resumed")
+            await conductor.resume("resumed")
+            for run_id in ("asked", "cached"):
+                worker = Same("said once")
+                conductor = Conductor(FixedPlanner(PLAN), [worker], journal=self.journal, cache=self.cache)
+                result = await conductor.run("Cached?", run_id=run_id)
+                assert result.outcomes[0].reused is (run_id == "cached")
+            policy = Policy(approve=lambda request: True)
+            planner = ChatPlanner(ScriptedWorker("boss", PLAN))
+            conductor = Conductor(planner, [ScriptedWorker("w", "yes")], journal=self.journal, policy=policy)
+            await conductor.run("Approved?", run_id="approved")
+            await Conductor(FixedPlanner(PLAN), [down], journal=self.journal, retry=once).run(
+                "Failed?", run_id="failed"
+            )
+            log = await self.journal.begin(started("open"), minted=False)
+            for event in list(course("open"))[:-1]:
+                log.append(event)
+            await log.aclose()
+        assert {row["state"] for row in await self.rows("podium_runs")} == {"ok", "failed", "stopped"}
+        assert await self.verify() == ()
+        return self
+
+    @asynccontextmanager
+    async def changed(self) -> AsyncGenerator[None, None]:
+        """Put everything back on leaving."""
+        async with self.tables, self.journal, self.cache:
+            try:
+                yield
+            finally:
+                for name in TABLES:
+                    await self.sql(f"DELETE FROM {name}")  # noqa: S608 - names from above
+                    await self.sql(f"INSERT INTO {name} SELECT * FROM podium_copy_of_{name}")  # noqa: S608
+
+    async def sql(self, statement: str, *values: str | float | None) -> int:
+        """Change something, as somebody with access to the database does."""
+        return await self.tables.transaction(lambda each: each.execute(statement, *values))
+
+    async def rows(self, table: str) -> list[Cells]:
+        """Return all rows of a table, as they were recorded."""
+        order = {"podium_runs": "run_id", "podium_events": "run_id, number", "podium_cache": "key"}[table]
+        query = f"SELECT * FROM {table} ORDER BY {order}"  # noqa: S608 - names from above
+        return [
+            dict(row) for row in await self.tables.transaction(lambda each: each.fetch(query), reads=True)
+        ]
+
+    async def verify(self, *run_ids: str, anchors: tuple[Anchor, ...] = ()) -> tuple[Break, ...]:
+        """Return what is found."""
+        return await verify_runs(self.journal, run_ids or None, anchors=anchors, cache=self.cache)
+
+
+def _record(location: str) -> Recorded:
+    return anyio.run(Recorded(location).fill)
+
+
+@pytest.fixture(scope="module")
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """Return runs in an SQLite file."""
+    return _record(f"sqlite:///{tmp_path_factory.mktemp('audit') / 'runs.db'}")
+
+
+@pytest.fixture(scope="module")
+def postgres(postgres_server: Any) -> Recorded:
+    """Return runs on a PostgreSQL server."""
+    return _record(postgres_server.url(postgres_server.create_database(), driver="postgresql"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"], scope="module")
+def recorded(request: pytest.FixtureRequest) -> Recorded:
+    """Return runs in either database."""
+    found: Recorded = request.getfixturevalue(request.param)
+    return found
+
+
+Change = Callable[[Recorded, st.DataObject], Any]
+
+
+async def _change_a_value(runs: Recorded, data: st.DataObject) -> set[str]:
+    table = data.draw(st.sampled_from(TABLES))
+    rows = await runs.rows(table)
+    row = data.draw(st.sampled_from(rows))
+    column = data.draw(st.sampled_from(sorted(row.keys() - FREE)))
+    value, others = row[column], [other[column] for other in rows if other[column] != row[column]]
+    if column == "state" and row["run_id"] == "open":
+        others = [state for state in others if state != "stopped"]
+    changes = (
+        [value + 100 if isinstance(value, int | float) else f"{value or ''}x"] if value is not None else []
+    )
+    if column in ("parent", "ended", "cost") and value is not None:
+        changes.append(None)
+    if column in ("run_id", "number", "key"):
+        others = []  # rows cannot share a key
+    new = data.draw(st.sampled_from([*others, *changes]))
+    keys = {"podium_runs": ["run_id"], "podium_events": ["run_id", "number"], "podium_cache": ["key"]}[table]
+    where = " AND ".join(f"{key} = ?" for key in keys)
+    statement = f"UPDATE {table} SET {column} = ? WHERE {where}"  # noqa: S608 - names from above
+    assert await runs.sql(statement, new, *(row[key] for key in keys)) == 1
+    if table == "podium_cache":
+        return {"cached"} if column != "key" else set()
+    return {row["run_id"], new} if column == "run_id" else {row["run_id"]}
+
+
+async def _remove_a_row(runs: Recorded, data: st.DataObject) -> set[str]:
+    if data.draw(st.booleans()):
+        row = data.draw(st.sampled_from(await runs.rows("podium_runs")))
+        await runs.sql("DELETE FROM podium_runs WHERE run_id = ?", row["run_id"])
+    else:
+        rows = await runs.rows("podium_events")
+        last = max(row["number"] for row in rows if row["run_id"] == "open")
+        rows = [row for row in rows if (row["run_id"], row["number"]) != ("open", last)]
+        row = data.draw(st.sampled_from(rows))
+        where = "run_id = ? AND number = ?"
+        await runs.sql(f"DELETE FROM podium_events WHERE {where}", row["run_id"], row["number"])  # noqa: S608
+    return {row["run_id"]}
+
+
+async def _copy_a_run(runs: Recorded, data: st.DataObject) -> set[str]:
+    run_id = data.draw(st.sampled_from(await runs.rows("podium_runs")))["run_id"]
+    await runs.sql(
+        "INSERT INTO podium_runs SELECT 'copy', parent, question, state, began, ended, cost, holder, fence, "
+        "recoveries FROM podium_runs WHERE run_id = ?",
+        run_id,
+    )
+    if data.draw(st.booleans()):
+        await runs.sql(
+            "INSERT INTO podium_events SELECT 'copy', number, at, text, hash "
+            "FROM podium_events WHERE run_id = ?",
+            run_id,
+        )
+    return {"copy"}
+
+
+async def _copy_a_record(runs: Recorded, data: st.DataObject) -> set[str]:
+    rows = await runs.rows("podium_events")
+    row = data.draw(st.sampled_from(rows))
+    other = data.draw(st.sampled_from(rows))["run_id"]
+    end = sum(each["run_id"] == other for each in rows)
+    await runs.sql(
+        "INSERT INTO podium_events VALUES (?, ?, ?, ?, ?)", other, end, row["at"], row["text"], row["hash"]
+    )
+    return {other}
+
+
+async def _swap_two_records(runs: Recorded, data: st.DataObject) -> set[str]:
+    rows = await runs.rows("podium_events")
+    one, two = data.draw(
+        st.tuples(st.sampled_from(rows), st.sampled_from(rows)).filter(lambda pair: pair[0] != pair[1])
+    )
+    for row, other in ((one, two), (two, one)):
+        await runs.sql(
+            "UPDATE podium_events SET at = ?, text = ?, hash = ? WHERE run_id = ? AND number = ?",
+            *(other["at"], other["text"], other["hash"], row["run_id"], row["number"]),
+        )
+    return {one["run_id"], two["run_id"]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _change_a_value,
+        _remove_a_row,
+        _copy_a_run,
+        _copy_a_record,
+        _swap_two_records,
+    ],
+)
+@given(data=st.data())
+def test_every_change_shows(recorded: Recorded, change: Change, data: st.DataObject) -> None:
+    """A value or row that was changed, removed, copied or moved is found, and its run is named."""
+
+    async def check() -> None:
+        async with recorded.changed():
+            touched = await change(recorded, data)
+            found = {broken.run_id for broken in await recorded.verify()}
+        assert not touched or touched & found, (touched, found)
+        assert found <= touched | {"outer"} | nested, (touched, found)
+
+    nested = {run_id for run_id in anyio.run(_ids, recorded) if len(run_id) == 32}
+    anyio.run(check)
+
+
+def test_a_deleted_run_shows_in_the_runs_beside_it(recorded: Recorded) -> None:
+    """An outer run names the runs nested in it, and they name it."""
+
+    async def check() -> None:
+        (nested,) = [row["run_id"] for row in await recorded.rows("podium_runs") if row["parent"] == "outer"]
+        for run_id in (nested, "outer"):
+            async with recorded.changed():
+                await recorded.sql("DELETE FROM podium_runs WHERE run_id = ?", run_id)
+                await recorded.sql("DELETE FROM podium_events WHERE run_id = ?", run_id)
+                (found,) = await recorded.verify()
+            assert (found.run_id, "is missing" in found.reason) == (nested, True)
+
+    anyio.run(check)
+
+
+async def _ids(runs: Recorded) -> list[str]:
+    return [row["run_id"] for row in await runs.rows("podium_runs")]
+
+
+def test_columns_that_change_without_a_record_are_named(recorded: Recorded) -> None:
+    """The tables have no column besides those that a test changes and those that are left free."""
+
+    async def check() -> None:
+        assert (await recorded.rows("podium_runs"))[0].keys() == FREE | {
+            *("run_id", "parent", "question", "state", "began", "ended", "cost")
+        }
+        async with recorded.changed():
+            await recorded.sql("UPDATE podium_runs SET holder = 'x', fence = 'y', recoveries = 9")
+            assert await recorded.verify() == ()
+
+    anyio.run(check)
+
+
+def test_a_changed_cached_answer_is_not_used(recorded: Recorded) -> None:
+    """The worker is asked, and the answer is kept anew."""
+
+    async def check() -> None:
+        worker = Same("said anew")
+        conductor = Conductor(FixedPlanner(PLAN), [worker], cache=recorded.cache)
+        async with recorded.changed():
+            await recorded.sql("UPDATE podium_cache SET text = replace(text, 'said once', 'was said')")
+            (found,) = await recorded.verify()
+            assert (found.run_id, "cached answer" in found.reason) == ("cached", True)
+            assert (await conductor.run("Cached?")).answer == "said anew"
+            assert await recorded.verify() == ()
+
+    anyio.run(check)
+
+
+def test_an_anchor_shows_what_the_journal_cannot(recorded: Recorded) -> None:
+    """A deleted run, a run cut before its end, and a chain that was computed anew differ from the anchor."""
+
+    async def check() -> None:
+        async with recorded.journal:
+            anchors = tuple([each async for each in anchors_of(recorded.journal)])
+            assert {each.run_id for each in anchors} == set(await _ids(recorded))
+            assert [each async for each in anchors_of(recorded.journal, ["failed"])] == [
+                each for each in anchors if each.run_id == "failed"
+            ]
+        assert await recorded.verify(anchors=anchors) == ()
+        assert await recorded.verify("outer", anchors=anchors) == ()
+        for deed, run_id, reason in (
+            (_cut, "open", "records are missing"),
+            (_delete, "failed", "the run is missing"),
+            (_forge, "approved", "not the one"),
+        ):
+            async with recorded.changed():
+                await deed(recorded, run_id)
+                assert await recorded.verify() == ()
+                (found,) = await recorded.verify(anchors=anchors)
+                assert (found.run_id, reason in found.reason) == (run_id, True)
+                lines = [line async for line in export(recorded.journal)]
+                broken = [each for *_, each in verify_lines(lines, anchors=anchors) if each is not None]
+                assert broken == [found]
+
+    anyio.run(check)
+
+
+async def _cut(runs: Recorded, run_id: str) -> None:
+    last = max(row["number"] for row in await runs.rows("podium_events") if row["run_id"] == run_id)
+    assert await runs.sql("DELETE FROM podium_events WHERE run_id = ? AND number = ?", run_id, last) == 1
+
+
+async def _delete(runs: Recorded, run_id: str) -> None:
+    await runs.journal.delete(run_id)
+
+
+async def _forge(runs: Recorded, run_id: str) -> None:
+    before = "0" * 64
+    for row in await runs.rows("podium_events"):
+        if row["run_id"] == run_id:
+            text = row["text"].replace("yes", "no")
+            before = link(before, run_id, row["number"], row["at"], text)
+            await runs.sql(
+                "UPDATE podium_events SET text = ?, hash = ? WHERE run_id = ? AND number = ?",
+                *(text, before, run_id, row["number"]),
+            )
+
+
+def test_a_nested_run_that_goes_on_is_as_recorded(tmp_path: Path) -> None:
+    """Each of its ends is linked; the earlier ones are no breaks."""
+
+    async def check() -> None:
+        replies: list[Reply] = [WorkerUnavailable("it is down"), "it is up"]
+        inner = ScriptedWorker("inmost", lambda request: replies.pop(0))
+        journal = SqlJournal(tmp_path / "runs.db")
+        once = Retry(attempts=1)
+        team = Conductor(FixedPlanner(PLAN), [inner], retry=once)
+        conductor = Conductor(FixedPlanner(PLAN), [team], journal=journal, retry=once)
+        assert (await conductor.run("What?", run_id="outer")).status == "failed"
+        assert (await conductor.resume("outer")).answer == "it is up"
+        assert await verify_runs(journal) == ()
+        events = [entry.event for entry in await journal.read("outer")]
+        links = [event for event in events if isinstance(event, NestedRunEnded)]
+        (nested,) = [row.run_id for row in await journal.runs(nested=True) if row.parent == "outer"]
+        assert len(links) == 2
+        assert links[-1].records == len(await journal.records(nested))
+
+    anyio.run(check)
