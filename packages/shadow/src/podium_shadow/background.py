@@ -86,13 +86,6 @@ class _Threads(ThreadPoolExecutor):
         return future
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    """An event loop that can be closed while the interpreter ends."""
-
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's name
-        """Do nothing: its threads are daemons, and Python 3.12 starts no thread when it ends."""
-
-
 class Background:
     """Runs tasks in a thread of its own, which starts with the first task.
 
@@ -161,7 +154,7 @@ class _Life:
         self._ending = asyncio.Event()
         self._ended = threading.Event()
         self._seconds = 0.0
-        self._loop = _Loop()
+        self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(_Threads())
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.thread.start()
