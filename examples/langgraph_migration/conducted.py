@@ -12,7 +12,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langchain_podium import as_planner, as_worker, conductor_node
-from podium import Conductor, Limits
+from podium import Conductor
 
 
 class State(TypedDict, total=False):
@@ -32,7 +32,7 @@ def build(team: Team) -> "CompiledStateGraph[State, None, State, State]":
         as_worker(team.reviewer, name="reviewer", description="Reviews functions: APPROVED, or REVISE."),
         as_worker(team.writer, name="writer", description="Writes answers for colleagues, with sources."),
     ]
-    conductor = Conductor(as_planner(team.lead), workers, limits=Limits(plan_steps=6))
+    conductor = Conductor(as_planner(team.lead), workers)
     graph = StateGraph(State)
     graph.add_node("conductor", conductor_node(conductor, input="question"))
     graph.add_edge(START, "conductor")

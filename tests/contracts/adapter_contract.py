@@ -198,6 +198,18 @@ class AdapterContract:
         ]
         assert (answer.text, answer.status) == ("paid for", "partial")
 
+    async def test_a_plan_with_a_step_for_each_of_six_workers_and_a_writer_is_carried_out(
+        self, adapter: Adapter
+    ) -> None:
+        """Without any limit being set, seven steps are seven steps."""
+        names = ["one", "two", "three", "four", "five", "six"]
+        workers = [adapter.worker(name, saying(name)) for name in names]
+        workers.append(adapter.worker("writer", saying("all of it")))
+        steps = [(number, "Look.", ()) for number in range(6)]
+        answer = await adapter.face(planner_of(*steps, (6, "Write.", tuple(range(6)))), workers).ask("?")
+        assert (answer.text, answer.status) == ("all of it", "ok")
+        assert [told.worker for told in answer.steps] == [*names, "writer"]
+
     async def test_a_failure_tells_the_step_and_its_worker(self, adapter: Adapter) -> None:
         """Whoever reads it knows what to mend."""
         planner = planner_of((0, "a", ()), (1, "b", (0,)))

@@ -61,7 +61,7 @@ async def test_a_plan_made_first_is_run_with_its_question() -> None:
     [
         (Plan(()), "nothing_to_keep"),
         (plan_of((2, "go", ())), "unknown_worker"),
-        (plan_of(*((0, str(i), ()) for i in range(6))), "too_many_steps"),
+        (plan_of(*((0, str(i), ()) for i in range(33))), "too_many_steps"),
     ],
 )
 async def test_a_plan_that_does_not_fit_is_refused_before_anything_runs(plan: Plan, code: str) -> None:

@@ -95,7 +95,7 @@ def test_a_syntax_error_has_the_position_in_the_whole_text() -> None:
         ("model_id = [0]\nsubtasks = ['a']", "the list for access: write all three"),
         ("model_id = [0]\nsubtasks = ['a", "write it whole, and shorter"),
         ("<think>model_id = [0]", "close it with </think>"),
-        (ROW.format(0) * 6, "at most 5 are allowed"),
+        (ROW.format(0) * 33, "at most 32 are allowed (Limits.plan_steps or Policy.steps): join some"),
         ("nothing", "write its steps"),
         ('{"worker": 0; "subtask": "a", "access": []}', "one pair of quotes, and a comma between entries"),
         (

@@ -92,7 +92,7 @@ async def test_a_plan_may_be_changed_while_it_is_approved() -> None:
     ("changed", "code"),
     [
         (plan_of((7, "x", ())), "unknown_worker"),
-        (plan_of(*((0, str(i), ()) for i in range(6))), "too_many_steps"),
+        (plan_of(*((0, str(i), ()) for i in range(33))), "too_many_steps"),
         (Plan(()), "nothing_to_keep"),
         (plan_of((2, "mail it", ())), "policy"),
     ],

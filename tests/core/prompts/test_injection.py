@@ -157,7 +157,7 @@ def test_text_around_a_plan_makes_no_other_plan(text: str) -> None:
             if not is_plan(text):
                 assert read == PLAN, written
             elif read.steps:
-                read.fit(len(NAMES), 5)
+                read.fit(len(NAMES), 32)
 
 
 def test_a_planner_may_think_about_any_text() -> None:

@@ -53,7 +53,7 @@ async def test_a_good_plan_is_one_call() -> None:
         (rows((0, "go", ())).replace("[]", "[3]"), "step 0"),
         ("I would ask the first worker, and then the second.", "holds no plan"),
         (HTML, "holds no plan"),
-        (rows(*((0, f"step {i}", ()) for i in range(6))), "5"),
+        (rows(*((0, f"step {i}", ()) for i in range(33))), "Limits.plan_steps"),
         ('{"worker": 7, "subtask": "go", "access": []}\n', "7"),
     ],
 )

@@ -9,8 +9,9 @@ from podium.errors import ConfigError
 class Limits:
     """What a run may spend."""
 
-    plan_steps: int = 5
-    """Steps of one plan; five, as in the paper."""
+    plan_steps: int = 32
+    """Steps of one plan; a longer one is refused before it runs. Planners are asked for fewer: see
+    `PlanRequest.asked_steps`."""
     rounds: int = 1
     """Plans carried out one after the other; 1 means no recursion."""
     depth: int = 2

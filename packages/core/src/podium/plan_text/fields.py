@@ -207,9 +207,8 @@ def _lacks(field: Field, step: int | None) -> str:
 
 def _check_length(steps: int, roster: Roster, position: int) -> None:
     if steps > roster.max_steps:
-        message = (
-            f"the plan has {steps} steps, or more, and at most {roster.max_steps} are allowed: join some"
-        )
+        allowed = f"at most {roster.max_steps} are allowed (Limits.plan_steps or Policy.steps)"
+        message = f"the plan has {steps} steps, or more, and {allowed}: join some"
         raise PlanInvalid("too_many_steps", message, position=position)
 
 

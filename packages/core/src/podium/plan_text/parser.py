@@ -53,14 +53,16 @@ _MIN_GROWTH = 64
 """Fewest characters between two attempts at one unfinished literal."""
 
 
-def parse_plan(text: str, *, workers: int | Sequence[str], max_steps: int = 5, previous: bool = True) -> Plan:
+def parse_plan(
+    text: str, *, workers: int | Sequence[str], max_steps: int = 32, previous: bool = True
+) -> Plan:
     """Read the plan in `text`.
 
     Args:
         text: what a planner wrote: any of the three spellings, prose around it allowed.
         workers: how many workers there are, or their names in the pool's order; with
             names, steps may name their worker instead of numbering it.
-        max_steps: most steps the plan may have.
+        max_steps: most steps the plan may have; in a run, `Limits.plan_steps`.
         previous: whether there is a round before, which access lists may name.
 
     Returns:
@@ -78,11 +80,11 @@ class PlanReader:
 
     Args:
         workers: how many workers there are, or their names in the pool's order.
-        max_steps: most steps the plan may have.
+        max_steps: most steps the plan may have; in a run, `Limits.plan_steps`.
         previous: whether there is a round before, which access lists may name.
     """
 
-    def __init__(self, *, workers: int | Sequence[str], max_steps: int = 5, previous: bool = True) -> None:
+    def __init__(self, *, workers: int | Sequence[str], max_steps: int = 32, previous: bool = True) -> None:
         self._roster = Roster.of(workers, max_steps, previous=previous)
         self._literals = LiteralReader()
         self._arrived: list[str] = []

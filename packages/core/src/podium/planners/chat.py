@@ -101,7 +101,9 @@ class ChatPlanner(Planner):
 
     def _constrained(self, request: PlanRequest) -> Sampling:
         kinds = self.worker.constraint_kinds if self._constrain else frozenset()
-        size, steps, keep = len(request.cards), request.max_steps, request.may_keep
+        # Not `max_steps`: a grammar grows with the square of its steps (rows with 20 workers: 1.5 kB
+        # at 5 steps, 29 kB at 32), is sent with each call, and should say what the prompt says.
+        size, steps, keep = len(request.cards), request.asked_steps, request.may_keep
         constraint = None
         if "grammar" in kinds:  # says more than a schema can: who may see whom
             constraint = Constraint("grammar", plan_grammar(self.spelling, size, steps, keep=keep))

@@ -15,6 +15,9 @@ from podium.types.messages import FinishReason, Message
 from podium.usage import Usage
 from podium.workers.worker import CallMiddleware, Card, Worker
 
+_ASKED_STEPS = 5
+"""How many steps are asked for with few workers; as many as in the paper."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -33,6 +36,7 @@ class PlanRequest:
     cards: tuple[Card, ...]
     """The workers, in the order in which the plan is to number them."""
     max_steps: int
+    """Most steps the plan may have; a longer one is refused."""
     turns: tuple[Turn, ...] = ()
     """What was written before, oldest first: a plan to repair, or the plans of earlier rounds."""
     may_keep: bool = False
@@ -50,6 +54,11 @@ class PlanRequest:
     """Whether the text is read while it is written."""
     middleware: CallMiddleware | None = None
     """How a worker is called that plans; `None` calls it."""
+
+    @property
+    def asked_steps(self) -> int:
+        """Most steps to ask a model for: two more than there are workers, at least 5, at most `max_steps`."""
+        return min(self.max_steps, max(_ASKED_STEPS, len(self.cards) + 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,11 +27,11 @@ def planner_messages(request: PlanRequest, *, spelling: Spelling, show: Show) ->
     """Return the messages that ask a chat model for a plan."""
     task = fill(
         "conductor",
-        max_steps=request.max_steps,
+        max_steps=request.asked_steps,
         sees=_SEES[request.shows_question],
         left="" if request.left is None else _left(request.left),
         spelling=fill(spelling),
-        examples=_examples(spelling, len(request.cards), request.max_steps),
+        examples=_examples(spelling, len(request.cards), request.asked_steps),
         workers="\n".join(_card(number, card, show) for number, card in enumerate(request.cards)),
         question=_conversation(request.query),
     )

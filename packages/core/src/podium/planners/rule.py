@@ -45,7 +45,7 @@ def _plan(request: PlanRequest) -> tuple[Plan, str]:
     """Return the plan for a request, and in words why it is so."""
     question = request.query[-1].text.strip() or "Answer the question, going by what is attached to it."
     parts = split(question)
-    most = max(request.max_steps - 1, 1)  # one step is left for gathering
+    most = max(request.asked_steps - 1, 1)  # one step is left for gathering
     if most == 1:
         parts = [Part(question)]
     elif len(parts) > most:

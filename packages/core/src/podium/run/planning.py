@@ -176,18 +176,18 @@ class PlanRequester:
         self, planner: Planner, order: Sequence[int], turns: tuple[Turn, ...], deadline: float
     ) -> PlanRequest:
         context, most = self.context, self.context.policy.most_steps
-        return PlanRequest(
+        request = PlanRequest(
             query=context.request.query,
             cards=tuple(context.settings.pool.cards[number] for number in order),
             max_steps=min(context.settings.limits.plan_steps, most or context.settings.limits.plan_steps),
             turns=turns,
             may_keep=bool(self.turns),
             shows_question=context.shows_question,
-            left=_scarce(context),
             max_tokens=None if planner.card is None else answer_bound(planner.card, context.ledger),
             deadline=min(deadline, context.ledger.deadline),
             middleware=context.request.middleware,
         )
+        return replace(request, left=_scarce(context, request.asked_steps))
 
     def _judge(self, written: PlannerCall, reader: PlanReader, order: Sequence[int]) -> Plan:
         """Return the plan of a whole text, numbered as the pool is, as the policy lets it pass."""
@@ -242,9 +242,9 @@ def _slots(context: RunContext, planner: Planner) -> list[anyio.Semaphore | None
     return [pool.slot(number) for number, other in enumerate(pool.cards) if other is card]
 
 
-def _scarce(context: RunContext) -> Remaining | None:
+def _scarce(context: RunContext, asked_steps: int) -> Remaining | None:
     """Return what is left of all that a plan could use up; `None` when there is nothing of the kind."""
-    left, ample = context.ledger.left, 2 * context.settings.limits.plan_steps
+    left, ample = context.ledger.left, 2 * asked_steps
     steps = None if left.steps is None or left.steps >= ample else left.steps
     calls = None if left.calls is None or left.calls >= ample else left.calls
     scarce = Remaining(steps, calls, left.input_tokens, left.output_tokens, left.cost)

@@ -22,7 +22,7 @@ def parse(
     workers: Annotated[
         str, typer.Option(metavar="N|NAMES", help="How many workers there are, or their names: gpt,claude")
     ],
-    max_steps: Annotated[int, typer.Option(min=1, help="Most steps the plan may have.")] = 5,
+    max_steps: Annotated[int, typer.Option(min=1, help="Most steps the plan may have.")] = 32,
     as_json: AsJson = False,
 ) -> None:
     """Read a plan text and show its steps, or what is wrong with it and where."""

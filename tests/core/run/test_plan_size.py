@@ -1,0 +1,91 @@
+"""How many steps a planner is asked for, and how many a plan may have."""
+
+import re
+
+import pytest
+from core.actors import boss, plan_of, rows, told
+from servers.chat_server import Call, ChatServer, Reply, says
+
+from podium.budget import Limits
+from podium.conductor import Conductor
+from podium.planners import ChatPlanner, FixedPlanner
+from podium.policy import Policy
+from podium.workers import ChatWorker, Endpoint, ScriptedWorker
+
+pytestmark = pytest.mark.anyio
+
+
+def pool(size: int) -> list[ScriptedWorker]:
+    """Return so many workers, which answer with their names."""
+    return [ScriptedWorker(f"w{number}", f"from {number}") for number in range(size)]
+
+
+@pytest.mark.parametrize(
+    ("workers", "limits", "policy", "asked"),
+    [
+        (1, Limits(), None, 5),
+        (3, Limits(), None, 5),
+        (4, Limits(), None, 6),
+        (7, Limits(), None, 9),
+        (40, Limits(), None, 32),
+        (40, Limits(plan_steps=60), None, 42),
+        (7, Limits(plan_steps=4), None, 4),
+        (7, Limits(), Policy(steps=3), 3),
+        (7, Limits(), Policy(denied=["w0", "w1"]), 7),
+    ],
+)
+async def test_a_planner_is_asked_for_a_number_that_suits_the_pool(
+    workers: int, limits: Limits, policy: Policy | None, asked: int
+) -> None:
+    """Two more than the workers it is shown, five at least, and never more than a plan may have."""
+    planner = boss(rows((0, "go", ())))
+    await Conductor(planner, pool(workers), limits=limits, policy=policy).run("Why?")
+    assert re.search(r"at most (\d+)", told(planner))[1] == str(asked)  # type: ignore[index]  # it is there
+
+
+async def test_six_workers_and_a_writer_fit_the_default_limits() -> None:
+    """The plan that the planner wrote is the one that runs, though it is asked for fewer by default."""
+    steps = [(number, "Look.", ()) for number in range(6)]
+    planner = boss(rows(*steps, (6, "Write.", tuple(range(6)))))
+    result = await Conductor(planner, pool(7)).run("Why?")
+    assert (result.status, result.answer, len(result.plans[0].steps)) == ("ok", "from 6", 7)
+    assert "about this much is left" not in told(planner).lower()
+
+
+@pytest.mark.parametrize("size", [32, 33])
+async def test_a_plan_above_the_bound_is_refused_by_a_code_that_names_the_limit(size: int) -> None:
+    """What is asked for is no bound; `Limits.plan_steps` is."""
+    plan = plan_of(
+        *((0, f"Do {number}.", ()) for number in range(size - 1)), (0, "Join.", tuple(range(size - 1)))
+    )
+    workers = pool(1)
+    conductor = Conductor(FixedPlanner(plan), workers, fallback=FixedPlanner(plan_of((0, "other", ()))))
+    result = await conductor.run("Why?")
+    problem = result.proposals[0].problem
+    if size == 32:
+        assert (problem, len(workers[0].requests)) == (None, 32)
+    else:
+        assert problem is not None
+        assert problem.code == "too_many_steps"
+        assert "at most 32 are allowed (Limits.plan_steps" in problem.message
+        assert len(workers[0].requests) == 1
+
+
+@pytest.mark.parametrize(("workers", "steps"), [(1, 5), (6, 8)])
+async def test_a_grammar_allows_as_many_steps_as_are_asked_for(workers: int, steps: int) -> None:
+    """Prompt and constraint say the same, and the grammar stays small."""
+    plan = rows((0, "go", ()))
+
+    def reply(call: Call) -> Reply:
+        return says(call, plan if call.body["model"] == "boss" else "done")
+
+    async with ChatServer(reply) as server:
+        endpoint = Endpoint(server.url, provider="vllm")
+        planner = ChatPlanner(ChatWorker("boss", endpoint=endpoint))
+        members = [ChatWorker(f"w{number}", endpoint=endpoint) for number in range(workers)]
+        async with Conductor(planner, members) as conductor:
+            await conductor.run("Why?")
+    (body,) = [call.body for call in server.calls if call.body["model"] == "boss"]
+    grammar = body["structured_outputs"]["grammar"]
+    assert len(re.findall(r"^steps-\d+ ::=", grammar, re.MULTILINE)) == steps
+    assert f"at most {steps}" in body["messages"][1]["content"]
