@@ -1,10 +1,14 @@
 """A journal whose database fails: stopped, full, locked, or written by a holder who was thought dead."""
 
+import os
 import sqlite3
-from contextlib import closing
-from signal import SIGCONT, SIGSTOP
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from signal import SIGCONT, SIGKILL, SIGSTOP
 
 import anyio
+import psycopg
 import pytest
 from faults.child import Task
 from faults.diamonds import PARTS, answer_of, asked, serve
@@ -32,7 +36,27 @@ def _doubling(number: int) -> Plan:
     return Plan((Step(0, f"{number}"), Step(1, f"{number}", (0,)), Step(0, f"{number}", (0, 1))))
 
 
-async def test_postgres_stops_and_starts_under_load() -> None:
+def _restart(server: PostgresServer) -> None:
+    """Stop the server as a crash does, and start it again."""
+    server.stop(immediate=True)
+    time.sleep(0.5)
+    server.start()
+
+
+def _kill_backends(server: PostgresServer) -> None:
+    """Kill the processes of all connections, in the middle of what they do: the server starts them anew."""
+    others = (
+        "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    with psycopg.connect(server.url(driver="postgresql")) as connection:
+        pids = [pid for (pid,) in connection.execute(others).fetchall()]
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, SIGKILL)
+
+
+@pytest.mark.parametrize("crash", [_restart, _kill_backends])
+async def test_postgres_crashes_under_load(crash: Callable[[PostgresServer], None]) -> None:
     """Whenever the database crashes, every run ends with its own answer and is recorded whole."""
     workers = [
         ScriptedWorker(
@@ -62,9 +86,7 @@ async def test_postgres_stops_and_starts_under_load() -> None:
                 for _ in range(STOPS):
                     before = len(answers)
                     await until(lambda: len(answers) > before + IN_FLIGHT, seconds=30)  # noqa: B023
-                    await anyio.to_thread.run_sync(lambda: server.stop(immediate=True))
-                    await anyio.sleep(0.5)
-                    await anyio.to_thread.run_sync(server.start)
+                    await anyio.to_thread.run_sync(crash, server)
                 before = len(answers)
                 await until(lambda: len(answers) > before + IN_FLIGHT, seconds=30)
                 stopped = True

@@ -12,7 +12,6 @@ import anyio.lowlevel
 import pytest
 from core.journal.happenings import course, ended, started, step_ended
 
-from podium.errors import JournalError
 from podium.journal import SqlJournal
 
 pytestmark = pytest.mark.anyio
@@ -147,21 +146,3 @@ async def test_leaving_by_a_cancel_waits_for_no_patience(
     locking.close()
     await record_one(SqlJournal(path), "other")
     assert {run.run_id for run in await SqlJournal(path).runs()} >= {"first", "other"}
-
-
-async def test_while_the_journal_fails_no_run_begins(locked: tuple[Path, sqlite3.Connection]) -> None:
-    """A new run waits for its first record then, so that nothing is paid which cannot be recorded."""
-    path, locking = locked
-    async with SqlJournal(path, patience=0.2) as journal:
-        locking.execute("BEGIN IMMEDIATE")
-        log = await journal.begin(started("one"), minted=True)
-        with pytest.raises(JournalError, match="locked"):
-            await log.flush()
-        with pytest.raises(JournalError, match="locked"):
-            await journal.begin(started("two"), minted=True)
-        with pytest.raises(JournalError):
-            await log.aclose()
-        locking.execute("ROLLBACK")
-        locking.close()
-        await (await journal.begin(started("three"), minted=True)).aclose()
-        assert [row.run_id for row in await journal.runs()] == ["three", "first"]

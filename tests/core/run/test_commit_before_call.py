@@ -221,5 +221,6 @@ async def test_a_journal_that_fails_stops_the_run_before_its_next_call(tmp_path:
             await conductor.run(CHAIN, run_id="mine")
         locker.close()
         assert not workers[1].requests
-        assert (caught.value.code, caught.value.result.status) == ("journal", "partial")
+        assert (caught.value.code, caught.value.result.problem.code) == ("journal", "journal")
+        assert caught.value.result.status != "ok"
         assert caught.value.result.outcomes[0].status == "ok"

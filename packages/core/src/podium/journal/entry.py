@@ -99,6 +99,6 @@ def check_id(run_id: str) -> None:
 
 def unwritable(run_id: str, event: Event, error: Exception) -> JournalError:
     """Return the error for an event that cannot be encoded."""
-    made = JournalError(f"run {run_id}: its {event.type} cannot be written: {error}")
+    made = JournalError(f"run {run_id}: its {event.type} cannot be written: {type(error).__name__}: {error}")
     made.__cause__ = error
     return made

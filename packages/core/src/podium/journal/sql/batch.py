@@ -1,6 +1,6 @@
 """A batch: the events of many runs that one transaction commits, encoded, without secrets, and linked."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from podium.journal.codec import encode
@@ -31,13 +31,13 @@ class Batch:
     is_retry: bool = False
     """Whether it was tried before, and so may be committed already."""
 
-    def only(self, log: SqlLog) -> "Batch":
-        """Return the part of one log."""
+    def only(self, logs: Collection[SqlLog]) -> "Batch":
+        """Return the part of some logs, to be tried again."""
         return Batch(
-            counts={log: self.counts[log]},
-            new=[each for each in self.new if each is log],
-            records={log: self.records[log]} if log in self.records else {},
-            states={each: state for each, state in self.states.items() if each is log},
+            counts={log: count for log, count in self.counts.items() if log in logs},
+            new=[log for log in self.new if log in logs],
+            records={log: rows for log, rows in self.records.items() if log in logs},
+            states={log: state for log, state in self.states.items() if log in logs},
             is_retry=True,
         )
 
@@ -55,7 +55,7 @@ def make_batch(queue: Iterable[Queued]) -> Batch:
             continue
         try:
             encoded.append((log, at, encode(event)))
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001  (told to its run; the writer goes on for the others)
             _release(batch, log)
             log.fail(unwritable(log.run_id, event, error))
             continue

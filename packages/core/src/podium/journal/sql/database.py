@@ -113,12 +113,20 @@ class Database(ABC):
             try:
                 return await attempt()
             except self.failures as error:
-                if not self.is_transient(error):
-                    raise Refused(self.describe(error)) from error
-                if anyio.current_time() + wait > end:
-                    raise JournalError(self.describe(error)) from error
+                failure = self.failure(error)
+                if isinstance(failure, Refused) or anyio.current_time() + wait > end:
+                    raise failure from error
             await anyio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
+
+    def failure(self, error: Exception) -> JournalError:
+        """Return the error for an exception of the driver.
+
+        An exception that is none of `failures` counts as transient: drivers raise almost anything when
+        their server dies.
+        """
+        is_refusal = isinstance(error, self.failures) and not self.is_transient(error)
+        return (Refused if is_refusal else JournalError)(self.describe(error))
 
     def describe(self, error: Exception) -> str:
         """Return the message for a failure of the database."""

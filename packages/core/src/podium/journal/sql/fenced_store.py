@@ -43,23 +43,19 @@ class FencedStore:
         self._forget = f"DELETE FROM podium_leases WHERE until < {database.now} - ?"  # noqa: S608
 
     async def commit(self, batch: Batch) -> Collection[SqlLog]:
-        """Write a batch durably, and return the logs whose run another process holds.
+        """Try once to write a batch durably, and return the logs whose run another process holds.
 
         Raises:
             Refused: the database refuses something in the batch.
-            JournalError: the database cannot be used.
+            JournalError: the database fails.
         """
-
-        async def attempt() -> Collection[SqlLog]:
-            try:
-                return await self._write(batch)
-            except self.database.failures as error:
-                is_first, batch.is_retry = not batch.is_retry, True
-                if is_first and self.database.is_duplicate_key(error):
-                    return await self._write(batch)  # without the records that are there
-                raise
-
-        return await self.database.retry(attempt)
+        try:
+            return await self._write(batch)
+        except Exception as error:
+            is_first, batch.is_retry = not batch.is_retry, True
+            if is_first and self.database.is_duplicate_key(error):
+                return await self.commit(batch)  # without the records that are there
+            raise self.database.failure(error) from error
 
     async def renew(self, transaction: Transaction) -> None:
         """Renew the lease."""

@@ -13,7 +13,7 @@ import anyio.lowlevel
 
 from podium.errors import JournalError, RunExists, RunLost
 from podium.journal.sql.batch import Batch, Queued, make_batch
-from podium.journal.sql.database import Refused
+from podium.journal.sql.database import FIRST_WAIT, LONGEST_WAIT, Refused
 from podium.journal.sql.run_log import RunState, SqlLog
 from podium.types.events import Event
 
@@ -26,14 +26,22 @@ class GroupCommit:
     """The task that writes.
 
     Args:
-        commit: writes a batch and returns once it is durable, with the logs that it left out because
-            another process holds their run. Raises `JournalError` if the batch cannot be written.
+        commit: tries once to write a batch, and returns once it is durable, with the logs that it left out
+            because another process holds their run. Raises `JournalError` if that fails.
         period: longest time between two commits while runs are held, which renews the lease, in seconds.
+        patience: how long a run waits for a commit while the database fails, in seconds.
     """
 
-    def __init__(self, commit: Callable[[Batch], Awaitable[Collection[SqlLog]]], period: float) -> None:
+    def __init__(
+        self,
+        commit: Callable[[Batch], Awaitable[Collection[SqlLog]]],
+        *,
+        period: float,
+        patience: float,
+    ) -> None:
         self._commit = commit
         self._period = period
+        self._patience = patience
         self._queue: list[Queued] = []
         self._woken = anyio.Event()
         self._held: set[SqlLog] = set()
@@ -44,8 +52,6 @@ class GroupCommit:
         """What is being written."""
         self._failure: JournalError | None = None
         """Why the task ended before it was told to."""
-        self.is_failing = False
-        """Whether the last commit failed."""
         self._task = asyncio.create_task(self._run(), name="podium journal")
 
     def put(self, log: SqlLog, event: Event | None) -> None:
@@ -78,9 +84,7 @@ class GroupCommit:
         try:
             await self._write_batches()
         except BaseException as error:
-            self._failure = JournalError(f"the journal's writer was ended by {type(error).__name__}: {error}")
-            self._failure.__cause__ = error
-            self.is_failing = True
+            self._failure = _fault(error)
             for log in {*(log for log, *_ in (*self._in_flight, *self._queue)), *self._held}:
                 log.fail(self._failure)
             raise
@@ -88,7 +92,7 @@ class GroupCommit:
     async def _write_batches(self) -> None:
         while self._queue or not self._is_closing:
             if not self._queue:
-                with anyio.move_on_after(self._period if self._held or self._to_release else None):
+                with anyio.move_on_after(self._rest()):
                     await self._woken.wait()
             for _ in range(_GATHER_TURNS):
                 await anyio.lowlevel.checkpoint()
@@ -99,21 +103,39 @@ class GroupCommit:
                 batch.states.update(self._to_release)
                 await self._write(batch)
 
+    def _rest(self) -> float | None:
+        """Return the longest time without a commit, in seconds; `None` while there is nothing to renew."""
+        if self._to_release:
+            return LONGEST_WAIT
+        return self._period if self._held else None
+
     async def _write(self, batch: Batch) -> None:
-        try:
-            lost = await self._commit(batch)
-        except Refused as error:
-            if len(batch.counts) > 1:
-                for log in batch.counts:
-                    await self._write(batch.only(log))
+        """Write a batch; while that fails, try again without the runs that have waited long enough."""
+        wait = FIRST_WAIT
+        while True:
+            try:
+                self._take(batch, await self._commit(batch))
+            except Refused as error:
+                if len(batch.counts) > 1:
+                    for log in batch.counts:
+                        await self._write(batch.only([log]))
+                    return
+                self._fail(batch.counts, error)
+            except JournalError as error:
+                end = anyio.current_time() + wait
+                self._fail([log for log in batch.counts if log.waits_since + self._patience < end], error)
+            except Exception as error:  # noqa: BLE001  (a fault here must not end all journalling)
+                self._fail(batch.counts, _fault(error))
             else:
-                self._fail(batch, error)
-            return
-        except JournalError as error:
-            self.is_failing = True
-            self._fail(batch, error)
-            return
-        self.is_failing = False
+                return
+            batch = batch.only([log for log in batch.counts if log.failure is None])
+            if not batch.counts:
+                return
+            await anyio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    def _take(self, batch: Batch, lost: Collection[SqlLog]) -> None:
+        """Tell the logs of a batch that it is durable, apart from those that another process holds."""
         for log in batch.states:
             self._to_release.pop(log, None)
         for log, count in batch.counts.items():
@@ -123,11 +145,17 @@ class GroupCommit:
             held = log.state.is_held and log.failure is None
             (self._held.add if held else self._held.discard)(log)
 
-    def _fail(self, batch: Batch, error: JournalError) -> None:
-        for log in batch.counts:
+    def _fail(self, logs: Collection[SqlLog], error: JournalError) -> None:
+        for log in logs:
             log.fail(error)
             self._held.discard(log)
             self._to_release[log] = RunState("stopped", is_held=False)
+
+
+def _fault(error: BaseException) -> JournalError:
+    made = JournalError(f"the journal's writer failed with {type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made
 
 
 def _lost(log: SqlLog, batch: Batch) -> JournalError:

@@ -1,20 +1,41 @@
-"""Who holds a lease: one open journal of one process. And how to tell that the process has ended."""
+"""Who holds a lease: one open journal of one process. And how to tell that the holder carries on no more."""
 
 import os
 import platform
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
 PROC = Path("/proc")
 
+_open_fences: set[str] = set()
+"""The fences of the runs that this process carries out."""
+
+
+def keep_fence(fence: str) -> None:
+    """Note that this process carries out the run of this fence."""
+    _open_fences.add(fence)
+
+
+def forget_fence(fence: str) -> None:
+    """Note that this process carries out the run of this fence no more."""
+    _open_fences.discard(fence)
+
+
+def is_given_up(holder: str, fence: str) -> bool:
+    """Return whether this process held a run, and gave it up while the database failed."""
+    return holder.rpartition(":")[2].startswith(_token(os.getpid())) and fence not in _open_fences
+
 
 def new_holder() -> str:
     """Return a new name for a lease holder in this process.
 
-    It has five parts: host, process id, process namespace, start time of the process, random number.
+    It has five parts: host, process id, process namespace, start time of the process, random number. The
+    number begins alike for all holders of the process.
     """
     pid = os.getpid()
-    return f"{platform.node()}:{pid}:{_namespace()}:{_start_time(pid) or ''}:{uuid4().hex[:8]}"
+    number = _token(pid) + uuid4().hex[:8]
+    return f"{platform.node()}:{pid}:{_namespace()}:{_start_time(pid) or ''}:{number}"
 
 
 def has_ended(holder: str) -> bool:
@@ -24,6 +45,13 @@ def has_ended(holder: str) -> bool:
     if len(parts) != 5 or not parts[1].isdigit() or not namespace or parts[2] != namespace:
         return False
     return _start_time(int(parts[1])) != parts[3]
+
+
+@cache
+def _token(pid: int) -> str:
+    """Return what the numbers of this process's holders begin with; a forked process has its own."""
+    del pid
+    return uuid4().hex[:16]
 
 
 def _namespace() -> str:

@@ -111,7 +111,13 @@ class PostgresDatabase(Database):
         "SELECT attname AS name FROM pg_attribute "
         "WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped"
     )
-    failures = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+    failures = (
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,  # raised when the server dies in the middle of a message
+        OSError,
+        TimeoutError,
+    )
 
     def __init__(self, name: str, patience: float, url: str) -> None:
         super().__init__(name, patience)

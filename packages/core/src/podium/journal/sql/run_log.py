@@ -11,6 +11,7 @@ from podium.journal.codec import PIECES
 from podium.journal.entry import Entry
 from podium.journal.hash_chain import Head, head_of
 from podium.journal.journal import Log
+from podium.journal.sql.lease import forget_fence, keep_fence
 from podium.types.events import Event, RunEnded, RunStarted, RunStopped
 
 _LEFT_OUT = (*PIECES, RunStarted)
@@ -46,6 +47,7 @@ class SqlLog(Log):
     ) -> None:
         self.run_id = run_id
         self.fence = fence
+        keep_fence(fence)
         self.started: RunStarted | None = None
         """The first event of a run that begins with this log."""
         self.is_minted = False
@@ -61,6 +63,9 @@ class SqlLog(Log):
         self._queued = 0
         self._written = 0
         """How many of the queued events were written, in order."""
+        self.waits_since = 0.0
+        """When the oldest event that is not written was queued, or the one before it written, on the event
+        loop's clock."""
         self._progress: anyio.Event | None = None
         self._is_closed = False
 
@@ -86,6 +91,8 @@ class SqlLog(Log):
             self._queue(event)
 
     def _queue(self, event: Event | None) -> None:
+        if self._written == self._queued:
+            self.waits_since = anyio.current_time()
         self._queued += 1
         self._put(self, event)
 
@@ -113,11 +120,13 @@ class SqlLog(Log):
             elif self.failure is not None:
                 raise self.failure
         finally:
+            forget_fence(self.fence)
             await self._leave()
 
     def committed(self, count: int) -> None:
         """Take `count` more queued events as committed."""
         self._written += count
+        self.waits_since = anyio.current_time()
         self._wake()
 
     def fail(self, error: JournalError) -> None:

@@ -8,7 +8,7 @@ from podium.errors import RunDead, RunHeld, RunUnknown
 from podium.journal.entry import Entry, Record, RunRow
 from podium.journal.sql.database import Row, Transaction
 from podium.journal.sql.fenced_store import FencedStore
-from podium.journal.sql.lease import has_ended
+from podium.journal.sql.lease import has_ended, is_given_up
 from podium.journal.sql.run_log import RunState
 
 _ALL = 2**62
@@ -74,7 +74,7 @@ class RunTable:
         claim = Claim(entries, RunState(row["state"], row["ended"], row["cost"]), row["recoveries"])
         if is_claimed:
             return claim
-        has_died = row["holder"] is not None
+        has_died = row["holder"] is not None and not is_given_up(row["holder"], row["fence"])
         recoveries = claim.recoveries + has_died
         if (row["state"] == "dead" or (has_died and recoveries > self._max_recoveries)) and not force:
             await transaction.execute(_BURY, recoveries, run_id)
@@ -154,7 +154,10 @@ async def _records(transaction: Transaction, run_id: str) -> tuple[Record, ...]:
 
 
 def _is_held(row: Row) -> bool:
-    return bool(row["holder"] is not None and row["is_live"] and not has_ended(row["holder"]))
+    holder, fence = row["holder"], row["fence"]
+    if holder is None or not row["is_live"]:
+        return False
+    return not has_ended(holder) and not is_given_up(holder, fence)
 
 
 def _run_row(row: Row) -> RunRow:

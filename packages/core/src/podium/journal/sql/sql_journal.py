@@ -13,6 +13,7 @@ from podium.journal.sql.batch import Batch
 from podium.journal.sql.database import Database, Synchronous
 from podium.journal.sql.fenced_store import FencedStore
 from podium.journal.sql.group_commit import GroupCommit
+from podium.journal.sql.lease import forget_fence
 from podium.journal.sql.run_log import SqlLog
 from podium.journal.sql.run_table import RunTable
 from podium.journal.sql.schema import Schema, open_database
@@ -104,7 +105,7 @@ class SqlJournal(PerLoop[_Open], Journal):
         here = await self._enter()
         log = SqlLog(here.writer.put, started.run_id, uuid4().hex, self._leave)
         log.begin(started, minted=minted)
-        if not minted or here.writer.is_failing:
+        if not minted:
             try:
                 await log.flush()
             except BaseException:
@@ -128,7 +129,11 @@ class SqlJournal(PerLoop[_Open], Journal):
         try:
             await shielded(take())
         except BaseException:
-            await (log.aclose() if is_ours else self._leave())
+            if is_ours:
+                await log.aclose()
+            else:
+                forget_fence(log.fence)
+                await self._leave()
             raise
         return log
 
@@ -155,7 +160,7 @@ class SqlJournal(PerLoop[_Open], Journal):
             await here.runs.delete(run_id)
 
     async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
-        """Write a batch. Every record is written here, and is durable on return."""
+        """Try once to write a batch. Every record is written here, and is durable on return."""
         return await store.commit(batch)
 
     async def _open(self) -> _Open:
@@ -164,7 +169,9 @@ class SqlJournal(PerLoop[_Open], Journal):
         )
         prepare()
         store = FencedStore(database, self._lease)
-        writer = GroupCommit(lambda batch: self._commit(store, batch), self._lease / 3)
+        writer = GroupCommit(
+            lambda batch: self._commit(store, batch), period=self._lease / 3, patience=self.patience
+        )
         return _Open(database, store, writer, RunTable(store, self._max_recoveries))
 
     async def _close(self, part: _Open) -> None:

@@ -1,0 +1,214 @@
+"""Databases and drivers that fail: the writer goes on, and runs that were given up can be resumed at once."""
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+from core.actors import boss, plan_of
+from core.journal.happenings import ended, started, step_ended
+
+from benchmarks.postgres_server import PostgresServer
+from podium import Conductor, ScriptedWorker
+from podium.errors import JournalError
+from podium.journal import SqlJournal
+from podium.journal.sql import postgres, sqlite
+from podium.journal.sql.batch import Batch
+from podium.journal.sql.fenced_store import FencedStore
+from podium.journal.sql.run_log import SqlLog
+from podium.workers import Card, FunctionWorker
+
+pytestmark = pytest.mark.anyio
+
+CHAIN = plan_of((0, "first", ()), (1, "second", (0,)))
+
+
+class Faulty(SqlJournal):
+    """Has a fault of its own in the code that writes a run called `bad`."""
+
+    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
+        if any(log.run_id == "bad" for log in batch.counts):
+            raise ZeroDivisionError("a fault")
+        return await super()._commit(store, batch)
+
+
+async def test_a_fault_fails_the_runs_of_its_batch_alone(tmp_path: Path) -> None:
+    """They are told so at once; the writer goes on for the runs that follow."""
+    async with Faulty(tmp_path / "journal.db") as journal:
+        for _ in range(2):
+            with anyio.fail_after(5), pytest.raises(JournalError, match="ZeroDivisionError: a fault"):
+                await journal.begin(started("bad"), minted=False)
+            good = await journal.begin(started("good"), minted=False)
+            good.append(ended("good"))
+            await good.aclose()
+            await journal.delete("good")
+
+
+async def test_an_event_that_cannot_be_encoded_fails_its_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the encoder raises."""
+
+    def fault(_: object) -> str:
+        raise RecursionError("too deep")
+
+    async with SqlJournal(tmp_path / "journal.db") as journal:
+        good = await journal.begin(started("good"), minted=False)
+        with monkeypatch.context() as patched:
+            patched.setattr("podium.journal.sql.batch.encode", fault)
+            with anyio.fail_after(5), pytest.raises(JournalError, match="RecursionError: too deep"):
+                await journal.begin(started("bad"), minted=False)
+        good.append(ended("good"))
+        await good.aclose()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'journal.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.mark.parametrize(
+    "error", [Exception("bare"), asyncpg.InternalClientError("got result for unknown protocol state")]
+)
+async def test_whatever_a_driver_raises_is_tried_again(
+    place: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drivers raise exceptions of any class when a server dies in the middle of a batch."""
+    module = sqlite if place.startswith("sqlite") else postgres
+    write: Callable[..., Any] = module._write
+    failures = 2
+
+    def failing(connection: Any, rows: Any) -> Any:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise error
+        return write(connection, rows)
+
+    monkeypatch.setattr(module, "_write", failing)
+    workers = [ScriptedWorker("a", "one"), ScriptedWorker("b", "two")]
+    async with Conductor(boss(""), workers, journal=SqlJournal(place)) as conductor:
+        result = await conductor.run(CHAIN)
+    assert (result.status, result.answer) == ("ok", "two")
+    assert failures < 0
+    assert [len(worker.requests) for worker in workers] == [1, 1]
+
+
+@pytest.mark.parametrize("is_entered", [True, False])
+async def test_a_run_that_was_given_up_is_resumed_by_the_same_process(
+    tmp_path: Path, *, is_entered: bool
+) -> None:
+    """At once, while nothing else tells the database that the run was released."""
+    path = tmp_path / "journal.db"
+    locker = sqlite3.connect(path, isolation_level=None)
+
+    outages = 2
+
+    def first(_: object) -> str:
+        nonlocal outages
+        outages -= 1
+        if outages >= 0:
+            locker.execute("BEGIN EXCLUSIVE")
+        return "one"
+
+    workers = [ScriptedWorker("a", first), ScriptedWorker("b", "two")]
+    conductor = Conductor(boss(""), workers, journal=SqlJournal(path, patience=0.3, max_recoveries=0))
+
+    async def fail_and_resume() -> None:
+        for _ in range(2):
+            with anyio.fail_after(10), pytest.raises(JournalError, match="locked") as caught:
+                await (
+                    conductor.resume("mine") if workers[0].requests else conductor.run(CHAIN, run_id="mine")
+                )
+            assert (caught.value.code, caught.value.result.problem.code) == ("journal", "journal")
+            locker.execute("ROLLBACK")
+        locker.close()
+        with anyio.fail_after(2):
+            result = await conductor.resume("mine")
+        assert (result.status, result.answer) == ("ok", "two")
+
+    if is_entered:
+        async with conductor:
+            await fail_and_resume()
+    else:
+        await fail_and_resume()
+
+
+@pytest.fixture
+def lone_server() -> Iterator[PostgresServer]:
+    """Start a server of one's own, which has little to recover after a crash."""
+    with PostgresServer() as server:
+        yield server
+
+
+async def test_a_run_goes_on_at_once_after_a_server_was_away(lone_server: PostgresServer) -> None:
+    """The run fails after the journal's patience; the same conductor resumes it when the server is back."""
+    database = lone_server.create_database()
+    gone = anyio.Event()
+
+    async def first(_: object) -> str:
+        if not gone.is_set():
+            await anyio.to_thread.run_sync(lambda: lone_server.stop(immediate=True))
+            gone.set()
+        return "one"
+
+    workers = [FunctionWorker(first, card=Card(name="a")), ScriptedWorker("b", "two")]
+    journal = SqlJournal(lone_server.url(database, driver="postgresql"), patience=0.5)
+    async with Conductor(boss(""), workers, journal=journal) as conductor:
+        with anyio.fail_after(30), pytest.raises(JournalError) as caught:
+            await conductor.run(CHAIN, run_id="mine")
+        assert caught.value.code == "journal"
+        await anyio.to_thread.run_sync(lone_server.start)
+        result = await conductor.resume("mine")
+        assert (result.status, result.answer) == ("ok", "two")
+        assert [row.recoveries for row in await journal.runs()] == [0]
+
+
+async def test_other_processes_can_claim_a_run_that_was_given_up(tmp_path: Path) -> None:
+    """The row is released with the first commit that succeeds after the outage."""
+    path = tmp_path / "journal.db"
+    async with SqlJournal(path, patience=0.2) as journal:
+        log = await journal.begin(started("mine"), minted=False)
+        with closing(sqlite3.connect(path, isolation_level=None)) as locker:
+            locker.execute("BEGIN EXCLUSIVE")
+            log.append(step_ended("mine", 0))
+            with pytest.raises(JournalError, match="locked"):
+                await log.flush()
+            with pytest.raises(JournalError):
+                await log.aclose()
+        with anyio.fail_after(5):
+            while _holder(path) is not None:  # noqa: ASYNC110  (nothing tells when)
+                await anyio.sleep(0.05)
+
+
+def _holder(path: Path) -> str | None:
+    with closing(sqlite3.connect(path)) as connection:
+        holder: str | None = connection.execute("SELECT holder FROM podium_runs").fetchone()[0]
+        return holder
+
+
+async def test_each_run_waits_for_its_own_patience(tmp_path: Path) -> None:
+    """A run that begins late in an outage is not given up with those that waited before it."""
+    path = tmp_path / "journal.db"
+    async with SqlJournal(path, patience=1.0) as journal:
+        first, second = [await journal.begin(started(name), minted=False) for name in ("first", "second")]
+        with closing(sqlite3.connect(path, isolation_level=None)) as locker:
+            locker.execute("BEGIN EXCLUSIVE")
+            first.append(step_ended("first", 0))
+            await anyio.sleep(0.8)
+            second.append(step_ended("second", 0))
+            with pytest.raises(JournalError, match="locked"):
+                await first.flush()
+        await second.flush()
+        second.append(ended("second"))
+        await second.aclose()
+        with pytest.raises(JournalError):
+            await first.aclose()
