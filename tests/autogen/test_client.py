@@ -45,6 +45,13 @@ PLAN = (
 )
 
 
+def alone(call: Call) -> Reply:
+    """Plan one step of the only worker, and answer it."""
+    if is_planning(call):
+        return says(call, '{"worker": 0, "subtask": "Answer it.", "access": []}\n')
+    return says(call, "12 square metres.")
+
+
 def calling(call: Call, *rounds: str) -> Reply:
     """Plan; answer the last step with a call of each tool in turn, then with what they returned."""
     if is_planning(call):
@@ -86,7 +93,7 @@ async def test_it_answers_as_a_model() -> None:
 
 async def test_it_streams() -> None:
     """The last step's text, then the result."""
-    async with ModelServer(model) as server:
+    async with ModelServer(alone) as server:
         stream = ConductorChatCompletionClient([server.client()], server.client()).create_stream(ASKED)
         *pieces, last = [item async for item in stream]
     assert isinstance(last, CreateResult)
@@ -96,7 +103,7 @@ async def test_it_streams() -> None:
 
 async def test_an_agent_asks_it() -> None:
     """Its instructions reach planner and steps; the plan is a thought; chunks are streamed."""
-    async with ModelServer(model) as server:
+    async with ModelServer(alone) as server:
         conductor = ConductorChatCompletionClient([server.client()], server.client())
         agent = AssistantAgent("solo", conductor, system_message="Be brief.", model_client_stream=True)
         messages = [message async for message in agent.run_stream(task="How large?")]
@@ -200,7 +207,7 @@ async def test_a_form_reaches_the_last_step() -> None:
 
 async def test_extra_arguments_reach_the_last_step() -> None:
     """Those a conductor takes; others are refused."""
-    async with ModelServer(model) as server:
+    async with ModelServer(alone) as server:
         conductor = ConductorChatCompletionClient([server.client()], server.client())
         await conductor.create(ASKED, extra_create_args={"temperature": 0.5, "stop": "END"})
         bodies = [call.body for call in server.calls]

@@ -136,7 +136,7 @@ def context_of(  # noqa: PLR0913 - the facts of a run that a test sets
     ledger: Ledger | None = None,
     limits: Limits | None = None,
     planner: Planner | None = None,
-    fallback: Planner | None = None,
+    fallback_planner: Planner | None = None,
     query: Query | None = None,
     policy: Policy | None = None,
     retry: Retry | None = None,
@@ -149,7 +149,7 @@ def context_of(  # noqa: PLR0913 - the facts of a run that a test sets
         name="conductor",
         pool=pool or Pool(workers),
         planner=planner or RulePlanner(),
-        fallback=fallback or RulePlanner(),
+        fallback_planner=fallback_planner,
         limits=limits,
         retry=retry or Retry(),
     )

@@ -193,7 +193,7 @@ class _Opened(Worker):
 async def test_a_run_opens_and_closes_what_it_uses() -> None:
     """Workers are open while a run needs them and closed after it, also when it raises."""
     worker = _Opened()
-    conductor = Conductor(boss("no plan"), [worker], strict=True)
+    conductor = Conductor(boss("no plan"), [worker])
     with pytest.raises(Exception, match="no plan"):
         await conductor.run("What?")
     assert (worker.open, worker.most) == (0, 1)

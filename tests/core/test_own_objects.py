@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from podium import ChatWorker, Conductor, RulePlanner, ScriptedWorker
-from podium.errors import ConfigError
+from podium.errors import ConfigError, PlannerError
 from podium.planners import FixedPlanner, Planner, PlanRequest
 from podium.types import Completion, Plan, Step
 from podium.workers import FREE, Card, Request, Worker
@@ -75,8 +75,9 @@ def test_a_worker_without_yield_is_told_so() -> None:
 
 def test_a_planner_without_yield_is_told_so() -> None:
     """As a worker is."""
-    result = Conductor(ReturningPlanner(), [ONLY]).run_sync("Why?")
-    assert "plan returned a coroutine: make it an async generator, with `yield`" in result.explain()
+    told = "plan returned a coroutine: make it an async generator, with `yield`"
+    with pytest.raises(PlannerError, match=told):
+        Conductor(ReturningPlanner(), [ONLY]).run_sync("Why?")
 
 
 def test_an_unknown_option_is_refused() -> None:

@@ -14,7 +14,7 @@ from langchain_core.runnables import ConfigurableField
 from pydantic import ValidationError
 
 from langchain_podium.chat_models import ChatPodium
-from podium import Card, ChatPlanner, Conductor, Limits, ScriptedWorker
+from podium import Card, ChatPlanner, Conductor, Limits, RulePlanner, ScriptedWorker
 from podium.errors import ConfigError, LimitExceeded, QueryError, RunFailed, WorkerBroken, WorkerRefused
 from podium.execution import Retry
 from podium.journal import MemoryJournal
@@ -212,7 +212,7 @@ async def test_timeout_ends_the_run(*, stream: bool) -> None:
 async def test_labels_and_policy_of_a_call() -> None:
     """What holds for this question alone."""
     pool = [finder(), ScriptedWorker(Card(name="writer", labels=frozenset({"eu"})), "Forty-two.")]
-    model = ChatPodium(conductor=Conductor(planner(), pool))
+    model = ChatPodium(conductor=Conductor(planner(), pool, fallback_planner=RulePlanner()))
     rule = Policy(rules=[Rule("private", only="eu")])
     message = await model.ainvoke("What?", labels=["private"], policy=rule)
     assert [step["worker"] for step in message.response_metadata["podium"]["steps"]] == ["writer"]

@@ -15,7 +15,7 @@ from llamaindex.library import Shelf, index_of
 from llamaindex.speaking import TOKENS, Blocking, Native
 
 from llama_index_podium import ConductorQueryEngine, as_worker
-from podium import Card, ChatPlanner, Conductor, Limits, Plan, ScriptedWorker, Step
+from podium import Card, Conductor, Limits, Plan, RulePlanner, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed
 from podium.execution import Retry
 from podium.plan_text import write_plan
@@ -331,7 +331,7 @@ async def test_what_the_conductor_takes_can_be_said() -> None:
     response = await engine.aquery("?")
     assert response.metadata is not None
     assert response.metadata["status"] == "partial"
-    conductor = Conductor(ChatPlanner(ScriptedWorker("p", "x")), [ScriptedWorker("w", "ok")])
+    conductor = Conductor(RulePlanner(), [ScriptedWorker("w", "ok")])
     assert str(await ConductorQueryEngine(conductor).aquery("?")) == "ok"
 
 

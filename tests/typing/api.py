@@ -80,7 +80,9 @@ async def use() -> None:
         assert_type(result.cost, float | None)
         async for event in conductor.stream(plan):
             assert_type(event, Event)
-    assert_type(Conductor(FixedPlanner(plan), [conductor], fallback=RulePlanner()).run_sync("why?"), Result)
+    assert_type(
+        Conductor(FixedPlanner(plan), [conductor], fallback_planner=RulePlanner()).run_sync("why?"), Result
+    )
     assert_type(await HostedConductor(endpoint=server, price=Price(input=5, output=30)).run("why?"), Result)
     assert_type(parse_plan("", workers=["a"]), Plan)
     assert_type(PlanReader(workers=2).feed("…"), list[Step])

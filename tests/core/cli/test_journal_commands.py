@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from core.cli.conftest import PLAN
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
@@ -87,7 +88,7 @@ def test_show_draws_the_plan_and_what_it_took(podium: Podium, config: Path) -> N
     shown = podium("show", run_id(podium("run", "What is it?"))[:8]).stdout
     for told in ("What is it?", "plan by thinker", "✓ 0 thinker  Think of a number.", "sees 0", "forty-two"):
         assert told in shown
-    assert "answered, 2 steps, 54 tokens, cost unknown" in shown
+    assert "answered, 2 steps planned by thinker, 54 tokens, cost unknown" in shown
 
 
 def test_show_for_programs(podium: Podium, config: Path) -> None:
@@ -246,7 +247,7 @@ def test_what_differs(podium: Podium, config: Path, server: ChatServer) -> None:
     """Runs of the same outputs do not differ; another output is told with its step."""
     first, second = (run_id(podium("run", "What is it?")) for _ in range(2))
     assert "do not differ" in podium("diff", first, second).stdout
-    server.reply = lambda call: says(call, "no plan" if "structured_outputs" in call.body else "forty-three")
+    server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else "forty-three")
     third = run_id(podium("run", "What is it?"))
     said = json.loads(podium("diff", first, third, "--json").stdout)
     assert said["runs"] == [first, third]

@@ -34,7 +34,11 @@ def test_mermaid_alone(podium: Podium, config: Path) -> None:
 def test_a_plan_of_the_fallback_is_told_of(podium: Podium, config: Path, server: ChatServer) -> None:
     """Who planned is said on stderr, so that a plan nobody meant does not pass for the planner's."""
     server.reply = lambda call: says(call, "I would just ask around.")
+    alone = podium("plan", "What is it?", "--json")
+    assert (alone.exit_code, alone.stdout) == (1, "")
+    assert "there is no plan" in alone.stderr
+    config.write_text(config.read_text().replace("[planner]\n", '[planner]\nfallback = "rule"\n'))
     result = podium("plan", "What is it?", "--json")
     assert json.loads(result.stdout)["steps"]
-    assert "thinker was not used (no_plan" in result.stderr
-    assert "Planner rule wrote the plan" in result.stderr
+    assert "thinker wrote no plan that can be used (no_plan" in result.stderr
+    assert "Planner rule wrote the plan as the fallback" in result.stderr

@@ -365,12 +365,12 @@ def test_labels_are_ruled_about(podium: Podium, config: Path, server: ChatServer
 
 def test_planner_that_may_not_be_asked_is_named(podium: Podium, config: Path, server: ChatServer) -> None:
     """Who planned in its place, and by which rule, is told on stderr."""
-    own = '[planner]\nendpoint = "loopback"\nmodel = "boss"\nlabels = ["far"]\n'
+    own = '[planner]\nendpoint = "loopback"\nmodel = "boss"\nlabels = ["far"]\nfallback = "rule"\n'
     rule = '[[policy.rules]]\nlabel = "confidential"\nnever = ["far"]\n'
     config.write_text(config.read_text().partition("[planner]")[0] + own + rule)
     assert "was not asked" not in podium("run", "What is it?").stderr
     server.calls.clear()
     told = podium("run", "What is it?", "--labels", "confidential").stderr
-    assert "planner 'boss' was not asked, so 'rule' planned" in told
+    assert "the fallback planner 'rule' wrote the plan: planner 'boss': policy" in told
     assert "never reaches 'far'" in told
     assert not any(plans(call) for call in server.calls)

@@ -95,7 +95,8 @@ def test_no_answer_exits_with_1(podium: Podium, config: Path, server: ChatServer
     server.reply = lambda call: whole({"error": {"message": "down"}}, status=500)
     result = podium("run", "What is it?")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "no answer" in result.stderr
+    assert "there is no plan: planner 'thinker': worker_unavailable" in result.stderr
+    assert "podium resume" in result.stderr
 
 
 def test_partial_answer_exits_with_3(podium: Podium, config: Path, server: ChatServer) -> None:

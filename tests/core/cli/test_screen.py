@@ -29,7 +29,9 @@ def test_key_in_an_error_is_hidden(podium: Podium, config: Path, server: ChatSer
 
 def test_key_in_an_answer_is_hidden(podium: Podium, config: Path, server: ChatServer) -> None:
     """A model that writes the key does not bring it to the screen."""
-    server.reply = lambda call: says(call, f"Your key is {KEY}")
+    plan = '{"worker": 0, "subtask": "go", "access": []}'
+    said = f"Your key is {KEY}"
+    server.reply = lambda call: says(call, plan if "structured_outputs" in call.body else said)
     result = podium("run", "Why?", "--json")
     assert KEY not in result.output
     assert "[secret]" in result.output

@@ -10,7 +10,7 @@ from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, s
 
 from podium.conductor import Conductor
 from podium.config import load_config
-from podium.errors import PlanSyntaxError
+from podium.errors import PlannerError
 from podium.plan_text import Spelling, write_plan
 from podium.types import Result
 from podium.workers import ChatWorker, Timeouts
@@ -115,17 +115,17 @@ async def test_show_question(site: Site, line: str, *, shown: bool) -> None:
     assert ("not the user's question" in site.told("boss")[0]) is not shown
 
 
-async def test_strict(site: Site) -> None:
-    """`strict` raises what is wrong with a plan; otherwise the planner is asked again."""
+async def test_fallback(site: Site) -> None:
+    """`fallback` names who plans when the planner gave no plan; otherwise the run has none."""
 
     def boss(call: Call) -> Reply:
         return says(call, "I would rather not.")
 
-    assert (await site.run(boss=boss)).status == "ok"
+    result = await site.run(planner='fallback = "rule"', boss=boss)
+    assert (result.status, result.problem and result.problem.code) == ("partial", "planner_fallback")
     assert len(site.bodies("boss")) == 2
-    with pytest.raises(PlanSyntaxError):
-        await site.run(conductor="strict = true", boss=boss)
-    assert len(site.bodies("boss")) == 1
+    with pytest.raises(PlannerError, match="holds no plan"):
+        await site.run(boss=boss)
 
 
 @pytest.mark.parametrize(("line", "named"), [("", True), ('show = "ordinals"', False)])
@@ -185,10 +185,11 @@ async def test_spelling(site: Site, spelling: Spelling, begins: str) -> None:
 )
 async def test_timeouts(site: Site, key: str, boss: Reply) -> None:
     """Each of `timeouts` ends a wait that by default is longer than a test may be."""
-    result = await site.run(endpoint=f"timeouts = {{ {key} = 0.2 }}", boss=lambda _: boss)
-    problem = result.proposals[0].problem
-    assert problem is not None
-    assert problem.code == "worker_timeout"
+    endpoint, once = f"timeouts = {{ {key} = 0.2 }}", "[retry]\nattempts = 1\n"
+    with pytest.raises(PlannerError) as caught:
+        await site.run(endpoint=endpoint, tables=once, boss=lambda _: boss)
+    (call,) = caught.value.calls
+    assert call.problem.code == "worker_timeout"
 
 
 def test_every_timeout_reaches_the_endpoint(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PlanForbidden, WorkerUnavailable
+from podium.errors import ConfigError, PlanForbidden, PlannerError, WorkerUnavailable
 from podium.execution import Retry
 from podium.plan_text import KEEP
-from podium.planners import FixedPlanner
+from podium.planners import FixedPlanner, RulePlanner
 from podium.policy import Pin, Policy, Rule
 from podium.types import Plan, Step, read_query
 from podium.workers import FREE, Card, Request, ScriptedWorker
@@ -65,9 +65,9 @@ async def test_a_plan_that_stays_forbidden_is_replaced_by_the_fallbacks() -> Non
     """Nothing of it is ever started."""
     workers = team()
     fallback = FixedPlanner(plan_of((1, "just write", ())))
-    conductor = Conductor(boss(BAD), workers, fallback=fallback, policy=Policy(rules=[NO_MAIL]))
+    conductor = Conductor(boss(BAD), workers, fallback_planner=fallback, policy=Policy(rules=[NO_MAIL]))
     result = await conductor.run("Why?")
-    assert result.answer == "writer"
+    assert (result.answer, result.status) == ("writer", "partial")
     assert [p.problem.code if p.problem else "" for p in result.proposals] == ["policy", "policy", ""]
     assert calls(workers) == [0, 1, 0]
 
@@ -134,11 +134,14 @@ async def test_the_labels_of_a_query_decide_who_may_work_on_it() -> None:
 
 
 async def test_a_planner_that_may_not_see_the_query_is_not_asked() -> None:
-    """One without a model plans in its place."""
+    """A fallback without a model plans in its place."""
     planner, workers = boss(GOOD), [worker("us"), worker("here", "eu")]
-    conductor = Conductor(planner, workers, policy=Policy(rules=[Rule("confidential", only="eu")]))
+    policy = Policy(rules=[Rule("confidential", only="eu")])
+    with pytest.raises(PlannerError, match="confidential"):
+        await Conductor(planner, workers, policy=policy).run("Why?", labels={"confidential"})
+    conductor = Conductor(planner, workers, policy=policy, fallback_planner=RulePlanner())
     result = await conductor.run("Why?", labels={"confidential"})
-    assert result.status == "ok"
+    assert result.status == "partial"
     assert isinstance(planner.worker, ScriptedWorker)
     assert not planner.worker.requests
     assert calls(workers)[0] == 0
@@ -222,7 +225,8 @@ async def test_a_nested_conductor_carries_its_workers_labels() -> None:
 async def test_in_a_nested_run_only_those_work_whom_the_outer_policy_admits() -> None:
     """Of a conductor that is `eu` for one of its workers only that one works."""
     inner_team = [worker("far", "us"), worker("near", "eu")]
-    inner = Conductor(boss(rows((0, "x", ()))), inner_team)  # its planner has no label, and is not asked
+    # Its planner has no label, and is not asked.
+    inner = Conductor(boss(rows((0, "x", ()))), inner_team, fallback_planner=RulePlanner())
     outer = Conductor(FixedPlanner(plan_of((0, "go", ()))), [inner], policy=Policy(regions=["eu"]))
     result = await outer.run("Why?")
     assert result.answer == "near"
@@ -290,6 +294,8 @@ def test_no_run_shows_a_worker_what_a_rule_keeps_from_it(
         anyio.run(partial(conductor.run, job, labels={asked} - {""}), backend_options=OPTIONS)
     except PlanForbidden:
         assert origin == "given"
+    except PlannerError:
+        assert origin == "planned"
     for one in workers:
         for request in one.requests:
             shown = {mark for mark in LABELS + NAMES if f"<{mark}>" in request.messages[-1].text}

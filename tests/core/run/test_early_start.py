@@ -193,7 +193,8 @@ def test_an_early_start_changes_no_run(plan: Plan, policy: Policy, *, bound: boo
 
     async def run(planner: PlanningActor) -> Result:
         sampling = Sampling(max_tokens=5) if bound else Sampling()
-        conductor = Conductor(planner, team(), policy=policy, fallback=slowly(rows((2, "answer", ()))))
+        fallback = slowly(rows((2, "answer", ())))
+        conductor = Conductor(planner, team(), policy=policy, fallback_planner=fallback)
         return await conductor.run("Why?", sampling=sampling)
 
     def known(result: Result) -> Sequence[object]:

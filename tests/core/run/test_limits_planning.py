@@ -1,7 +1,7 @@
 """A planner's calls are reserved before they are made and settled after; what does not fit is not made."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 
 import anyio
@@ -12,8 +12,9 @@ from hypothesis import given, strategies as st
 
 from podium.budget import Ledger, Limits, Remaining, Spend
 from podium.conductor import Conductor
-from podium.errors import LimitExceeded, WorkerFailed, WorkerRefused, WorkerTimeout
-from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner
+from podium.errors import PlannerError, WorkerFailed, WorkerRefused, WorkerTimeout
+from podium.execution import Retry
+from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
 from podium.policy import Policy, Rule
 from podium.run.planning import PlanRequester
 from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, StepStarted
@@ -47,17 +48,19 @@ class Round:
         planner: Planner,
         *workers: Worker,
         limits: Limits | None = None,
-        fallback: Planner | None = None,
+        fallback_planner: Planner | None = None,
         policy: Policy | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         self.events: list[Event] = []
+        self.error: PlannerError | None = None
         self.limits = limits or Limits()
         self.ledger = ledger or Ledger(self.limits, anyio.current_time() + 600)
         self.context = context_of(
             *(workers or [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]),
             planner=planner,
-            fallback=fallback,
+            fallback_planner=fallback_planner,
+            retry=Retry(attempts=1),
             query="What is it?",
             ledger=self.ledger,
             limits=self.limits,
@@ -67,9 +70,12 @@ class Round:
         self.planning = PlanRequester(self.context, 1)
 
     async def make(self) -> Plan | None:
-        """Plan, and see that nothing stays reserved."""
+        """Plan, and see that nothing stays reserved; `None` means that there is no plan."""
         try:
             return await self.planning.make()
+        except PlannerError as error:
+            self.error = error
+            return None
         finally:
             assert self.ledger.reserved == Spend()
 
@@ -99,7 +105,7 @@ async def test_a_call_is_reserved_and_then_settled_to_what_it_came_to() -> None:
 async def test_a_call_that_does_not_fit_is_not_made() -> None:
     """The fallback plans, and the account says what to raise."""
     planner = _planner(GOOD)
-    round_ = Round(planner, limits=Limits(cost=0.01, unpriced=0.0))
+    round_ = Round(planner, limits=Limits(cost=0.01, unpriced=0.0), fallback_planner=RulePlanner())
     assert await round_.make() is not None
     worker = planner.worker
     assert isinstance(worker, ScriptedWorker)
@@ -109,26 +115,30 @@ async def test_a_call_that_does_not_fit_is_not_made() -> None:
     assert refused.problem is not None
     assert "raise Limits.cost" in refused.problem.message
     assert (refused.usage, refused.cost, refused.maybe_paid) == (Usage(), 0.0, False)
+    assert not refused.asked
     assert [event.planner for event in round_.events if isinstance(event, PlannerStarted)] == ["rule"]
     assert len([event for event in round_.events if isinstance(event, PlannerEnded)]) == 2
     assert round_.ledger.spent == Spend()
 
 
 async def test_a_repair_that_does_not_fit_is_not_made() -> None:
-    """What is wrong with the first text stands in the account, and the fallback plans."""
+    """What is wrong with the first text stands in the error."""
     planner = _planner("no plan", GOOD)
     round_ = Round(planner, limits=Limits(calls=1))
-    assert await round_.make() is not None
-    assert round_.codes == ["no_plan", "limit", None]
+    assert await round_.make() is None
+    assert round_.codes == ["no_plan", "limit"]
+    assert round_.error is not None
+    assert round_.error.code == "planner_limit"
+    assert "no_plan" in str(round_.error)
     assert round_.ledger.spent.calls == 1
 
 
-async def test_strictness_raises_what_does_not_fit() -> None:
-    """Whoever asked for strictness is told."""
-    with pytest.raises(LimitExceeded, match=r"Limits\.output_tokens"):
-        await Conductor(
-            _planner(GOOD), [ScriptedWorker("a", "A")], limits=Limits(output_tokens=100), strict=True
-        ).plan("What?")
+async def test_a_planner_that_does_not_fit_leaves_no_plan() -> None:
+    """The error says what to raise."""
+    conductor = Conductor(_planner(GOOD), [ScriptedWorker("a", "A")], limits=Limits(output_tokens=100))
+    with pytest.raises(PlannerError, match=r"Limits\.output_tokens") as caught:
+        await conductor.plan("What?")
+    assert caught.value.code == "planner_limit"
 
 
 async def _half(request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -162,8 +172,8 @@ async def test_a_call_whose_end_was_not_seen_counts_as_the_most_it_may_have_come
 ) -> None:
     """What it cost is unknown, and the limit takes the whole reservation."""
     round_ = Round(ChatPlanner(Actor(BOSS, act)), limits=Limits(cost=1.0, unpriced=0.0))
-    assert await round_.make() is not None
-    lost, (worst, _) = round_.planning.proposals[0], round_.reserved
+    assert await round_.make() is None
+    lost, (worst,) = round_.planning.proposals[0], round_.reserved
     assert (lost.maybe_paid, lost.cost, lost.usage.estimated) == (True, None, True)
     assert round_.ledger.spent == replace(worst, cost=None)
     assert worst.cost is not None
@@ -301,19 +311,24 @@ async def test_a_plan_that_is_forbidden_is_repaired_once_and_then_replaced() -> 
     stubborn = Round(
         _planner(rows((0, "one", ()), (1, "two", (0,)))),
         policy=policy,
-        fallback=FixedPlanner(plan_of((1, "two", ()), (0, "one", (0,)))),
+        fallback_planner=FixedPlanner(plan_of((1, "two", ()), (0, "one", (0,)))),
     )
     assert await stubborn.make() is None
     assert stubborn.codes == ["policy", "policy", "policy"]
 
 
 async def test_a_planner_that_may_not_see_the_question_is_not_asked() -> None:
-    """No repair can help it, so the fallback plans at once."""
+    """No repair can help it, so a fallback plans at once; without one the error says by which rule."""
     planner = _planner(GOOD)
-    round_ = Round(planner, policy=Policy(denied=("boss",)))
+    round_ = Round(planner, policy=Policy(denied=("boss",)), fallback_planner=RulePlanner())
     assert await round_.make() is not None
     assert round_.codes == ["policy", None]
     assert round_.reserved == [Spend()]
+    alone = Round(planner, policy=Policy(denied=("boss",)))
+    assert await alone.make() is None
+    assert alone.error is not None
+    assert alone.error.code == "planner_refused"
+    assert "the policy denies 'boss'" in str(alone.error)
 
 
 async def test_a_planner_is_shown_only_those_who_may_work() -> None:
@@ -378,10 +393,10 @@ def test_planning_never_spends_more_than_it_may(ways: list[str], limits: Limits)
     async def run() -> None:
         planner = Actor(BOSS, act)
         worker = ScriptedWorker("a", "A")
-        events = [
-            event
-            async for event in Conductor(ChatPlanner(planner), [worker], limits=limits).stream("What is it?")
-        ]
+        events: list[Event] = []
+        with suppress(PlannerError):
+            async for event in Conductor(ChatPlanner(planner), [worker], limits=limits).stream("What is it?"):
+                events.append(event)  # noqa: PERF401 - what is read before the error counts
         asked = sum(isinstance(event, PlannerStarted) and event.planner == "boss" for event in events)
         calls = asked + sum(isinstance(event, StepStarted) for event in events)
         result = events[-1].result  # type: ignore[union-attr] # a stream ends with its result

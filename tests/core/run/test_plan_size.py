@@ -59,7 +59,9 @@ async def test_a_plan_above_the_bound_is_refused_by_a_code_that_names_the_limit(
         *((0, f"Do {number}.", ()) for number in range(size - 1)), (0, "Join.", tuple(range(size - 1)))
     )
     workers = pool(1)
-    conductor = Conductor(FixedPlanner(plan), workers, fallback=FixedPlanner(plan_of((0, "other", ()))))
+    conductor = Conductor(
+        FixedPlanner(plan), workers, fallback_planner=FixedPlanner(plan_of((0, "other", ())))
+    )
     result = await conductor.run("Why?")
     problem = result.proposals[0].problem
     if size == 32:

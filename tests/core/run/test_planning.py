@@ -1,7 +1,9 @@
-"""A bad plan is data: it is quoted to its planner once, and then another planner takes over."""
+"""A bad plan is repaired once, a planner that fails is called again; after that there is no plan."""
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
+from itertools import pairwise
 
 import anyio
 import pytest
@@ -10,16 +12,18 @@ from core.virtual_clock import BACKEND
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import (
-    PlanInvalid,
-    PlannerError,
-    PlanSyntaxError,
-    PodiumError,
-    WorkerTimeout,
-    WorkerUnavailable,
+from podium.errors import PlannerError, WorkerBroken, WorkerRefused, WorkerTimeout, WorkerUnavailable
+from podium.execution import Retry
+from podium.planners import (
+    CachedPlanner,
+    ChatPlanner,
+    DirectPlanner,
+    FixedPlanner,
+    PlanRequest,
+    PlanText,
+    RulePlanner,
 )
-from podium.planners import ChatPlanner, PlanRequest, PlanText
-from podium.types import Completion, PlanDelta, PlannerEnded, PlanReady
+from podium.types import Completion, Event, PlanDelta, PlannerEnded, PlannerStarted, RunEnded
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker
 
@@ -68,73 +72,145 @@ async def test_a_bad_plan_is_quoted_to_its_planner_with_the_reason(bad: str, rea
     assert [proposal.problem is None for proposal in result.proposals] == [False, True]
 
 
-async def test_after_one_repair_the_fallback_plans_and_the_result_says_so() -> None:
-    """A planner that cannot mend its plan is asked twice, and no more."""
-    planner = boss("no plan")
-    result = await Conductor(planner, _pool()).run("What is it?")
-    assert result.status == "ok"
-    assert [(p.planner, p.problem and p.problem.code) for p in result.proposals] == [
-        ("boss", "no_plan"),
-        ("boss", "no_plan"),
-        ("rule", None),
-    ]
-    assert result.explain().count("Planner boss was not used (no_plan") == 2
-    assert "Planner rule wrote the plan" in result.explain()
+def _failing(bad: str | Exception, **options: object) -> Conductor:
+    return Conductor(boss(bad), _pool(), retry=Retry(attempts=2), **options)  # type: ignore[arg-type]
 
 
-async def test_a_fallback_of_ones_own_is_used() -> None:
-    """What a caller gives as `fallback` plans when the planner does not."""
-    fallback = boss(GOOD)
-    fallback.name = "second"
-    result = await Conductor(boss("no plan"), _pool(), fallback=fallback).run("What?")
-    assert result.proposals[-1].planner == "second"
-    assert result.answer == "A"
+FAILURES = [
+    ("no plan", "planner_unusable", 2),
+    ('{"worker": 9, "subtask": "go", "access": []}\n', "planner_unusable", 2),
+    (WorkerUnavailable("down"), "planner_unreachable", 2),
+    (WorkerTimeout("silent", maybe_paid=True), "planner_unreachable", 2),
+    (WorkerBroken("cut off", maybe_paid=True), "planner_unreachable", 2),
+    (WorkerRefused("no such key"), "planner_refused", 1),
+    (KeyError("oops"), "planner_failed", 1),
+]
 
 
-async def test_when_nobody_plans_the_run_fails_with_the_reason() -> None:
-    """No exception is raised because models wrote badly."""
-    result = await Conductor(boss("no plan"), _pool(), fallback=boss("nor here")).run("What?")
-    assert (result.status, result.answer, result.plans) == ("failed", "", ())
+@pytest.mark.parametrize(("bad", "code", "calls"), FAILURES)
+async def test_without_a_plan_the_run_raises(bad: str | Exception, code: str, calls: int) -> None:
+    """`run`, `stream` and `plan` raise, with what was tried and what was spent."""
+    conductor = _failing(bad)
+    with pytest.raises(PlannerError) as of_run:
+        await conductor.run("What?")
+    with pytest.raises(PlannerError) as of_stream:
+        [event async for event in conductor.stream("What?")]
+    with pytest.raises(PlannerError) as of_plan:
+        await conductor.plan("What?")
+    for caught in (of_run, of_stream, of_plan):
+        error = caught.value
+        assert error.code == code
+        assert [call.planner for call in error.calls] == ["boss"] * calls
+        assert all(call.problem is not None and call.problem.message in str(error) for call in error.calls)
+        assert error.run_id
+        assert error.run_id in str(error)
+        assert "tokens" in str(error)
+        assert error.usage == Usage.total(call.usage for call in error.calls)
+    worker = conductor.planner.worker
+    assert isinstance(worker, ScriptedWorker)
+    assert len(worker.requests) == 3 * calls
+
+
+def test_run_sync_raises_without_a_plan() -> None:
+    """As `run` does."""
+    with pytest.raises(PlannerError, match="holds no plan"):
+        _failing("no plan").run_sync("What?")
+
+
+@pytest.mark.parametrize(("bad", "code", "calls"), FAILURES)
+async def test_a_plan_of_the_fallback_makes_the_run_partial(
+    bad: str | Exception, code: str, calls: int
+) -> None:
+    """The result says which planner failed, why, and who planned."""
+    result = await _failing(bad, fallback_planner=RulePlanner()).run("What is it?")
+    assert (result.status, result.answer) == ("partial", "A")
     assert result.problem is not None
-    assert result.problem.code == "no_plan"
-    assert "No plan could be had" in result.explain()
+    assert result.problem.code == "planner_fallback"
+    assert "'rule' wrote the plan: planner 'boss'" in result.problem.message
+    assert result.planner is not None
+    assert (result.planner.name, result.planner.is_fallback) == ("rule", True)
+    assert [proposal.role for proposal in result.proposals][-1] == "fallback"
+    assert len(result.proposals) == calls + 1
+    assert "Planner rule wrote the plan as the fallback" in result.explain()
+    assert code
 
 
-async def test_rejected_texts_are_events() -> None:
-    """A stream tells which text was not used, whose it was and why, and whose plan is."""
-    events = [e async for e in Conductor(boss("no plan"), _pool()).stream("What?")]
-    rejected = [
-        (e.proposal.planner, e.proposal.text, e.proposal.problem.code)
-        for e in events
-        if isinstance(e, PlannerEnded) and e.proposal.problem is not None
+async def test_a_planner_that_was_configured_is_no_fallback() -> None:
+    """What rules, fixed plans and caches plan is `ok` where the caller chose them."""
+    fixed = FixedPlanner(plan_of((1, "go", ())))
+    for planner in (RulePlanner(), fixed, CachedPlanner(fixed), DirectPlanner(boss(GOOD))):
+        result = await Conductor(planner, _pool()).run("What is it?")
+        assert (result.status, result.problem) == ("ok", None)
+        assert result.planner is not None
+        assert (result.planner.name, result.planner.is_fallback) == (planner.name, False)
+
+
+async def test_a_fallback_that_fails_too_leaves_no_plan() -> None:
+    """The error names both, and the cause is the planner's own."""
+    conductor = _failing(WorkerUnavailable("down"), fallback_planner=FixedPlanner("no plan"))
+    with pytest.raises(
+        PlannerError, match=r"'boss': worker_unavailable, 2 times.*'fixed': no_plan"
+    ) as caught:
+        await conductor.run("What?")
+    assert caught.value.code == "planner_unreachable"
+
+
+async def test_a_planner_is_called_again_after_the_wait_it_asks_for() -> None:
+    """The events tell what failed and how long the run waits; the plan is the planner's own."""
+    planner = boss(WorkerUnavailable("busy", retry_after=20.0), WorkerUnavailable("busy"), GOOD)
+    events = [event async for event in Conductor(planner, _pool()).stream("What?")]
+    ended = [event for event in events if isinstance(event, PlannerEnded)]
+    starts = [event.at for event in events if isinstance(event, PlannerStarted)]
+    assert [e.proposal.problem and e.proposal.problem.code for e in ended] == [
+        "worker_unavailable",
+        "worker_unavailable",
+        None,
     ]
-    assert rejected == [("boss", "no plan", "no_plan")] * 2
-    assert [e.planner for e in events if isinstance(e, PlanReady)] == ["rule"]
+    waits = [event.wait for event in ended]
+    assert waits[0] is not None
+    assert 20.0 <= waits[0] <= 30.0
+    assert waits[1] is not None
+    assert waits[2] is None
+    assert [b - a for a, b in pairwise(starts)] == pytest.approx(waits[:2])
+    result = events[-1].result  # type: ignore[union-attr]
+    assert (result.status, result.answer, len(result.proposals)) == ("ok", "A", 3)
 
 
 @pytest.mark.parametrize(
-    ("bad", "kind"),
+    ("error", "limits", "because"),
     [
-        ("no plan", PlanSyntaxError),
-        ('{"worker": 9, "subtask": "go", "access": []}\n', PlanInvalid),
-        (WorkerUnavailable("down"), WorkerUnavailable),
+        (WorkerUnavailable("busy", retry_after=99.0), Limits(), "more than Retry.max_wait"),
+        (WorkerUnavailable("busy", retry_after=20.0), Limits(seconds=10), "the time ends before"),
     ],
 )
-async def test_strict_raises_the_very_error(bad: str | Exception, kind: type[PodiumError]) -> None:
-    """With `strict` there is one call, and what is wrong is raised as it is."""
-    planner = boss(bad)
-    with pytest.raises(kind):
-        await Conductor(planner, _pool(), strict=True).run("What?")
-    with pytest.raises(kind):
-        await Conductor(planner, _pool(), strict=True).plan("What?")
-    with pytest.raises(kind):
-        [event async for event in Conductor(planner, _pool(), strict=True).stream("What?")]
-    worker = planner.worker
-    assert isinstance(worker, ScriptedWorker)
-    assert len(worker.requests) == 3
+async def test_a_wait_that_is_too_long_is_not_begun(
+    error: WorkerUnavailable, limits: Limits, because: str
+) -> None:
+    """One call, and the error says why there was no other."""
+    with pytest.raises(PlannerError, match=because) as caught:
+        await Conductor(boss(error), _pool(), limits=limits).run("What?")
+    assert len(caught.value.calls) == 1
 
 
-async def test_strict_stops_steps_that_had_started() -> None:
+async def test_a_planner_that_breaks_off_is_called_again_and_its_steps_go_on() -> None:
+    """A step that both texts have is called once."""
+    texts = [GOOD, rows((0, "go", ()), (1, "join", (0,)))]
+
+    async def write(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        text = texts.pop(0)
+        yield text
+        if texts:
+            await anyio.sleep(1.0)
+            raise WorkerBroken("cut off", maybe_paid=True)
+        yield PlanText(text=text)
+
+    pool = _pool()
+    result = await Conductor(PlanningActor(write), pool).run("What?")
+    assert (result.status, result.answer) == ("ok", "B")
+    assert [len(worker.requests) for worker in pool] == [1, 1]
+
+
+async def test_steps_that_started_end_with_a_run_without_a_plan() -> None:
     """A row that runs when the text turns out bad is cancelled before the error is raised."""
     started = Actor("a", never)
 
@@ -144,9 +220,27 @@ async def test_strict_stops_steps_that_had_started() -> None:
         yield '{"worker": 9, "subtask": "go", "access": []}\n'
         yield Completion("")
 
-    with pytest.raises(PlanInvalid):
-        await Conductor(ChatPlanner(Actor("boss", bad)), [started], strict=True).run("What?")
+    with pytest.raises(PlannerError):
+        await Conductor(ChatPlanner(Actor("boss", bad)), [started]).run("What?")
     assert (len(started.requests), started.stopped, started.running) == (1, 1, 0)
+
+
+async def test_calls_of_planners_are_events() -> None:
+    """A stream ends with a failed result, which says what was wrong with each text, and raises."""
+    events: list[Event] = []
+    with suppress(PlannerError):
+        async for event in Conductor(boss("no plan"), _pool()).stream("What?"):
+            events.append(event)  # noqa: PERF401 - what is read before the error counts
+    ended = [event.proposal for event in events if isinstance(event, PlannerEnded)]
+    assert [(p.role, p.text, p.problem and p.problem.code) for p in ended] == [
+        ("plan", "no plan", "no_plan"),
+        ("repair", "no plan", "no_plan"),
+    ]
+    last = events[-1]
+    assert isinstance(last, RunEnded)
+    assert (last.result.status, last.result.answer, last.result.planner) == ("failed", "", None)
+    assert last.result.explain().count("Planner boss wrote no plan that can be used (no_plan") == 2
+    assert "There is no plan." in last.result.explain()
 
 
 async def _raises(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
@@ -193,6 +287,10 @@ async def _cut(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
     yield PlanText(text=GOOD, finish_reason="length")
 
 
+async def _filtered(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+    yield PlanText(text=GOOD, finish_reason="content_filter")
+
+
 async def _ten_megabytes_at_once(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
     yield PlanText(text="blah " * 2_000_000)
 
@@ -200,27 +298,32 @@ async def _ten_megabytes_at_once(request: PlanRequest) -> AsyncGenerator[str | P
 @pytest.mark.parametrize(
     ("act", "code", "reason"),
     [
-        (_raises, "planner", "raised KeyError"),
-        (_raises_timeout, "planner", "raised TimeoutError: theirs"),
-        (_cancels_itself, "planner", "raised CancelledError"),
+        (_raises, "planner_failed", "raised KeyError"),
+        (_raises_timeout, "planner_failed", "raised TimeoutError: theirs"),
+        (_cancels_itself, "planner_failed", "raised CancelledError"),
         (_hangs, "worker_timeout", "did not finish within 120 s"),
-        (_writes_nothing, "planner", "ended without a PlanText"),
-        (_never_ends, "planner", "ended without a PlanText"),
-        (_bytes, "planner", "a bytes, not text"),
+        (_writes_nothing, "planner_failed", "ended without a PlanText"),
+        (_never_ends, "planner_failed", "ended without a PlanText"),
+        (_bytes, "planner_failed", "a bytes, not text"),
         (_empty, "no_plan", "holds no plan"),
         (_cut, "truncated", "token limit"),
+        (_filtered, "worker_refused", "content filter"),
         (_ten_megabytes_at_once, "too_long", "at most 262,144 characters"),
     ],
 )
-async def test_a_planner_that_goes_wrong_is_replaced(act: object, code: str, reason: str) -> None:
-    """Whatever a planner does, the fallback plans and the result tells why."""
+async def test_no_planner_that_goes_wrong_passes_for_one_that_does_not(
+    act: object, code: str, reason: str
+) -> None:
+    """Whatever a planner does: an error that says why; with a fallback a result that is not `ok`."""
     planner = PlanningActor(act)  # type: ignore[arg-type]
-    result = await Conductor(planner, _pool()).run("What is it?")
+    with pytest.raises(PlannerError, match=reason):
+        await Conductor(planner, _pool()).run("What is it?")
+    result = await Conductor(planner, _pool(), fallback_planner=RulePlanner()).run("What is it?")
     problem = result.proposals[0].problem
     assert problem is not None
     assert problem.code == code
     assert reason in problem.message
-    assert result.status == "ok"
+    assert result.status == "partial"
     assert result.proposals[-1].planner == "rule"
 
 
@@ -235,7 +338,8 @@ async def test_a_planner_that_writes_without_end_is_left_early() -> None:
             yield "blah " * 199 + "blah\n"
         yield PlanText(text="")
 
-    result = await Conductor(PlanningActor(write), _pool()).run("What is it?")
+    conductor = Conductor(PlanningActor(write), _pool(), fallback_planner=RulePlanner())
+    result = await conductor.run("What is it?")
     assert max(written) <= 264_000
     assert quoted[0] == 0
     assert 0 < quoted[1] <= 16_000
@@ -251,18 +355,16 @@ async def test_a_planner_has_so_long_and_no_longer() -> None:
         await anyio.sleep_forever()
 
     workers = [ScriptedWorker("a", "A", latency=1.0)]
-    fallback = boss(GOOD)
-    conductor = Conductor(PlanningActor(write), workers, limits=Limits(planner_seconds=9), fallback=fallback)
+    conductor = Conductor(
+        PlanningActor(write),
+        workers,
+        limits=Limits(planner_seconds=9),
+        retry=Retry(attempts=1),
+        fallback_planner=boss(GOOD),
+    )
     result = await conductor.run("What?")
-    assert (result.status, result.answer, result.seconds) == ("ok", "A", 9.0)
+    assert (result.status, result.answer, result.seconds) == ("partial", "A", 9.0)
     assert len(workers[0].requests) == 1
-
-
-async def test_strict_raises_a_planners_timeout() -> None:
-    """A planner that hangs is an error of its own where strictness was asked for."""
-    conductor = Conductor(PlanningActor(_hangs), _pool(), strict=True)
-    with pytest.raises(WorkerTimeout, match="planner_seconds"):
-        await conductor.run("What?")
 
 
 async def test_plan_runs_nothing() -> None:
@@ -272,12 +374,6 @@ async def test_plan_runs_nothing() -> None:
     assert plan == plan_of((0, "go", ()))
     assert plan.query[-1].text == "What?"
     assert not pool[0].requests
-
-
-async def test_plan_raises_when_nobody_plans() -> None:
-    """Without a plan there is nothing to return."""
-    with pytest.raises(PlannerError, match="holds no plan"):
-        await Conductor(boss("no"), _pool(), fallback=boss("no")).plan("What?")
 
 
 async def test_a_plan_that_keeps_nothing_is_repaired() -> None:

@@ -303,11 +303,11 @@ async def test_every_span_ends_when_a_stream_is_left(seen: Seen) -> None:
 
 
 async def test_every_span_ends_when_a_run_raises(seen: Seen) -> None:
-    """With strictness a bad plan is raised; its trace says so."""
+    """A run without a plan raises; its trace says so."""
     with pytest.raises(PodiumError):
-        await Conductor(boss("no plan"), [ScriptedWorker("a", "x")], strict=True).run("Why?")
+        await Conductor(boss("no plan"), [ScriptedWorker("a", "x")]).run("Why?")
     assert ended_all(seen)
-    assert (seen.named("invoke_agent conductor").attributes or {})["error.type"] == "no_plan"
+    assert (seen.named("invoke_agent conductor").attributes or {})["error.type"] == "planner_unusable"
 
 
 async def test_a_superseded_step_and_the_one_in_its_place(seen: Seen) -> None:

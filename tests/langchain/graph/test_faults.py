@@ -15,7 +15,7 @@ from langchain_podium.graph.conductor_nodes import Executor
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import PlannerError, RunFailed
 from podium.journal import MemoryJournal
-from podium.planners import FixedPlanner
+from podium.planners import FixedPlanner, RulePlanner
 from podium.workers import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -116,13 +116,16 @@ async def test_a_slow_worker_ends_with_the_runs_time(executor: Executor) -> None
 
 
 @EXECUTORS
-async def test_a_planner_that_writes_garbage_is_replaced_or_told(executor: Executor, calls: Calls) -> None:
-    """By the fallback; and where that writes some, too, it is told."""
-    state = await around(Conductor(Plans("garbage"), calls.workers("AB")), executor=executor).ainvoke(ASKED)
-    assert state["podium"]["status"] == "ok"
-    broken = Conductor(Plans("garbage"), calls.workers("AB"), fallback=Plans("more garbage"))
-    with pytest.raises((RunFailed, PlannerError), match="plan"):
+async def test_a_planner_that_writes_garbage_is_told(executor: Executor, calls: Calls) -> None:
+    """By an error; a plan of a fallback planner makes the run partial."""
+    broken = Conductor(Plans("garbage"), calls.workers("AB"))
+    with pytest.raises(PlannerError, match="there is no plan"):
         await around(broken, executor=executor).ainvoke(ASKED)
+    stands_in = Conductor(Plans("garbage"), calls.workers("AB"), fallback_planner=RulePlanner())
+    state = await around(stands_in, executor=executor).ainvoke(ASKED)
+    assert state["podium"]["status"] == "partial"
+    assert state["podium"]["problem"]["code"] == "planner_fallback"
+    assert state["podium"]["planner"]["name"] == "rule"
 
 
 @EXECUTORS

@@ -20,7 +20,7 @@ from podium.errors import ConfigError
 from podium.planners import Planner
 from podium.workers import Card, Worker
 
-_PLAIN = ("strict", "direct", "on_failure", "show_question")
+_PLAIN = ("direct", "on_failure", "show_question")
 """The options besides limits that are plain data; others cannot be part of a component."""
 
 

@@ -17,8 +17,7 @@ class ConductorOptions(TypedDict, total=False):
     """Options of `podium.Conductor`, with its meanings and defaults."""
 
     limits: Limits | None
-    fallback: Planner | None
-    strict: bool
+    fallback_planner: Planner | None
     direct: bool
     accept: Accept | None
     policy: Policy | None

@@ -12,7 +12,7 @@ from podium.aio.resources import ResourceGroup
 from podium.aio.sync import run_sync
 from podium.budget.limits import Limits
 from podium.budget.spend import Spend
-from podium.errors import ConfigError, PlannerError
+from podium.errors import ConfigError
 from podium.execution.external_scheduler import StepStarter
 from podium.execution.retry_policy import OnFailure, Retry
 from podium.execution.run_context import Accept, ConductorSettings, RunRequest
@@ -20,17 +20,14 @@ from podium.journal.answer_cache import Cache
 from podium.journal.journal import Journal
 from podium.planners.direct import DirectPlanner
 from podium.planners.planner import Planner
-from podium.planners.rule import RulePlanner
 from podium.policy import Policy
 from podium.run.approval import decide
 from podium.run.forecaster import forecast_plan
 from podium.run.listeners import Listener, with_listener
 from podium.run.nested import run_nested
-from podium.run.planning import PlanRequester
 from podium.run.request import RunOptions, journal_of, new_request
 from podium.run.runner import RunSession
 from podium.types.events import ApprovalGiven, Event
-from podium.types.explain import explain_proposal
 from podium.types.forecast import Forecast
 from podium.types.messages import Completion, Query
 from podium.types.plan import Plan
@@ -52,9 +49,8 @@ class Conductor(Worker):
         planner: writes the plans.
         pool: the workers that carry the plans out.
         limits: what a run may spend.
-        fallback: plans when `planner` gave no usable plan after one repair; by default a
-            `RulePlanner`.
-        strict: raise the error of a bad plan, in place of a repair and the fallback.
+        fallback_planner: plans when `planner` gave no plan after the retries and one repair; the
+            result is then `partial`. `None` has the run fail with `PlannerError`.
         direct: send a short question without parts to one worker, with no planner call.
         accept: judges each round's answer; while it is not accepted, another round is
             planned, up to `Limits.rounds`. `None` accepts all.
@@ -79,8 +75,7 @@ class Conductor(Worker):
         pool: Pool | Sequence[Worker],
         *,
         limits: Limits | None = None,
-        fallback: Planner | None = None,
-        strict: bool = False,
+        fallback_planner: Planner | None = None,
         direct: bool = False,
         accept: Accept | None = None,
         policy: Policy | None = None,
@@ -92,6 +87,8 @@ class Conductor(Worker):
         card: Card | None = None,
     ) -> None:
         _check_planner(planner)
+        if fallback_planner is not None:
+            _check_planner(fallback_planner)
         self.planner = planner
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
         self.limits = limits or Limits()
@@ -104,8 +101,7 @@ class Conductor(Worker):
             name=own.name,
             pool=self.pool,
             planner=first,
-            fallback=fallback or RulePlanner(),
-            strict=strict,
+            fallback_planner=fallback_planner,
             limits=self.limits,
             accept=accept,
             policy=self.policy,
@@ -128,18 +124,12 @@ class Conductor(Worker):
 
         Raises:
             QueryError: the query is empty or malformed.
-            PlannerError: neither the planner nor the fallback gave a usable plan.
+            PlannerError: no planner wrote a plan that can be used.
             LimitExceeded: there was no plan within `Limits.seconds`.
-            PodiumError: the error of a bad plan, with `strict`.
         """
         request = new_request(self._settings, query, stream=False, labels=labels, policy=policy)
         async with self._open():
-            planning, plan = await RunSession(self._settings, request, None).plan_only()
-        if plan is None:
-            raise PlannerError(
-                f"neither the planner nor the fallback gave a usable plan: {_problems_of(planning)}"
-            )
-        return Plan(plan.steps, request.query, "\n".join(map(explain_proposal, planning.proposals)))
+            return await RunSession(self._settings, request, None).plan_only()
 
     async def run(
         self, asked: Query | Plan, *, on_event: Listener | None = None, **options: Unpack[RunOptions]
@@ -159,10 +149,11 @@ class Conductor(Worker):
             QueryError: the query is empty or malformed.
             PlanInvalid: the given plan does not fit the pool or the limits.
             PlanForbidden: the policy does not allow the given plan.
+            PlannerError: there is no plan, so that nothing can be answered; with a journal the run
+                can be resumed, which asks the planner anew.
             RunExists: the journal holds another run of this id.
             JournalError: the run cannot be recorded; its `result` is set if the run was carried out.
             ListenerFailed: `on_event` raised; its `result` is the run's.
-            PodiumError: the error of a bad plan, with `strict`.
         """
         request = new_request(self._settings, asked, stream=on_event is not None, **options)
         return await with_listener(on_event, lambda listen: self._run(request, listen))
@@ -329,7 +320,7 @@ class Conductor(Worker):
         settings = self._settings
         own = (settings.accept, settings.cache, settings.journal)
         own_parts = [part for part in own if isinstance(part, ResourceGroup)]
-        return (self.pool, settings.planner, settings.fallback, *own_parts)
+        return (self.pool, *settings.planners, *own_parts)
 
 
 class _Parts(ResourceGroup):
@@ -340,11 +331,6 @@ class _Parts(ResourceGroup):
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return self._held
-
-
-def _problems_of(planning: PlanRequester) -> str:
-    problems = [p.problem.message for p in planning.proposals if p.problem is not None]
-    return "; ".join(problems)
 
 
 def _check_planner(planner: object) -> None:
@@ -358,7 +344,7 @@ def _check_planner(planner: object) -> None:
 def _check_settings(settings: ConductorSettings) -> None:
     """Raise `ConfigError` for settings that would stop a run half-way."""
     own = [worker.card for worker in settings.pool if not isinstance(worker, Conductor)]
-    check_prices(settings.limits, [*own, settings.planner.card, settings.fallback.card])
+    check_prices(settings.limits, [*own, *(planner.card for planner in settings.planners)])
     settings.retry.check(settings.pool)
     settings.policy.fit(settings.pool.cards)
     if settings.policy.waits and settings.journal is None:

@@ -7,7 +7,7 @@
     │   ├── PlanSyntaxError    no plan can be read from the text
     │   ├── PlanInvalid        a plan was read and breaks a rule
     │   └── PlanForbidden      a plan was read and the policy does not allow it
-    ├── PlannerError           the planner gave no usable plan
+    ├── PlannerError           no planner wrote a plan that can be used
     ├── LimitExceeded          going on would spend more than the run may
     ├── JournalError           the journal cannot be read or written
     │   ├── RunUnknown         it holds no such run
@@ -30,6 +30,7 @@ sentence says what was wrong and how to mend it. Errors of libraries are transla
 once, at the module that talks to the outside, always `from` the original.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from podium.usage import Usage
@@ -132,10 +133,43 @@ class PlanForbidden(PlanError):
         """Index of the offending step from 0; `None` when the plan as a whole is not allowed."""
 
 
-class PlannerError(PodiumError):
-    """The planner gave no usable plan."""
+PlannerErrorCode = Literal[
+    "planner_unreachable", "planner_refused", "planner_unusable", "planner_limit", "planner_failed"
+]
+"""Why there is no plan: no whole reply came (network, timeouts, 429, 5xx) and the retries are used up; the
+planner refused, or may not see the question; its text is no plan, and the repair is none either; the call
+does not fit the limits of the run; or the code of the planner raised."""
 
-    code = "planner"
+
+class PlannerError(PodiumError):
+    """No planner wrote a plan that can be used, so that there is no answer.
+
+    A run with a journal is recorded as failed before this is raised, and can be resumed: the
+    planner is then asked again.
+    """
+
+    code = "planner_failed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: PlannerErrorCode = "planner_failed",
+        run_id: str = "",
+        calls: Sequence[Any] = (),
+        usage: Usage = Usage(),
+        cost: float | None = 0.0,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.run_id = run_id
+        """The run without a plan."""
+        self.calls = tuple(calls)
+        """The `Proposal` of each call of a planner, in order: the planner, its text, and the problem."""
+        self.usage = usage
+        """Tokens that the run used."""
+        self.cost = cost
+        """What the run cost, in USD; `None` when it is unknown."""
 
 
 class LimitExceeded(PodiumError):

@@ -56,8 +56,8 @@ class ConductorManager(BaseAgent):
         workers: workers beside the crew's agents.
         cards: cards of agents by role, in place of cards made of goal and backstory.
         limits: what one task may spend; `None` means the defaults of `Limits`.
-        fallback: as for `Conductor`, like `accept`, `policy`, `retry`, `on_failure`, `journal`
-            and `show_question`; each task is a run of its own.
+        fallback_planner: as for `Conductor`, like `accept`, `policy`, `retry`, `on_failure`,
+            `journal` and `show_question`; each task is a run of its own.
         run: prefix of the runs' ids in the journal, before a hash of the task and its context: a
             crew that is kicked off again after a crash pays for nothing twice. `None` makes
             every run anew.
@@ -78,7 +78,7 @@ class ConductorManager(BaseAgent):
     workers: Sequence[Worker] = ()
     cards: Mapping[str, Card] = Field(default_factory=dict)
     limits: Limits | None = None
-    fallback: Planner | None = None
+    fallback_planner: Planner | None = None
     accept: Accept | None = None
     policy: Policy | None = None
     retry: Retry | None = None
@@ -207,7 +207,7 @@ class ConductorManager(BaseAgent):
             planner,
             pool,
             limits=self.limits,
-            fallback=self.fallback,
+            fallback_planner=self.fallback_planner,
             accept=self.accept,
             policy=self.policy,
             retry=self.retry,

@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from podium import ChatPlanner, Conductor, ScriptedWorker
+from podium import ChatPlanner, Conductor, RulePlanner, ScriptedWorker
 from podium.cli.job import follow
 from podium.cli.live.live_state import LiveState
 from podium.cli.live.live_tree import TreeRenderer
@@ -92,11 +92,12 @@ async def test_plan_that_was_not_used_is_told() -> None:
     board = LiveState()
     bad = rows("first") + '{"worker": 7, "subtask": "nobody", "access": []}\n'
     planner = ChatPlanner(ScriptedWorker("boss", bad))
-    result = await followed(Conductor(planner, [ScriptedWorker("hand", "done")]), board)
-    assert result.status == "ok"
+    conductor = Conductor(planner, [ScriptedWorker("hand", "done")], fallback_planner=RulePlanner())
+    result = await followed(conductor, board)
+    assert result.status == "partial"
     picture = drawn(board)
-    assert "plan not used: boss: step 1 names worker 7" in picture
-    assert "plan by rule" in picture
+    assert "planner boss: step 1 names worker 7" in picture
+    assert "plan by rule, the fallback" in picture
     assert "first" not in picture
 
 

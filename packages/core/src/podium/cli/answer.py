@@ -6,7 +6,7 @@ import typer
 from podium.cli import drawing, live
 from podium.cli.job import Job, follow
 from podium.cli.live.live_state import LiveState
-from podium.cli.result_json import planner_notes, result_json, status_line
+from podium.cli.result_json import result_json, status_line
 from podium.cli.run_lookup import SHORT
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
 from podium.errors import JournalError, ListenerFailed, PodiumError
@@ -60,9 +60,6 @@ class Answering:
             self._screen.result_json(result_json(result))
             return
         show_answer(self._screen, result)
-        if self.view is None:  # which has shown it
-            for note in planner_notes(result):
-                self._screen.note(f"podium: {note}")
         if self._screen.interactive or result.status != "ok":
             self._screen.note(f"podium: {status_line(result)}")
         if self._recorded:

@@ -21,6 +21,7 @@ def result_json(result: Result) -> dict[str, Any]:
         "status": result.status,
         "answer": result.answer,
         "problem": None if result.problem is None else asdict(result.problem),
+        "planner": None if result.planner is None else asdict(result.planner),
         "workers": list(result.workers),
         "plans": [plan.to_json() for plan in result.plans],
         "proposals": [asdict(proposal) for proposal in result.proposals],
@@ -44,21 +45,6 @@ def _forecast_json(result: Result) -> dict[str, Any] | None:
     return {**asdict(result.forecast), "within": within(result.forecast, outcomes) if outcomes else None}
 
 
-def planner_notes(result: Result) -> list[str]:
-    """Say, for each round that another planner planned, why the first one did not."""
-    notes = []
-    for current in result.rounds:
-        if not current.proposals:
-            continue
-        first, last = current.proposals[0], current.proposals[-1]
-        if first.problem is None or last.problem is not None or first.planner == last.planner:
-            continue
-        did = "gave no plan that could be used" if first.text else "was not asked"
-        why = f"{first.problem.code}: {first.problem.message}"
-        notes.append(f"planner {first.planner!r} {did}, so {last.planner!r} planned ({why})")
-    return notes
-
-
 def status_line(result: Result) -> str:
     """Say in one line how the run ended and what it used."""
     told = _ENDS[result.status]
@@ -66,6 +52,10 @@ def status_line(result: Result) -> str:
         told += f" ({result.problem.code}: {result.problem.message})"
     called = sum(1 for outcome in result.outcomes if outcome.attempts)
     steps = f", {called} step{'' if called == 1 else 's'}" if result.rounds else ""
+    if result.planner is not None:
+        steps += f" planned by {result.planner.name}" + (
+            ", the fallback" if result.planner.is_fallback else ""
+        )
     about = "about " if result.usage.estimated else ""
     cost = "cost unknown" if result.cost is None else f"${result.cost:.4f}"
     return f"{told}{steps}, {about}{result.usage.total_tokens:,} tokens, {cost}, {result.seconds:.1f} s"

@@ -113,7 +113,7 @@ class Config:
             self.planner(),
             pool,
             limits=limits,
-            strict=section.strict,
+            fallback_planner=self._fallback_planner(),
             direct=section.direct,
             accept=None if section.accept is None else workers[section.accept],
             show_question=section.show_question,
@@ -206,6 +206,11 @@ class Config:
                 return RulePlanner()
             case None:
                 raise ConfigError("a hosted conductor has no planner of its own here")
+
+    def _fallback_planner(self) -> Planner | None:
+        section = self._sections.planner
+        is_named = not isinstance(section, RulePlannerSection | None) and section.fallback is not None
+        return RulePlanner() if is_named else None
 
     def _policy(self) -> Policy:
         section = self._sections.policy

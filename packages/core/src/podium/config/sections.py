@@ -22,6 +22,7 @@ from podium.workers.worker import Price
 
 SamplingTable = Annotated[Sampling, AsTable(omit=("stop", "constraint"))]
 PriceTable = Annotated[Price, AsTable()]
+Fallback = Literal["rule"]
 Count = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 # A key that is put here by mistake rarely looks like the name of a variable.
@@ -93,6 +94,7 @@ class ChatPlannerSection(Section):
     constrain: bool = True
     cache: bool = False
     sampling: SamplingTable = Sampling()
+    fallback: Fallback | None = None
 
 
 class RulePlannerSection(Section):
@@ -106,6 +108,7 @@ class FixedPlannerSection(Section):
 
     type: Literal["fixed"]
     plan: str
+    fallback: Fallback | None = None
 
 
 class HostedSection(Section):
@@ -126,7 +129,6 @@ class HostedSection(Section):
 class ConductorSection(Section):
     """`[conductor]`: how the run is directed."""
 
-    strict: bool = False
     direct: bool = False
     show_question: bool = True
     accept: str | None = None

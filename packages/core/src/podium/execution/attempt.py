@@ -13,6 +13,7 @@ from podium.budget.ledger import Ledger, Reservation
 from podium.budget.spend import NOTHING, Spend
 from podium.errors import (
     LimitExceeded,
+    PlannerError,
     PodiumError,
     WorkerBroken,
     WorkerError,
@@ -212,7 +213,7 @@ class Attempt:
         if not self.is_sent:
             return NOTHING
         whole, error, price = self.completion, self.error, self.card.price
-        known = error if isinstance(error, WorkerError) and whole is None else None
+        known = error if isinstance(error, WorkerError | PlannerError) and whole is None else None
         if whole is not None:
             self.usage, self.cost = whole.usage, whole.cost
             if whole.cost is None and price not in (None, FREE) and whole.usage == _NOTHING:

@@ -130,18 +130,10 @@ class FallbackOrder:
         self, attempt: Attempt, error: WorkerError, made: list[Attempt], deadline: float
     ) -> tuple[float, str]:
         """Return the wait before the same worker is called again, and why there is none if it is infinite."""
-        context, retry = self.context, self.context.settings.retry
+        context = self.context
         failures = sum(call.worker == attempt.worker for call in made)
         seed = f"{context.request.run_id}/{self.round}/{self.step}/{attempt.number}"
-        wait = retry.wait_after(error, failures, seed)
-        if isinf(wait) and error.code in retry.retry_on:
-            return (
-                inf,
-                f"it asks for {error.retry_after:.3g} s, more than Retry.max_wait ({retry.max_wait:g} s)",
-            )
-        if context.clock() + wait >= deadline:
-            return inf, "" if isinf(wait) else "the step's time ends before it could be called again"
-        return wait, ""
+        return context.settings.retry.wait_after(error, failures, seed, deadline - context.clock())
 
     def _listed(self) -> list[int]:
         """Return the workers that may be called, fallbacks included."""

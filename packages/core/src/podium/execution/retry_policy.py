@@ -12,6 +12,7 @@ from typing import Literal
 
 from podium.errors import (
     ConfigError,
+    PodiumError,
     WorkerBroken,
     WorkerError,
     WorkerFailed,
@@ -62,7 +63,7 @@ class Hedge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Which failed calls of a step are retried, when, and by which worker.
+    """Which failed calls of a step, or of a planner, are retried, when, and by which worker.
 
     A step has one budget of calls, shared by its worker and the fallbacks: the worker is
     called again while more calls are left than there are fallbacks, and then each fallback in
@@ -70,10 +71,14 @@ class Retry:
     forbids, and exceptions of a worker's own code. A conductor that works as a worker retries
     the steps of its own plans; its run as a whole is a call that ends in `worker_failed`, so
     retries do not multiply unless that code is put into `retry_on`.
+
+    Calls of planners are retried by `attempts`, `retry_on`, `first_wait` and `max_wait`; the
+    other fields are about steps only.
     """
 
     attempts: int = 3
-    """Calls of one step, including fallbacks and hedges; 1 retries nothing."""
+    """Calls of one step, including fallbacks and hedges, or calls of a planner for one text; 1 retries
+    nothing."""
     retry_on: frozenset[str] = frozenset({WorkerUnavailable.code, WorkerBroken.code, WorkerTimeout.code})
     """Error codes after which the same worker may be called again, or a fallback."""
     fallback_on: frozenset[str] = frozenset({WorkerRefused.code})
@@ -142,20 +147,30 @@ class Retry:
         alike = [other for other, card in enumerate(pool.cards) if card.labels & shared and other != number]
         return list(dict.fromkeys(listed + alike))
 
-    def wait_after(self, error: WorkerError, failures: int, seed: str) -> float:
-        """Return the seconds to wait before the same worker is called again; infinite if it is not.
+    def wait_after(self, error: PodiumError, failures: int, seed: str, left: float) -> tuple[float, str]:
+        """Return the wait before the same worker or planner is called again.
 
         Args:
             error: the error of its latest call.
-            failures: how many of its calls for the step have failed.
+            failures: how many of its calls have failed.
             seed: seeds the random wait.
+            left: seconds until no call may begin any more.
+
+        Returns:
+            The wait in seconds, infinite if there is no other call; and why there is none, if the
+            error does not say it.
         """
+        if not isinstance(error, WorkerError) or error.code not in self.retry_on:
+            return inf, ""
         asked = error.retry_after or 0.0
-        if error.code not in self.retry_on or asked > self.max_wait:
-            return inf
+        if asked > self.max_wait:
+            return inf, f"it asks for {asked:.3g} s, more than Retry.max_wait ({self.max_wait:g} s)"
         most = min(self.max_wait, self.first_wait * 2 ** min(failures - 1, 32))
         drawn = Random(seed).uniform(0, most)  # noqa: S311 - spreads calls in time
-        return min(asked + drawn, self.max_wait)
+        wait = min(asked + drawn, self.max_wait)
+        if wait >= left:
+            return inf, "the time ends before it could be called again"
+        return wait, ""
 
 
 def _check_whole(name: str, value: object) -> None:

@@ -37,10 +37,8 @@ class ConductorSettings:
     """The conductor's name."""
     pool: Pool
     planner: Planner
-    fallback: Planner
-    """Plans when `planner` gave no usable plan after one repair."""
-    strict: bool = False
-    """Whether a bad plan is raised, in place of a repair and the fallback."""
+    fallback_planner: Planner | None = None
+    """Plans the first round when `planner` gave no plan; `None` has the run fail then."""
     limits: Limits
     accept: Accept | None = None
     policy: Policy = Policy()
@@ -50,6 +48,11 @@ class ConductorSettings:
     journal: Journal | None = None
     show_question: bool = True
     """Whether workers are shown the question besides their subtask."""
+
+    @property
+    def planners(self) -> tuple[Planner, ...]:
+        """Every planner that a run may call."""
+        return (self.planner,) if self.fallback_planner is None else (self.planner, self.fallback_planner)
 
     @property
     def workers(self) -> tuple[Worker, ...]:

@@ -85,8 +85,8 @@ def result_metadata(
 ) -> dict[str, Any]:
     """Return a result as plain JSON for a host's own metadata, without secrets.
 
-    The keys are `run_id`, `status`, `problem`, `plan`, `workers`, `steps`, `usage`, `cost` (USD, or
-    `None` where it is unknown) and `seconds`.
+    The keys are `run_id`, `status`, `problem`, `planner` (`name`, `why`, `is_fallback`), `plan`,
+    `workers`, `steps`, `usage`, `cost` (USD, or `None` where it is unknown) and `seconds`.
 
     Args:
         result: what a run returned.
@@ -99,6 +99,7 @@ def result_metadata(
             "run_id": result.run_id,
             "status": result.status,
             "problem": None if result.problem is None else asdict(result.problem),
+            "planner": None if result.planner is None else asdict(result.planner),
             "plan": plan_metadata(result.plans[-1]) if result.plans else None,
             "workers": list(result.workers),
             "steps": [

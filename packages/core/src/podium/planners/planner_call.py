@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from podium.budget.ledger import Reservation
 from podium.budget.spend import Spend
@@ -18,6 +19,7 @@ class PlannerCall:
     """A plan text that may still be arriving."""
 
     planner: Planner
+    role: Literal["plan", "repair", "fallback"]
     pieces: list[str] = field(default_factory=list)
     whole: PlanText | None = None
     reserved: Reservation | None = None
@@ -42,6 +44,8 @@ class PlannerCall:
         return Proposal(
             planner=self.planner.name,
             text=self.text,
+            role=self.role,
+            asked=self.is_sent,
             why="; ".join(filter(None, why)),
             problem=problem,
             usage=usage,

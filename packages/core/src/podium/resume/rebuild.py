@@ -29,7 +29,7 @@ from podium.types.events import (
     StepEnded,
     StepStarted,
 )
-from podium.types.outcome import Outcome, Problem, Proposal, Round
+from podium.types.outcome import Outcome, PlannedBy, Problem, Proposal, Round
 from podium.types.plan import Plan
 from podium.types.result import Result
 
@@ -44,6 +44,7 @@ class _Round:
     number: int
     why: str = ""
     plan: Plan | None = None
+    planner: PlannedBy | None = None
     proposals: list[Proposal] = field(default_factory=list)
     places: dict[int, Outcome] = field(default_factory=dict)
     replaced: list[Outcome] = field(default_factory=list)
@@ -53,6 +54,7 @@ class _Round:
 
     def take_plan(self, event: PlanReady, plan: Plan) -> None:
         self.plan, steps = plan, len(plan.steps)
+        self.planner = PlannedBy(event.planner, event.why, event.is_fallback)
         self.why = event.why if not steps and self.why and event.why.startswith(self.why) else self.why
         self.replaced += [self.places.pop(index) for index in sorted(self.places) if index >= steps]
 
@@ -73,6 +75,7 @@ class _Round:
         return Round(
             number=self.number,
             plan=self.plan,
+            planner=self.planner,
             proposals=tuple(self.proposals),
             outcomes=(*outcomes, *self.replaced),
             why=self.why,

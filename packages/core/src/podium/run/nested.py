@@ -6,7 +6,7 @@ from hashlib import sha256
 from uuid import uuid4
 
 from podium.aio.event_stream import events_of
-from podium.errors import LimitExceeded, WorkerFailed
+from podium.errors import LimitExceeded, PlannerError, WorkerFailed
 from podium.execution.run_context import ConductorSettings, RunRequest, outer_run
 from podium.resume.paid_results import step_key
 from podium.run.listeners import Listener
@@ -14,6 +14,7 @@ from podium.run.runner import RunSession
 from podium.types.events import AnswerDelta, Event, RunEnded
 from podium.types.messages import Completion, Sampling, read_query
 from podium.types.result import Result
+from podium.usage import Usage
 from podium.workers.worker import Caller, Request, step_input_of
 
 _PLAIN = Sampling()
@@ -33,6 +34,7 @@ async def run_nested(
 
     Raises:
         LimitExceeded: the runs would nest deeper than `Limits.depth`.
+        PlannerError: the nested run has no plan.
         WorkerFailed: the nested run has no answer.
     """
     nested, outer = nested_request(settings, request), outer_run(request.caller)
@@ -50,12 +52,17 @@ async def run_nested(
         async with keep_open():
             return await sessions[0].run()
 
-    async with aclosing(events_of(run)) as events:
-        async for event in events:
-            if isinstance(event, RunEnded):
-                result = event.result
-            elif isinstance(event, AnswerDelta):
-                yield event.text
+    try:
+        async with aclosing(events_of(run)) as events:
+            async for event in events:
+                if isinstance(event, RunEnded):
+                    result = event.result
+                elif isinstance(event, AnswerDelta):
+                    yield event.text
+    except PlannerError as error:
+        if result is not None:
+            error.usage, error.cost = _bill(result, sessions[0].before)
+        raise
     yield _completion(result, sessions[0].before)
 
 
@@ -96,14 +103,8 @@ def _nested_id(caller: Caller, key: str) -> str:
 
 
 def _completion(result: Result | None, before: Result | None) -> Completion:
-    """Return the answer of a nested run, or raise `WorkerFailed` if it has none.
-
-    What the run had spent before it was resumed is billed to the call that it answered then.
-    """
-    usage, cost = (None, None) if result is None else (result.usage, result.cost)
-    if before is not None and usage is not None:
-        usage -= before.usage
-        cost = None if cost is None or before.cost is None else max(cost - before.cost, 0.0)
+    """Return the answer of a nested run, or raise `WorkerFailed` if it has none."""
+    usage, cost = (None, None) if result is None else _bill(result, before)
     has_answer = result is not None and (result.answer or result.tool_calls)
     if result is None or usage is None or not has_answer or result.status in ("failed", "waiting"):
         problem = None if result is None else result.problem
@@ -112,3 +113,15 @@ def _completion(result: Result | None, before: Result | None) -> Completion:
         raise WorkerFailed(message, maybe_paid=True, usage=usage, cost=cost)
     missing = None if result.problem is None else result.problem.message
     return Completion(result.answer, usage=usage, cost=cost, missing=missing, tool_calls=result.tool_calls)
+
+
+def _bill(result: Result, before: Result | None) -> tuple[Usage, float | None]:
+    """Return what the call that a nested run answers is billed.
+
+    What the run had spent before it was resumed is billed to the call that it answered then.
+    """
+    usage, cost = result.usage, result.cost
+    if before is not None:
+        usage -= before.usage
+        cost = None if cost is None or before.cost is None else max(cost - before.cost, 0.0)
+    return usage, cost

@@ -1,19 +1,22 @@
-"""From a query to a valid plan: ask the planner, read, repair once, fall back.
+"""From a query to a valid plan: ask the planner, read its text, have a bad one repaired once.
 
-A bad plan is data: it is quoted to its planner once, and then another planner takes over.
-Each call is reserved in the run's ledger before it is made. Knows how plans are read, not
-how they are carried out.
+A planner that cannot be reached is called again, as `Retry` says. After that only a fallback
+planner that the caller named takes over; without one there is no plan. Each call is reserved in
+the run's ledger before it is made. Knows how plans are read, not how they are carried out.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, get_args
+from math import isinf
+from typing import Literal, NamedTuple, get_args
 
 import anyio
 
-from podium.budget.spend import Remaining
+from podium.budget.ledger import Reservation
+from podium.budget.spend import Spend
 from podium.errors import (
+    LimitExceeded,
     PlanError,
     PlanForbidden,
     PlanInvalid,
@@ -22,14 +25,17 @@ from podium.errors import (
     PlanSyntaxCode,
     PlanSyntaxError,
     PodiumError,
+    WorkerRefused,
     WorkerTimeout,
 )
 from podium.execution.run_context import RunContext
 from podium.plan_text.parser import PlanReader
-from podium.planners.planner import Planner, PlanRequest, PlanText, Turn
+from podium.planners.planner import Planner, PlanText, Turn
 from podium.planners.planner_call import PlannerCall
 from podium.planners.planner_prompt import repair_feedback
 from podium.run.early_start import EarlyStart
+from podium.run.no_plan import no_plan
+from podium.run.plan_request import order_of, plan_request, slots_of
 from podium.secrets.boundary import Boundary
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable
@@ -37,24 +43,24 @@ from podium.types.outcome import Problem, Proposal
 from podium.types.plan import Plan, Step
 from podium.workers.pool import take
 from podium.workers.worker import pieces_of
-from podium.workers.worst_case import answer_bound
 
 _BAD_PLANS = (*get_args(PlanSyntaxCode), *get_args(PlanInvalidCode), PlanForbidden.code)
 MAX_QUOTED_CHARS = 16_000
 """Most of a bad plan text that its planner is shown again, in characters from its end."""
 
-
-_AMPLE = Remaining()
+Role = Literal["plan", "repair", "fallback"]
 
 
 class _Asked(NamedTuple):
-    """What one call of a planner came to: a plan, or what is wrong with its text."""
+    """How a call of a planner ended: with a plan, or with what is wrong."""
 
     plan: Plan | None
     text: str
     error: PodiumError | None
     made: bool
-    """Whether the planner was asked at all."""
+    """Whether the planner was called at all."""
+    wait: float | None = None
+    """Seconds until it is called again; `None` where it is not."""
 
 
 @dataclass(slots=True)
@@ -71,51 +77,70 @@ class PlanRequester:
     """What earlier rounds planned, and what came of it."""
     on_step: Callable[[Step], None] | None = None
     proposals: list[Proposal] = field(default_factory=list)
-    """Every text written, in order, and the calls that were not made."""
+    """Every call, in order, with those that were not made."""
 
-    async def make(self) -> Plan | None:
-        """Return the plan; `None` when nobody gave one.
+    async def make(self) -> Plan:
+        """Return the plan.
 
         Raises:
-            PodiumError: what went wrong with the planner, when strictness was asked for.
+            PlannerError: no planner wrote one.
         """
+        context, before = self.context, len(self.proposals)
         if self.on_step is not None:
-            self.on_step = EarlyStart(self.context, self.on_step).add
-        known = self._known()
-        asked = known or await self._ask(self.context.settings.planner, self.turns)
-        if asked.error is not None and self.context.settings.strict:
-            raise asked.error
+            self.on_step = EarlyStart(context, self.on_step).add
+        planner, fallback = context.settings.planner, context.settings.fallback_planner
+        asked = self._known() or await self._ask(planner, self.turns, "plan")
         self.on_step = None
-        if asked.made and isinstance(asked.error, PlanError) and len(self.proposals) < 2:
+        if asked.made and isinstance(asked.error, PlanError):
             repair = Turn(asked.text[-MAX_QUOTED_CHARS:], repair_feedback(asked.error))
-            asked = await self._ask(self.context.settings.planner, (*self.turns, repair))
-        if asked.error is not None and not self.turns:
-            asked = await self._ask(self.context.settings.fallback, ())
+            asked = await self._ask(planner, (*self.turns, repair), "repair")
+        error = asked.error
+        if asked.plan is None and fallback is not None and not self.turns:
+            asked = await self._ask(fallback, (), "fallback")
+        if asked.plan is None:
+            raise no_plan(context.request.run_id, error, self.proposals[before:]) from error
         return asked.plan
 
     def _known(self) -> _Asked | None:
-        """Return what the planner wrote before the run was taken up, if that was a bad plan."""
+        """Return what the planner wrote before the run broke off, if that is a bad plan to be repaired."""
         last = self.proposals[-1] if self.proposals else None
         if (
             last is None
-            or self.context.settings.strict
             or last.problem is None
+            or (last.planner, last.role, last.asked) != (self.context.settings.planner.name, "plan", True)
             or last.problem.code not in _BAD_PLANS
         ):
             return None
         return _Asked(None, last.text, PlanError(last.problem.message), made=True)
 
-    async def _ask(self, planner: Planner, turns: tuple[Turn, ...]) -> _Asked:
+    async def _ask(self, planner: Planner, turns: tuple[Turn, ...], role: Role) -> _Asked:
+        """Call a planner until it has written a text, as `Retry` says."""
+        failures = 1
+        while (asked := await self._call(planner, turns, role, failures)).wait is not None:
+            await anyio.sleep(asked.wait)
+            failures += 1
+        return asked
+
+    async def _call(self, planner: Planner, turns: tuple[Turn, ...], role: Role, failures: int) -> _Asked:
+        """Call a planner once.
+
+        Args:
+            planner: the planner.
+            turns: what it wrote before.
+            role: what its text is asked for.
+            failures: how many calls for this text have failed if this one does.
+        """
         context, began = self.context, self.context.clock()
         limit = context.settings.limits.planner_seconds
-        written, held = PlannerCall(planner), list[anyio.Semaphore]()
+        written, held = PlannerCall(planner, role), list[anyio.Semaphore]()
         plan: Plan | None = None
         error: PodiumError | None = None
+        wait, because = None, ""
         try:
             with anyio.move_on_after(limit) as scope, Boundary(f"planner {planner.name!r}", PlannerError):
                 order = order_of(context, planner)
-                held = await take(*_slots(context, planner))
-                plan = await self._call(written, order, turns, began + limit)
+                held = await take(*slots_of(context, planner))
+                plan = await self._plan(written, order, turns, began + limit)
             if scope.cancelled_caught:
                 error = _late(planner, limit, written)
         except PodiumError as caught:
@@ -123,20 +148,34 @@ class PlanRequester:
         finally:
             for slot in held:
                 slot.release()
-            stopped = Problem("cancelled", "the run was stopped") if plan is None else None
-            problem = Problem.of(error) if error is not None else stopped
+            problem = Problem("cancelled", "the run was stopped") if plan is None else None
+            if error is not None:
+                wait, because = self._wait(error, failures)
+                problem = Problem(error.code, f"{error}; {because}" if because else str(error))
             seconds = context.clock() - began
-            self._book(written, written.proposal(context.request.query, problem, error, seconds))
-        return _Asked(plan, written.text, error, written.is_sent)
+            self._book(written, written.proposal(context.request.query, problem, error, seconds), wait)
+        if error is not None and written.pieces:
+            self.on_step = None  # some steps of its text may run: only a whole plan can replace them
+        return _Asked(plan, written.text, error, written.is_sent, wait)
 
-    async def _call(
+    def _wait(self, error: PodiumError, failures: int) -> tuple[float | None, str]:
+        """Return the wait before the next call, and why there is none; `None` where there is none."""
+        context, retry = self.context, self.context.settings.retry
+        if failures >= retry.attempts:
+            return None, ""
+        seed = f"{context.request.run_id}/{self.round}/planner/{len(self.proposals)}"
+        wait, because = retry.wait_after(error, failures, seed, context.ledger.deadline - context.clock())
+        return None if isinf(wait) else wait, because
+
+    async def _plan(
         self, written: PlannerCall, order: Sequence[int], turns: tuple[Turn, ...], deadline: float
     ) -> Plan:
-        """Set the call's worst case aside, make it, and judge what it came to."""
+        """Set the call's worst case aside, make it, and judge its text."""
         context, planner = self.context, written.planner
-        request = self._request(planner, order, turns, deadline)
+        may_keep = bool(self.turns)
+        request = plan_request(context, planner, order, turns=turns, may_keep=may_keep, deadline=deadline)
         worst = planner.worst_case(request, context.settings.limits.answer_tokens)
-        written.reserved = context.ledger.reserve(worst)
+        written.reserved = await self._reserve(worst)
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
         if context.recorded is not None:
             await context.recorded()
@@ -149,6 +188,20 @@ class PlanRequester:
         with context.during(self.round):
             await self._read(written, pieces_of(planner.plan(request), "plan"), reader, order)
         return self._judge(written, reader, order)
+
+    async def _reserve(self, worst: Spend) -> Reservation:
+        """Reserve a call, once those under way have left room for it.
+
+        Raises:
+            LimitExceeded: it does not fit even with none under way.
+        """
+        ledger = self.context.ledger
+        while True:
+            try:
+                return ledger.reserve(worst)
+            except LimitExceeded as error:
+                if error.limit == "calls" or not await ledger.freed():
+                    raise
 
     async def _read(
         self,
@@ -172,23 +225,6 @@ class PlanRequester:
                     if self.on_step is not None:
                         self.on_step(replace(step, worker=order[step.worker]))
 
-    def _request(
-        self, planner: Planner, order: Sequence[int], turns: tuple[Turn, ...], deadline: float
-    ) -> PlanRequest:
-        context, most = self.context, self.context.policy.most_steps
-        request = PlanRequest(
-            query=context.request.query,
-            cards=tuple(context.settings.pool.cards[number] for number in order),
-            max_steps=min(context.settings.limits.plan_steps, most or context.settings.limits.plan_steps),
-            turns=turns,
-            may_keep=bool(self.turns),
-            shows_question=context.shows_question,
-            max_tokens=None if planner.card is None else answer_bound(planner.card, context.ledger),
-            deadline=min(deadline, context.ledger.deadline),
-            middleware=context.request.middleware,
-        )
-        return replace(request, left=_scarce(context, request.asked_steps))
-
     def _judge(self, written: PlannerCall, reader: PlanReader, order: Sequence[int]) -> Plan:
         """Return the plan of a whole text, numbered as the pool is, as the policy lets it pass."""
         if written.whole is None:
@@ -198,6 +234,9 @@ class PlanRequester:
         if written.whole.finish_reason == "length":
             message = "the text was cut at the planner's token limit: write it shorter"
             raise PlanSyntaxError("truncated", message, position=len(written.text))
+        if written.whole.finish_reason == "content_filter":
+            message = f"planner {written.planner.name!r}: a content filter of its server cut the text"
+            raise WorkerRefused(message, maybe_paid=True)
         plan = reader.close().renumbered(order)
         if not plan.steps and not self.turns:
             message = "there is no previous answer to keep yet: write at least one step"
@@ -209,46 +248,11 @@ class PlanRequester:
             written.changed = checked.why
         return checked
 
-    def _book(self, written: PlannerCall, proposal: Proposal) -> None:
+    def _book(self, written: PlannerCall, proposal: Proposal, wait: float | None) -> None:
         if written.reserved is not None:
             self.context.ledger.settle(written.reserved, written.spent(proposal))
         self.proposals.append(proposal)
-        self.context.tell(PlannerEnded, round=self.round, proposal=proposal)
-
-
-def order_of(context: RunContext, planner: Planner) -> list[int]:
-    """Return the workers a planner is shown, as numbers of the pool: those that may work on the run's data.
-
-    Raises:
-        PlanForbidden: none may, or the planner may not see the data itself.
-    """
-    policy, cards, labels = context.policy, context.settings.pool.cards, context.labels
-    order = list(planner.order(len(cards), context.request.run_id))
-    if policy.silent:
-        return order
-    if planner.card is not None:
-        policy.everywhere.guard(planner.card, labels)
-    admitted = [number for number in order if policy.admits(cards[number], labels)]
-    if not admitted:
-        raise PlanForbidden("the policy lets no worker of the pool work on what this run is about")
-    return admitted if planner.reads_cards else order
-
-
-def _slots(context: RunContext, planner: Planner) -> list[anyio.Semaphore | None]:
-    """Return what bounds the calls of a planner that is a worker of the pool, too."""
-    card, pool = planner.card, context.settings.pool
-    if card is None or card.concurrency is None:
-        return []
-    return [pool.slot(number) for number, other in enumerate(pool.cards) if other is card]
-
-
-def _scarce(context: RunContext, asked_steps: int) -> Remaining | None:
-    """Return what is left of all that a plan could use up; `None` when there is nothing of the kind."""
-    left, ample = context.ledger.left, 2 * asked_steps
-    steps = None if left.steps is None or left.steps >= ample else left.steps
-    calls = None if left.calls is None or left.calls >= ample else left.calls
-    scarce = Remaining(steps, calls, left.input_tokens, left.output_tokens, left.cost)
-    return None if scarce == _AMPLE else scarce.rounded
+        self.context.tell(PlannerEnded, round=self.round, proposal=proposal, wait=wait)
 
 
 def _late(planner: Planner, limit: float, written: PlannerCall) -> WorkerTimeout:

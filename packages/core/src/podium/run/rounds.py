@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from podium.errors import LimitExceeded, PlanForbidden, PodiumError
+from podium.errors import LimitExceeded, PlanForbidden, PlannerError, PodiumError
 from podium.execution.external_round import ExternalRound
 from podium.execution.external_scheduler import Pause
 from podium.execution.run_context import PreviousRound, RunContext
@@ -26,11 +26,13 @@ from podium.policy import after
 from podium.resume.paid_results import PaidResults
 from podium.run.acceptance import AcceptanceCheck
 from podium.run.approval import PAUSED, WAITING, request_approval
-from podium.run.planning import PlanRequester, order_of
+from podium.run.no_plan import CODES, fallback_problem
+from podium.run.plan_request import order_of
+from podium.run.planning import PlanRequester
 from podium.types.conclusion import answer_of, conclusion, missing, steps_of, told
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
 from podium.types.messages import Part
-from podium.types.outcome import Outcome, Problem, Proposal, Round
+from podium.types.outcome import Outcome, PlannedBy, Problem, Proposal, Round
 from podium.types.plan import Plan
 from podium.types.result import RunStatus
 from podium.workers.worker import VisibleStep, Worker
@@ -58,6 +60,8 @@ class Rounds:
     done: list[Round] = field(default_factory=list)
     problem: Problem | None = None
     """Why the run fell short although its last step did not fail."""
+    cause: BaseException | None = None
+    """The error of the planner, if the latest round has no plan."""
     answer_sent: bool = False
     """Whether some of the answer was sent on while it was written."""
     _refused: str = field(default="", init=False)
@@ -66,6 +70,8 @@ class Rounds:
     """Whether nobody let the latest plan be carried out."""
     _labels: tuple[frozenset[str], ...] = field(default=(), init=False)
     """Those of what the steps of the latest round wrote."""
+    _planner: PlannedBy | None = field(default=None, init=False)
+    """Who wrote the latest round's plan."""
     _paid: list[tuple[str, Outcome]] = field(default_factory=list, init=False)
     """What all rounds came to, with what stands for it by content."""
 
@@ -76,7 +82,7 @@ class Rounds:
             given: the first round's plan; `None` has the planner write it.
 
         Raises:
-            PodiumError: what went wrong with the planner, when strictness was asked for.
+            PlanError: the policy, or the pool, no longer fits a recorded plan.
         """
         turns: tuple[Turn, ...] = ()
         begun = _Next("", "", self.context.labels)
@@ -96,10 +102,13 @@ class Rounds:
     def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
         """Return the answer so far, how whole it is, and why it is no more."""
         answer, status, problem = conclusion(self.done, strictly=self.context.settings.on_failure == "fail")
-        if self.problem is not None and self.problem.code in (PAUSED, WAITING):
-            return answer, "waiting", self.problem
-        if self.problem is not None and (status == "ok" or self._stopped):
-            return answer, "partial" if answer else "failed", self.problem
+        own = self.problem or fallback_problem(self.done)
+        if own is not None and own.code in (PAUSED, WAITING):
+            return answer, "waiting", own
+        if own is not None and own.code in CODES and all(answer_of(each) is None for each in self.done):
+            return "", "failed", own
+        if own is not None and (status == "ok" or self._stopped or own.code in CODES):
+            return answer, "partial" if answer else "failed", own
         return answer, status, problem
 
     @property
@@ -120,10 +129,14 @@ class Rounds:
         execution = RoundScheduler(context, number, last=last, paid=begun.paid)
         proposals: list[Proposal] = []
         plan, refused = given, None
+        self._planner = None
         try:
             async with execution:
                 try:
                     plan = await self._plan(number, turns, given, execution, proposals)
+                except PlannerError as error:
+                    self.problem = Problem.of(error)  # an earlier answer is paid for, and stands
+                    self.cause = error.__cause__
                 except PodiumError as error:  # raised below, outside of the task group
                     refused = error
                 if plan is not None and plan.steps and begun.paid is None and self._is_repeated(plan):
@@ -141,6 +154,7 @@ class Rounds:
                 Round(
                     number=number,
                     plan=plan,
+                    planner=self._planner,
                     proposals=tuple(proposals),
                     outcomes=execution.outcomes,
                     why=why,
@@ -156,7 +170,7 @@ class Rounds:
         if refused is not None:
             if all(answer_of(earlier) is None for earlier in self.done):
                 raise refused
-            self.problem = Problem.of(refused)  # an earlier answer is paid for, and stands
+            self.problem = Problem.of(refused)
         return self.done[-1]
 
     async def _plan(
@@ -193,13 +207,21 @@ class Rounds:
         context = self.context
         known = None if context.paid_results is None else context.paid_results.plans.get(number)
         if known is not None and known.plan == plan:
-            context.tell(PlanReady, round=number, plan=plan, planner=known.planner, why=known.why)
+            self._tell_plan(number, plan, PlannedBy(known.planner, known.why, known.is_fallback))
             return
         proposal = proposals[-1] if proposals else None
-        planner = "user" if proposal is None else proposal.planner
         because = (plan.why if proposal is None else proposal.why) if plan.steps else ""
-        because = because or why
-        context.tell(PlanReady, round=number, plan=plan, planner=planner, why=because)
+        planner = PlannedBy(
+            "user" if proposal is None else proposal.planner,
+            because or why,
+            is_fallback=proposal is not None and proposal.role == "fallback",
+        )
+        self._tell_plan(number, plan, planner)
+
+    def _tell_plan(self, number: int, plan: Plan, planner: PlannedBy) -> None:
+        self._planner = planner
+        facts = {"planner": planner.name, "why": planner.why, "is_fallback": planner.is_fallback}
+        self.context.tell(PlanReady, round=number, plan=plan, **facts)
 
     async def _carry_out(self, number: int, plan: Plan, execution: RoundScheduler) -> Plan:
         """Have the plan looked at and carried out; return it as it was approved."""
@@ -210,8 +232,7 @@ class Rounds:
                 execution.refuse(plan, allowed)
             return plan
         if allowed != plan:
-            words = "the plan was changed by who approved it"
-            self.context.tell(PlanReady, round=number, plan=allowed, planner="user", why=words)
+            self._tell_plan(number, allowed, PlannedBy("user", "the plan was changed by who approved it"))
         if self.context.request.step_starter is None or not allowed.steps:
             execution.complete(allowed)
         else:

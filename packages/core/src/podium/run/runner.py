@@ -7,7 +7,7 @@ import anyio
 
 from podium.budget.ledger import Ledger
 from podium.budget.spend import Spend
-from podium.errors import JournalError, LimitExceeded, PodiumError
+from podium.errors import JournalError, LimitExceeded, PlannerError, PodiumError
 from podium.execution.run_context import ConductorSettings, RunContext, RunRequest, outer_run
 from podium.execution.step_state import STOPPED
 from podium.journal.answer_cache import MemoryCache
@@ -18,6 +18,7 @@ from podium.run.acquire import acquire, started
 from podium.run.delivery import Delivery
 from podium.run.forecaster import forecast_plan
 from podium.run.listeners import Listener
+from podium.run.no_plan import raise_unplanned, with_bill
 from podium.run.planning import PlanRequester
 from podium.run.rounds import Rounds
 from podium.telemetry import start_trace
@@ -31,6 +32,7 @@ from podium.types.events import (
     RunResumed,
     RunStopped,
 )
+from podium.types.explain import explain_proposal
 from podium.types.forecast import Forecast
 from podium.types.outcome import Problem
 from podium.types.plan import Plan
@@ -52,7 +54,7 @@ class RunSession:
         self._settings = settings
         self._request = request
         self._outer = outer_run(request.caller)
-        self._trace = start_trace(settings.name, settings.workers, (settings.planner, settings.fallback))
+        self._trace = start_trace(settings.name, settings.workers, settings.planners)
         self._listeners = [each for each in (self._trace, start_log(), listen) if each is not None]
         own = request.journal or settings.journal
         self._journal = own if self._outer is None else self._outer.context.journal
@@ -62,6 +64,8 @@ class RunSession:
         """The run's, without its beginning and end."""
         self._forecast: Forecast | None = None
         self._head: Head | None = None
+        self._cause: BaseException | None = None
+        """The error of the planner, if the run has no plan."""
         self.before: Result | None = None
         """The result of the run before it was resumed; `None` for a new run."""
 
@@ -71,6 +75,11 @@ class RunSession:
         Raises:
             PodiumError: as `Conductor.run` and `Conductor.resume` say.
         """
+        result = await self._run()
+        raise_unplanned(result, self._cause)
+        return result
+
+    async def _run(self) -> Result:
         try:
             if self._journal is None:
                 return await self._carry_out()
@@ -97,20 +106,25 @@ class RunSession:
                 self._trace.close()
             self._link_to_outer(self._head if self._recorder is None else self._recorder.head)
 
-    async def plan_only(self) -> tuple[PlanRequester, Plan | None]:
+    async def plan_only(self) -> Plan:
         """Make the first round's plan, and run nothing.
 
         Raises:
+            PlannerError: no planner wrote a plan.
             LimitExceeded: there was no plan within the time of a run.
         """
         context = self._context()
-        planning, plan = PlanRequester(context, 1), None
-        with anyio.CancelScope(deadline=context.ledger.deadline) as scope:
-            plan = await planning.make()
-        if scope.cancelled_caught:
-            limit = self._settings.limits.seconds
-            raise LimitExceeded("seconds", f"there was no plan within {limit:g} s: raise Limits.seconds")
-        return planning, plan
+        planning = PlanRequester(context, 1)
+        with anyio.CancelScope(deadline=context.ledger.deadline):
+            try:
+                plan = await planning.make()
+            except PlannerError as error:
+                with_bill(error)
+                raise
+            why = "\n".join(map(explain_proposal, planning.proposals))
+            return Plan(plan.steps, self._request.query, why)
+        limit = self._settings.limits.seconds
+        raise LimitExceeded("seconds", f"there was no plan within {limit:g} s: raise Limits.seconds")
 
     def _link_to_outer(self, head: Head | None) -> None:
         """Tell the outer run how far this run is recorded; its chain then covers this run."""
@@ -145,6 +159,7 @@ class RunSession:
         except BaseException as error:
             context.tell(RunStopped, problem=_problem_of(error))
             raise
+        self._cause = rounds.cause
         return await self._end(context, rounds, out_of_time=self._scope.cancelled_caught)
 
     def _context(self) -> RunContext:

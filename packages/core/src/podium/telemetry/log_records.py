@@ -118,12 +118,16 @@ def _told_of_plan(event: PlannerEnded | PlanReady | ApprovalAsked) -> _Told:
     match event:
         case PlannerEnded(round=number, proposal=done):
             level = logging.DEBUG if done.problem is None else logging.WARNING
-            used = "was used" if done.problem is None else "was not used"
-            said = f"round {number}: the text of planner {done.planner} {used}"
-            return level, said, done.problem, {"planner": done.planner, "seconds": done.seconds}
-        case PlanReady(round=number, plan=plan, planner=planner):
-            said = f"round {number}: {planner} planned {len(plan.steps)} steps"
-            return logging.DEBUG, said, None, {"planner": planner, "steps": len(plan.steps)}
+            used = "planned" if done.problem is None else "gave no plan"
+            then = "" if event.wait is None else f", and is called again in {event.wait:.3g} s"
+            said = f"round {number}: planner {done.planner} {used}{then}"
+            facts = {"planner": done.planner, "seconds": done.seconds, "wait": event.wait}
+            return level, said, done.problem, facts
+        case PlanReady(round=number, plan=plan, planner=planner, is_fallback=is_fallback):
+            level = logging.WARNING if is_fallback else logging.DEBUG
+            stands_in = ", the fallback planner," if is_fallback else ""
+            said = f"round {number}: {planner}{stands_in} planned {len(plan.steps)} steps"
+            return level, said, None, {"planner": planner, "steps": len(plan.steps)}
         case ApprovalAsked(round=number):
             return logging.INFO, f"round {number}: the plan waits for approval", None, {}
         case _:

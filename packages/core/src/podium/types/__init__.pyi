@@ -39,6 +39,7 @@ from .messages import (
 from .outcome import (
     Call as Call,
     Outcome as Outcome,
+    PlannedBy as PlannedBy,
     Problem as Problem,
     Proposal as Proposal,
     Round as Round,

@@ -116,6 +116,8 @@ class PlannerEnded(_Event):
     type = "planner_ended"
     round: int
     proposal: Proposal
+    wait: float | None = None
+    """Seconds until the planner is called again, after a call that failed; `None` where it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,8 @@ class PlanReady(_Event):
     planner: str
     """Whose plan it is; `user` when it was given."""
     why: str = ""
+    is_fallback: bool = False
+    """Whether that is the fallback planner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

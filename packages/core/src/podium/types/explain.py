@@ -9,7 +9,7 @@ def explain_round(current: Round) -> list[str]:
     lines = [f"Round {current.number}" + (f", because {current.why}." if current.why else ".")]
     lines += [f"  {explain_proposal(proposal)}" for proposal in current.proposals]
     if current.plan is None:
-        lines.append("  No plan could be had.")
+        lines.append("  There is no plan.")
     elif not current.plan.steps:
         lines.append("  The previous answer was kept.")
     elif not current.proposals:
@@ -26,9 +26,17 @@ def explain_proposal(proposal: Proposal) -> str:
     who = f"Planner {proposal.planner}"
     bill = spent(proposal.usage, proposal.cost)
     if proposal.problem is not None:
-        return f"{who} was not used ({proposal.problem.code}: {proposal.problem.message}); {bill}."
+        return f"{who} {_did(proposal)} ({proposal.problem.code}: {proposal.problem.message}); {bill}."
+    stood_in = " as the fallback" if proposal.role == "fallback" else ""
     why = f": {proposal.why}" if proposal.why else ""
-    return f"{who} wrote the plan{why}; {proposal.seconds:.2f} s, {bill}."
+    return f"{who} wrote the plan{stood_in}{why}; {proposal.seconds:.2f} s, {bill}."
+
+
+def _did(proposal: Proposal) -> str:
+    """Say what a planner did whose text is not the plan."""
+    if not proposal.asked:
+        return "was not asked"
+    return "wrote no plan that can be used" if proposal.text else "gave no text"
 
 
 def _outcome(outcome: Outcome, current: Round) -> str:

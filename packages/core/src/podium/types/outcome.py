@@ -95,20 +95,36 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """One text a planner wrote, and what became of it."""
+    """One call of a planner: the text that it wrote, and whether that is the plan."""
 
     planner: str
     text: str
+    role: Literal["plan", "repair", "fallback"] = "plan"
+    """What was asked for: a plan, a plan in place of a bad one, or a plan of the fallback planner."""
+    asked: bool = True
+    """Whether the planner was called; a call that may not be made, or does not fit the limits, is not."""
     why: str = ""
     """What the planner says of its choice, where it does."""
     problem: Problem | None = None
-    """Why it was not used; `None` for the one that was."""
+    """Why the text is not the plan; `None` for the one that is."""
     usage: Usage = Usage()
     cost: float | None = 0.0
     """In USD; `None` when it is unknown."""
     maybe_paid: bool = False
     """Whether nobody knows if it is on the bill: the planner was asked, and its end was not seen."""
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBy:
+    """Who wrote a plan."""
+
+    name: str
+    """The planner's name; `user` where the plan was given or changed by the caller."""
+    why: str = ""
+    """What the planner says of its choice, where it does."""
+    is_fallback: bool = False
+    """Whether it is the fallback planner, in place of the conductor's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +135,10 @@ class Round:
     """From 1."""
     plan: Plan | None
     """`None` when no plan could be had; a plan of no steps kept the previous answer."""
+    planner: PlannedBy | None = None
+    """Who wrote the plan; `None` when there is none."""
     proposals: tuple[Proposal, ...] = ()
-    """Every text written for it, in order; empty when the user gave the plan."""
+    """Every call of a planner for it, in order; empty when the user gave the plan."""
     outcomes: tuple[Outcome, ...] = ()
     """One per step, in the plan's order, then those of steps that a repaired plan superseded."""
     why: str = ""

@@ -7,7 +7,7 @@ from podium.secrets import scrub
 from podium.types.explain import explain_round, spent
 from podium.types.forecast import Forecast, compare
 from podium.types.messages import Part
-from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, total_cost
+from podium.types.outcome import Call, Outcome, PlannedBy, Problem, Proposal, Round, total_cost
 from podium.types.plan import Plan
 from podium.usage import Usage
 
@@ -46,6 +46,12 @@ class Result:
     def plans(self) -> tuple[Plan, ...]:
         """The plans carried out, one per round."""
         return tuple(r.plan for r in self.rounds if r.plan is not None and r.plan.steps)
+
+    @property
+    def planner(self) -> PlannedBy | None:
+        """Who wrote the latest plan that was carried out; `None` without one, and for a hosted conductor."""
+        planned = [r.planner for r in self.rounds if r.plan is not None and r.plan.steps]
+        return planned[-1] if planned else None
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

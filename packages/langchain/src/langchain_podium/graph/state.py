@@ -6,6 +6,7 @@ knows no graph and starts nothing.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from hashlib import sha256
 from typing import Any, Final, TypedDict
 
@@ -64,6 +65,7 @@ def of_result(result: Result) -> Data:
     view = of_plan(result.run_id, len(result.rounds), plan, result.workers, status=result.status)
     problem = result.problem
     view["problem"] = None if problem is None else {"code": problem.code, "message": problem.message}
+    view["planner"] = None if result.planner is None else _scrubbed(asdict(result.planner))
     view["outcomes"] = [write_outcome(outcome) for outcome in result.outcomes]
     usage = result.usage
     view["usage"] = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}

@@ -47,11 +47,13 @@ class RoundRow:
 
     why: str = ""
     planner: str = ""
+    is_fallback: bool = False
+    """Whether the fallback planner wrote the plan."""
     plan_why: str = ""
     plan_chars: int = 0
     is_planned: bool = False
     rejected: list[str] = field(default_factory=list)
-    """What was wrong with plans that were not used."""
+    """Calls of planners that gave no plan, and why."""
     approval: str = ""
     """The decision on the plan, or that it is still waited for."""
     steps: dict[int, StepRow] = field(default_factory=dict)

@@ -101,10 +101,13 @@ class LiveState:
                 current.plan_chars += len(event.text)
             case PlannerEnded():
                 if event.proposal.problem is not None:
-                    current.rejected.append(f"{event.proposal.planner}: {event.proposal.problem.message}")
+                    then = "" if event.wait is None else f"; it is asked again in {event.wait:.1f} s"
+                    said = f"planner {event.proposal.planner}: {event.proposal.problem.message}{then}"
+                    current.rejected.append(said)
                     current.plan_chars = 0
             case PlanReady():
                 current.planner, current.plan_why = event.planner, event.why
+                current.is_fallback = event.is_fallback
                 self._show_plan(event.run_id, current, event.plan)
             case ApprovalAsked():
                 current.approval = "waits for approval"

@@ -70,7 +70,10 @@ class TreeRenderer:
     def _round(self, number: int, current: RoundRow) -> Text:
         text = Text(f"round {number}", style="bold")
         if current.is_planned:
-            text.append(f"  plan by {self.shown(current.planner)}", style="not bold dim")
+            who = f"  plan by {self.shown(current.planner)}" + (
+                ", the fallback" if current.is_fallback else ""
+            )
+            text.append(who, style="not bold yellow" if current.is_fallback else "not bold dim")
         return text
 
     def _add_reasons(self, branch: Tree, current: RoundRow) -> None:
@@ -80,7 +83,7 @@ class TreeRenderer:
         if current.is_planned and current.plan_why:
             branch.add(Text(self._line(current.plan_why), style="dim"))
         for reason in current.rejected:
-            branch.add(Text(f"plan not used: {self._line(reason)}", style="yellow"))
+            branch.add(Text(self._line(reason), style="yellow"))
         if current.approval:
             branch.add(Text(self._line(current.approval), style="cyan"))
 

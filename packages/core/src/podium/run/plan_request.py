@@ -1,0 +1,83 @@
+"""What a planner is asked: the workers it is shown, in which order, and what is left to spend."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import anyio
+
+from podium.budget.spend import Remaining
+from podium.errors import PlanForbidden
+from podium.execution.run_context import RunContext
+from podium.planners.planner import Planner, PlanRequest, Turn
+from podium.workers.worst_case import answer_bound
+
+_AMPLE = Remaining()
+
+
+def order_of(context: RunContext, planner: Planner) -> list[int]:
+    """Return the workers a planner is shown, as numbers of the pool: those that may work on the run's data.
+
+    Raises:
+        PlanForbidden: none may, or the planner may not see the data itself.
+    """
+    policy, cards, labels = context.policy, context.settings.pool.cards, context.labels
+    order = list(planner.order(len(cards), context.request.run_id))
+    if policy.silent:
+        return order
+    if planner.card is not None:
+        policy.everywhere.guard(planner.card, labels)
+    admitted = [number for number in order if policy.admits(cards[number], labels)]
+    if not admitted:
+        raise PlanForbidden("the policy lets no worker of the pool work on what this run is about")
+    return admitted if planner.reads_cards else order
+
+
+def plan_request(
+    context: RunContext,
+    planner: Planner,
+    order: Sequence[int],
+    *,
+    turns: tuple[Turn, ...],
+    may_keep: bool,
+    deadline: float,
+) -> PlanRequest:
+    """Return one call of a planner.
+
+    Args:
+        context: the run's.
+        planner: the planner.
+        order: the workers it is shown, as numbers of the pool.
+        turns: what it wrote before.
+        may_keep: whether a plan of no steps has a place.
+        deadline: when the text must be whole, on the event loop's clock, in seconds.
+    """
+    most = context.policy.most_steps
+    request = PlanRequest(
+        query=context.request.query,
+        cards=tuple(context.settings.pool.cards[number] for number in order),
+        max_steps=min(context.settings.limits.plan_steps, most or context.settings.limits.plan_steps),
+        turns=turns,
+        may_keep=may_keep,
+        shows_question=context.shows_question,
+        max_tokens=None if planner.card is None else answer_bound(planner.card, context.ledger),
+        deadline=min(deadline, context.ledger.deadline),
+        middleware=context.request.middleware,
+    )
+    return replace(request, left=_scarce(context, request.asked_steps))
+
+
+def slots_of(context: RunContext, planner: Planner) -> list[anyio.Semaphore | None]:
+    """Return what bounds the calls of a planner that is a worker of the pool, too."""
+    card, pool = planner.card, context.settings.pool
+    if card is None or card.concurrency is None:
+        return []
+    return [pool.slot(number) for number, other in enumerate(pool.cards) if other is card]
+
+
+def _scarce(context: RunContext, asked_steps: int) -> Remaining | None:
+    """Return what is left of all that a plan could use up; `None` when there is nothing of the kind."""
+    left, ample = context.ledger.left, 2 * asked_steps
+    steps = None if left.steps is None or left.steps >= ample else left.steps
+    calls = None if left.calls is None or left.calls >= ample else left.calls
+    scarce = Remaining(steps, calls, left.input_tokens, left.output_tokens, left.cost)
+    return None if scarce == _AMPLE else scarce.rounded
