@@ -1,5 +1,9 @@
 """What the command line shows of secrets, of bugs, and of what others wrote."""
 
+import json
+import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -37,6 +41,48 @@ def test_key_in_an_answer_is_hidden(podium: Podium, config: Path, server: ChatSe
     assert "[secret]" in result.output
 
 
+def test_control_characters_reach_no_pipe(podium: Podium, config: Path, server: ChatServer) -> None:
+    """What models wrote steers no terminal behind a pipe either, and JSON gives it back whole."""
+    attack = "a\x1b]0;owned\x07\x9b31m\x7f\x08b\r\nc\td"
+    plan = json.dumps({"worker": 0, "subtask": f"Think.{attack}", "access": []})
+    server.reply = lambda call: says(call, plan if "structured_outputs" in call.body else attack)
+    shown = podium("run", "What is it?")
+    assert shown.stdout == "a�]0;owned��31m��b\nc\td\n"
+    run_id = shown.stderr.split("run ")[1].split()[0]
+    asked = [
+        "run What?",
+        "run What? --json",
+        "run What? --explain",
+        "plan What?",
+        "plan What? --json",
+        "runs",
+    ]
+    asked += [f"show {run_id}{form}" for form in ("", " --json", " --events")]
+    asked += [f"audit export {run_id}", f"diff {run_id} {run_id}", f"replay {run_id}"]
+    asked += ["runs", "runs --json"]
+    asked += [f"parse --workers thinker plan.txt{form}" for form in ("", " --json")]
+    Path("plan.txt").write_text(plan)
+    for args in asked:
+        result = podium(*args.split())
+        assert result.exit_code == 0, (args, result.output)
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", result.stdout + result.stderr), args
+    assert json.loads(podium("show", run_id, "--json").stdout)["answer"] == attack
+    assert podium("audit", "export", run_id, "-o", "copy.jsonl").exit_code == 0
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", Path("copy.jsonl").read_bytes().decode())
+    assert podium("audit", "verify", "copy.jsonl").exit_code == 0
+
+
+def test_control_characters_in_an_error_are_not_shown(podium: Podium, config: Path) -> None:
+    """An error quotes a file, a name or an id without them."""
+    Path("plan.txt").write_text("no plan \x1b[31m\x9b1m")
+    assert podium("parse", "--workers", "\x1b[31ma,\x9bb", "plan.txt").exit_code == 2
+    for args in (["parse", "--workers", "a", "plan.txt"], ["show", "\x9b1m"], ["run", "--plan", "\x9bplan"]):
+        result = podium(*args)
+        assert result.exit_code == 2
+        assert "\x1b" not in result.output
+        assert "\x9b" not in result.output
+
+
 def test_help_states_the_exit_codes(podium: Podium) -> None:
     """`--help` of every command says what the exit codes mean."""
     for command in ("", *COMMANDS):
@@ -69,3 +115,36 @@ def test_result_that_cannot_be_written(config: Path, args: tuple[str, ...]) -> N
     assert done.returncode == 1
     assert done.stderr.startswith("podium: the result cannot be written to stdout: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", ["run Why?", "run Why? --json", "check", "plan Why?"])
+def test_closed_stdout_is_told(config: Path, args: str) -> None:
+    """A result that a parent leaves no place for is told in a line, with exit code 1."""
+    command = [sys.executable, "-m", "podium", *args.split()]
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "podium: the result cannot be written to stdout: it is closed\n" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_interrupt_before_the_command_begins(tmp_path: Path) -> None:
+    """Ctrl-C while modules are imported ends the process without a traceback."""
+    (tmp_path / "typer.py").write_text(
+        "import sys, time\nsys.stdout.write('.')\nsys.stdout.flush()\ntime.sleep(60)\n"
+    )
+    command = [sys.executable, "-m", "podium", "runs"]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"."
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30)[1] == b""
+    assert process.returncode == -signal.SIGINT

@@ -65,7 +65,7 @@ def test_live_view(spawn: Spawn, config: Path, server: ChatServer, monkeypatch: 
 
 
 def test_answer_cannot_steer_the_terminal(spawn: Spawn, config: Path, server: ChatServer) -> None:
-    """Escape sequences that a worker wrote reach no terminal, and a pipe as they are."""
+    """Escape sequences that a worker wrote reach no terminal and no pipe."""
     attack = "before\x1b]0;owned\x07after"
     server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else attack)
     leader, follower = pty.openpty()
@@ -75,7 +75,7 @@ def test_answer_cannot_steer_the_terminal(spawn: Spawn, config: Path, server: Ch
     os.close(leader)
     assert process.wait(30) == 0
     piped, _ = spawn("run", "What is it?").communicate(timeout=30)
-    assert piped.decode() == attack + "\n"
+    assert piped.decode() == "before�]0;owned�after\n"
 
 
 def test_error_in_the_live_view(spawn: Spawn, config: Path, server: ChatServer) -> None:
@@ -121,10 +121,10 @@ def test_interrupt_in_the_live_view(spawn: Spawn, config: Path, server: ChatServ
 
 
 def test_reader_that_leaves_is_no_traceback(spawn: Spawn, config: Path) -> None:
-    """A pipe that is closed early ends the command quietly."""
+    """Of a pipe that is closed early nothing is said, and the exit code is that of the answer."""
     process = spawn("run", "What is it?", "--json")
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None
-    assert b"Traceback" not in process.stderr.read()
-    assert process.wait(30) == 1
+    assert process.stderr.read() == b""
+    assert process.wait(30) == 0

@@ -3,9 +3,11 @@ from .arguments import (
     ConfigPath as ConfigPath,
     span as span,
 )
+from .entry import (
+    main as main,
+)
 from .root import (
     app as app,
-    main as main,
 )
 from .run_lookup import (
     local_time as local_time,

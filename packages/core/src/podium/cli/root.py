@@ -119,7 +119,7 @@ def podium(
     """Take the options that come before a command."""
 
 
-def main() -> None:
+def run() -> None:
     """Run the command line on `sys.argv`, and exit with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         # A model may write what the terminal's encoding lacks; a paid answer is shown all the same.

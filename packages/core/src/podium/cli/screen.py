@@ -1,14 +1,16 @@
 """The output of a command: results on stdout, everything else on stderr.
 
-All text leaves the command line here. It owns exit codes, removes secrets, and removes
-control characters from what is shown in a terminal. It knows no command.
+All text leaves the command line here. It owns exit codes, and removes secrets and control characters, into
+a terminal, a pipe and a file alike. It knows no command.
 """
 
 import json
+import os
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
 import anyio
@@ -27,6 +29,7 @@ from podium.errors import (
     RunUnknown,
 )
 from podium.secrets import scrub
+from podium.types.controls import escaped, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -40,8 +43,6 @@ EXIT_CODES = (
 
 _WRONG_INPUT = (ConfigError, QueryError, PlanError, RunUnknown, RunExists, RunHeld, RunDead)
 """Errors that another command, question or config avoids."""
-_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "�")
-_CONTROLS |= {ord("\n"): "\n", ord("\t"): "\t"}
 
 
 class Screen:
@@ -50,7 +51,7 @@ class Screen:
     @property
     def interactive(self) -> bool:
         """Whether both streams are terminals."""
-        return sys.stdout.isatty() and sys.stderr.isatty()
+        return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
 
     @property
     def can_ask(self) -> bool:
@@ -59,49 +60,53 @@ class Screen:
 
     async def ask(self, question: str) -> str:
         """Write `question` to stderr, and return the line that is typed; empty at the end of input."""
-        sys.stderr.write(self.shown(question))
-        sys.stderr.flush()
+        self._write(sys.stderr, self.shown(question))
         if sys.platform == "win32":  # where only sockets can be waited for
             return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         await anyio.wait_readable(sys.stdin)  # a thread that reads would keep an interrupted process alive
         return sys.stdin.readline()
 
     def shown(self, text: str) -> str:
-        """Return `text` without secrets and control characters, for a terminal."""
-        return scrub(text).translate(_CONTROLS)
+        """Return `text` without secrets and control characters."""
+        return printable(scrub(text))
 
     def result(self, text: str) -> None:
-        """Write `text` to stdout, verbatim but for secrets; in a terminal without control characters."""
-        with self._writing():
-            self._write(sys.stdout, self.shown(text) if sys.stdout.isatty() else scrub(text))
+        """Write a line or more to stdout, without secrets and control characters."""
+        self._result(_line(self.shown(text)))
 
-    def result_json(self, value: object) -> None:
-        """Write `value` to stdout as JSON."""
-        with self._writing():
-            self._write(sys.stdout, scrub(json.dumps(value, indent=2)))
+    def result_json(self, value: object, *, indent: int | None = 2) -> None:
+        """Write `value` to stdout as JSON, without secrets; in one line if `indent` is `None`."""
+        self.result_record(scrub(json.dumps(value, indent=indent)))
+
+    def result_record(self, text: str) -> None:
+        """Write JSON to stdout; control characters in it are escaped."""
+        self._result(_line(escaped(text)))
 
     def note(self, text: str) -> None:
-        """Write `text` to stderr."""
-        self._write(sys.stderr, self.shown(text))
+        """Write a line or more to stderr."""
+        self._write(sys.stderr, _line(self.shown(text)))
 
     def draw(self, *drawings: "RenderableType") -> None:
-        """Draw on stdout with rich."""
-        console = self.console()
-        with self._writing():
-            for drawing in drawings:
-                console.print(drawing)
+        """Draw on stdout with rich. The texts in a drawing have passed `shown`."""
+        console, drawn = self.console(), StringIO()
+        if not console.is_terminal:
+            console = drawing.console(file=drawn, width=console.width)
+        for each in drawings:
+            console.print(each)
+        if text := drawn.getvalue():
+            self._result(self.shown(text))
 
     def console(self, *, stderr: bool = False) -> "Console":
         """Return a rich console on stdout, or on stderr."""
         return drawing.console(stderr=stderr)
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Exit with a message when stdout fails, unless its reader has closed it."""
+    def _result(self, text: str) -> None:
+        """Write to stdout; exit with a message if that fails, unless the reader has gone."""
+        if sys.stdout is None:
+            self.note("podium: the result cannot be written to stdout: it is closed")
+            raise typer.Exit(NO_ANSWER)
         try:
-            yield
-        except BrokenPipeError:
-            raise
+            self._write(sys.stdout, text)
         except OSError as error:
             with suppress(OSError):  # its buffer would be written again at exit
                 sys.stdout.close()
@@ -109,9 +114,21 @@ class Screen:
             raise typer.Exit(NO_ANSWER) from error
 
     @staticmethod
-    def _write(stream: TextIO, text: str) -> None:
-        stream.write(text if text.endswith("\n") else text + "\n")
-        stream.flush()
+    def _write(stream: TextIO | None, text: str) -> None:
+        """Write to a stream, and nothing more to it once its reader has gone."""
+        if stream is None:  # the parent has closed it
+            return
+        try:
+            stream.write(text)
+            stream.flush()
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+
+
+def _line(text: str) -> str:
+    return text if text.endswith("\n") else text + "\n"
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from pydantic_core import PydanticSerializationError
 
 from podium.errors import JournalBroken, PodiumError
+from podium.types.controls import escaped
 from podium.types.events import (
     SCHEMA,
     AnswerDelta,
@@ -96,7 +97,7 @@ def decode(text: str) -> Event:
 
 
 def write_record(facts: object, name: str) -> str:
-    """Encode a dataclass as a record.
+    """Encode a dataclass as a record, which holds no control characters.
 
     Args:
         facts: an instance of the dataclass.
@@ -113,12 +114,12 @@ def write_record(facts: object, name: str) -> str:
         written = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
     else:
         if not isinstance(facts, _FOREIGN):
-            return written
+            return escaped(written)
     try:
         form.validate_json(written)
     except (ValidationError, PodiumError) as error:
         raise TypeError(_told(error) if isinstance(error, ValidationError) else str(error)) from error
-    return written
+    return escaped(written)
 
 
 def read_record(text: str, kind: type[Any], name: str) -> Any:

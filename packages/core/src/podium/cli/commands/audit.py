@@ -1,11 +1,11 @@
 """`podium audit`: verify recorded runs, anchor them, and export them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, reporting
 from podium.config import find_journal, find_shared_cache
 from podium.errors import ConfigError, JournalBroken, QueryError
 from podium.journal import Anchor, Break, Journal, Record, Verifier, read_anchors, read_lines, verify_runs
+from podium.types.controls import escaped
 from podium.types.events import RunEnded, RunStopped
 
 audit = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
@@ -62,7 +63,7 @@ def anchor(
         async def write() -> None:
             run_ids = None if run is None else [(await find_run(journal, run)).run_id]
             async for each in journals.anchors_of(journal, run_ids):
-                screen.result(each.to_line())
+                screen.result_record(each.to_line())
 
         look(journal, write)
 
@@ -163,20 +164,22 @@ def _export(screen: Screen, journal: Journal, typed: Sequence[str], path: Path |
         JournalError: there is no such run, or the journal cannot be read.
     """
 
-    async def write(file: TextIO) -> None:
+    async def write(put: Callable[[str], object]) -> None:
         run_ids = [(await find_run(journal, each)).run_id for each in typed] or None
         async for line in journals.export(journal, run_ids):
-            file.write(line if line.endswith("\n") else line + "\n")
+            put(line)
 
+    if path is None:
+        look(journal, partial(write, screen.result_record))
+        return
     try:
-        with nullcontext(sys.stdout) if path is None else path.open("x", encoding="utf-8") as file:
-            look(journal, partial(write, file))
+        with path.open("x", encoding="utf-8") as file:
+            look(journal, partial(write, lambda line: file.write(escaped(line) + "\n")))
     except FileExistsError as error:
         raise ConfigError(f"{path} is there already: name another") from error
     except OSError as error:
         raise ConfigError(f"the export cannot be written: {error}") from error
-    if path is not None:
-        screen.note(f"podium: wrote {path}")
+    screen.note(f"podium: wrote {path}")
 
 
 def _unfinished(records: Sequence[Record]) -> str:

@@ -66,7 +66,8 @@ def _show(screen: Screen, journal: Journal, first_typed: str, second_typed: str,
 def _differences(
     screen: Screen, differences: Sequence[replay.Difference], results: Sequence[Result]
 ) -> Table:
-    table = Table("where", "what", *(result.run_id[:SHORT] for result in results), show_lines=True)
+    shown = (screen.shown(result.run_id[:SHORT]) for result in results)
+    table = Table("where", "what", *shown, show_lines=True)
     for difference in differences:
         where = "run" if difference.step is None else f"round {difference.round}, step {difference.step}"
         sides = (difference.before, difference.after)

@@ -86,9 +86,9 @@ def _table(screen: Screen, rows: Sequence[RunRow]) -> Table:
     for row in rows:
         seconds, unknown = _seconds(row), "-" if row.ended is None else "unknown"
         table.add_row(
-            Text(row.run_id[:SHORT]),
+            Text(screen.shown(row.run_id[:SHORT])),
             local_time(row.began),
-            row.state,
+            screen.shown(row.state),
             Text(" ".join(screen.shown(row.question).split()) or "-"),
             unknown if row.cost is None else f"${row.cost:.4f}",
             "-" if seconds is None else f"{seconds:.1f}",

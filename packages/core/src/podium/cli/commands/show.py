@@ -1,6 +1,5 @@
 """`podium show`: what a recorded run did, and why."""
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -47,7 +46,7 @@ def _show(screen: Screen, journal: Journal, typed: str, *, as_json: bool, events
     row, entries = look(journal, read)
     if events:
         for entry in entries:
-            screen.result(json.dumps(_plain(entry)))
+            screen.result_json(_plain(entry), indent=None)
         return
     own = [entry.event for entry in entries if entry.run_id == row.run_id]
     result, started = result_of(own), own[0]
