@@ -146,6 +146,14 @@ async def test_shuffle(site: Site, line: str, *, moved: bool) -> None:
     assert all(firsts) is not moved
 
 
+@pytest.mark.parametrize(("line", "shown"), [("", 2), ("examples = 0", 0), ("examples = 4", 4)])
+async def test_examples(site: Site, line: str, shown: int) -> None:
+    """`examples` says how many the planner is shown."""
+    await site.run(planner=line)
+    (told,) = site.told("boss")
+    assert told.count("Question: ") == shown
+
+
 @pytest.mark.parametrize(("line", "held"), [("", True), ("constrain = false", False)])
 async def test_constrain(site: Site, line: str, *, held: bool) -> None:
     """`constrain` decides whether the server is given the grammar of plans."""

@@ -5,14 +5,20 @@ import re
 from importlib.resources import files
 
 import pytest
+from core.actors import boss, told
 
-from podium.plan_text import Spelling, parse_plan
-from podium.planners import PlanRequest, Turn
-from podium.planners.planner_prompt import planner_messages, round_feedback
+from podium.budget import Remaining
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.plan_text import Spelling, parse_plan, write_plan
+from podium.planners import ChatPlanner, PlanRequest, Turn
+from podium.planners.planner_prompt import MAX_EXAMPLES, Show, planner_messages, round_feedback
 from podium.prompts import worker_messages
 from podium.prompts.render import judge_prompt
-from podium.types import Message
-from podium.workers import Card, Price, StepInput, VisibleStep
+from podium.types import Message, Plan, Step
+from podium.workers import Card, Price, ScriptedWorker, StepInput, VisibleStep
+
+pytestmark = pytest.mark.anyio
 
 SPELLINGS: tuple[Spelling, ...] = ("lists", "json", "rows")
 CARDS = (
@@ -32,8 +38,10 @@ def _request(*, cards: tuple[Card, ...] = CARDS, max_steps: int = 5, **options: 
     return PlanRequest(**{"query": query, "cards": cards, "max_steps": max_steps, **options})  # type: ignore[arg-type]
 
 
-def _text(request: PlanRequest, spelling: Spelling = "rows", show: str = "cards") -> str:
-    messages = planner_messages(request, spelling=spelling, show=show)  # type: ignore[arg-type]
+def _text(
+    request: PlanRequest, spelling: Spelling = "rows", show: Show = "cards", examples: int = MAX_EXAMPLES
+) -> str:
+    messages = planner_messages(request, spelling=spelling, show=show, examples=examples)
     return "\n".join(message.text for message in messages)
 
 
@@ -83,6 +91,70 @@ def test_every_example_is_a_valid_plan(spelling: Spelling, workers: int) -> None
         assert plan.needed == set(range(len(plan.steps)))
 
 
+@pytest.mark.parametrize("count", range(MAX_EXAMPLES + 1))
+def test_so_many_examples_are_shown(count: int) -> None:
+    """None means that nothing is said of examples at all."""
+    text = _text(_request(), examples=count)
+    assert len(re.findall(r"^Question: ", text, flags=re.MULTILINE)) == count
+    assert ("Examples" in text, "Now your own." in text) == (count > 0, count > 0)
+    assert "\n\n\n" not in text
+
+
+def shared_beginning(one: str, other: str) -> str:
+    """Return what two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return one[: next((at for at, (mine, its) in pairs if mine != its), len(one))]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("examples", [0, 2, MAX_EXAMPLES])
+def test_prompts_for_any_question_and_pool_begin_alike(spelling: Spelling, examples: int) -> None:
+    """Providers cache by prefix: what changes with the pool comes late, what changes per question last."""
+
+    def prompt(question: str, size: int, **options: object) -> str:
+        cards = tuple(Card(name=f"w{i}", description="Does it.") for i in range(size))
+        request = _request(cards=cards, query=(Message("user", question),), max_steps=32, **options)
+        return _text(request, spelling, examples=examples)
+
+    first = prompt("Why is the sky blue?", 5)
+    for other in (
+        prompt("How many roads must a man walk down?", 5),
+        prompt("Why is the sky blue?", 5, left=Remaining(steps=3)),
+    ):
+        shared = shared_beginning(first, other)
+        assert "w4. Does it." in shared
+        assert "THE USER'S QUESTION" in shared
+    for size in (3, 20, 100):
+        assert shared_beginning(first, prompt("And the sea?", size)).endswith(
+            ("w2. Does it.\n", "w4. Does it.\n")
+        )
+
+
+def test_prices_say_of_how_many_tokens_they_are() -> None:
+    """Once for all workers; not where nobody has a price."""
+    assert "Prices are per million tokens" in _text(_request())
+    assert "million" not in _text(_request(cards=CARDS[1:]))
+
+
+@pytest.mark.parametrize(("spelling", "shown"), [("lists", 4), ("json", 2), ("rows", 2)])
+async def test_how_many_examples_depends_on_the_spelling_unless_it_is_said(
+    spelling: Spelling, shown: int
+) -> None:
+    """Conductors that write lists are shown as many as in the paper; a prompted chat model, two."""
+    plan = write_plan(Plan((Step(0, "go"),)), spelling)
+    for options, count in (({}, shown), ({"examples": 0}, 0), ({"examples": 3}, 3)):
+        planner = boss(plan, spelling=spelling, **options)
+        await Conductor(planner, [ScriptedWorker("a", "A")]).run("Why?")
+        assert told(planner).count("Question: ") == count
+
+
+@pytest.mark.parametrize("examples", [-1, 5, True, "2"])
+def test_a_number_of_examples_that_there_is_not_is_refused(examples: object) -> None:
+    """There are four."""
+    with pytest.raises(ConfigError, match="from 0 to 4"):
+        ChatPlanner(ScriptedWorker("boss", "x"), examples=examples)  # type: ignore[arg-type]  # as meant
+
+
 def test_examples_longer_than_the_limit_are_left_out() -> None:
     """No example breaks the rule it is to illustrate."""
     text = _text(_request(max_steps=2), "json").split("Examples,")[1]
@@ -93,7 +165,8 @@ def test_examples_longer_than_the_limit_are_left_out() -> None:
 
 def test_earlier_turns_follow_the_task() -> None:
     """What was written before is the planner's own turn, and what came of it the user's."""
-    messages = planner_messages(_request(turns=(Turn("my plan", "not good"),)), spelling="rows", show="cards")
+    request = _request(turns=(Turn("my plan", "not good"),))
+    messages = planner_messages(request, spelling="rows", show="cards", examples=1)
     assert [(m.role, m.text) for m in messages[2:]] == [("assistant", "my plan"), ("user", "not good")]
 
 

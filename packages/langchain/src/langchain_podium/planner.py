@@ -22,6 +22,7 @@ def as_planner(  # noqa: PLR0913 - as ChatPlanner takes them
     spelling: Spelling = "rows",
     show: Show = "cards",
     shuffle: bool = False,
+    examples: int | None = None,
     constrain: bool = True,
     sampling: Sampling | None = None,
 ) -> ChatPlanner:
@@ -35,6 +36,7 @@ def as_planner(  # noqa: PLR0913 - as ChatPlanner takes them
         spelling: as for `podium.ChatPlanner`, as all that follows.
         show: how workers are shown.
         shuffle: whether they are shown in another order in every run.
+        examples: how many example plans the prompt shows, from 0 to 4; `None` takes the default.
         constrain: whether the server is to hold the text to its spelling, where it can.
         sampling: how to write; `None` leaves it to the model.
 
@@ -46,5 +48,11 @@ def as_planner(  # noqa: PLR0913 - as ChatPlanner takes them
     if worker is None:
         worker = ChatModelWorker(cast("Runnable[Any, Any]", model), card=card_of(cast("Any", model), maker))
     return ChatPlanner(
-        worker, spelling=spelling, show=show, shuffle=shuffle, constrain=constrain, sampling=sampling
+        worker,
+        spelling=spelling,
+        show=show,
+        shuffle=shuffle,
+        examples=examples,
+        constrain=constrain,
+        sampling=sampling,
     )

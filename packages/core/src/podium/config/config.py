@@ -261,6 +261,7 @@ class Config:
             spelling=section.spelling,
             show=section.show,
             shuffle=section.shuffle,
+            examples=section.examples,
             constrain=section.constrain,
             sampling=section.sampling,
         )

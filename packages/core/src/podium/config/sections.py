@@ -14,7 +14,7 @@ from podium.config.tables import AsTable, Section
 from podium.execution.retry_policy import OnFailure, Retry
 from podium.hosted import Api, Effort
 from podium.plan_text.writer import Spelling
-from podium.planners.planner_prompt import Show
+from podium.planners.planner_prompt import MAX_EXAMPLES, Show
 from podium.types.messages import Sampling
 from podium.workers.openai.providers import DEFAULT_PROVIDER
 from podium.workers.openai.timeouts import Timeouts
@@ -91,6 +91,7 @@ class ChatPlannerSection(Section):
     spelling: Spelling = "rows"
     show: Show = "cards"
     shuffle: bool = False
+    examples: int | None = Field(default=None, ge=0, le=MAX_EXAMPLES)
     constrain: bool = True
     cache: bool = False
     sampling: SamplingTable = Sampling()

@@ -1,6 +1,6 @@
 """A chat model as the conductor."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from random import Random
@@ -12,9 +12,12 @@ from podium.plan_text.grammar import plan_grammar
 from podium.plan_text.schema import plan_schema
 from podium.plan_text.writer import Spelling
 from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.planners.planner_prompt import Show, planner_messages
+from podium.planners.planner_prompt import MAX_EXAMPLES, Show, planner_messages
 from podium.types.messages import Completion, Constraint, Sampling
 from podium.workers.worker import Request, Worker
+
+_EXAMPLES: Mapping[Spelling, int] = {"lists": MAX_EXAMPLES, "json": 2, "rows": 2}
+"""How many examples are shown by default: as many as the paper's conductors were trained with, or few."""
 
 
 class ChatPlanner(Planner):
@@ -31,32 +34,39 @@ class ChatPlanner(Planner):
             conductor that was trained so.
         shuffle: show the workers in another order in every run, against a bias for the
             first. Not for a conductor that has learned who stands where.
+        examples: how many example plans the prompt shows, from 0 to 4, none of one step; `None`
+            shows four where plans are `lists`, as the paper's conductors are trained, else two.
         constrain: hold the text to its spelling where the server can.
         sampling: how to write; `None` leaves it to the worker.
 
     Raises:
-        ConfigError: the spelling or the way to show workers is none there is.
+        ConfigError: the spelling, the way to show workers or the number of examples is none
+            there is.
     """
 
     worker: Worker
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each choice of how to ask
         self,
         worker: Worker,
         *,
         spelling: Spelling = "rows",
         show: Show = "cards",
         shuffle: bool = False,
+        examples: int | None = None,
         constrain: bool = True,
         sampling: Sampling | None = None,
     ) -> None:
         _check("spelling", spelling, get_args(Spelling))
         _check("show", show, get_args(Show))
+        if examples is not None and (type(examples) is not int or not 0 <= examples <= MAX_EXAMPLES):
+            raise ConfigError(f"examples is {examples!r:.40}: use a whole number from 0 to {MAX_EXAMPLES}")
         self.name = worker.card.name
         self.worker = worker
         self.spelling = spelling
         self._show = show
         self._shuffle = shuffle
+        self._examples = _EXAMPLES[spelling] if examples is None else examples
         self._constrain = constrain
         self._sampling = sampling or Sampling()
 
@@ -84,7 +94,9 @@ class ChatPlanner(Planner):
         if sampling.max_tokens is None and self.worker.max_tokens is None:
             sampling = replace(sampling, max_tokens=request.max_tokens)
         return Request(
-            messages=planner_messages(request, spelling=self.spelling, show=self._show),
+            messages=planner_messages(
+                request, spelling=self.spelling, show=self._show, examples=self._examples
+            ),
             sampling=sampling,
             deadline=request.deadline,
             stream=request.stream,

@@ -23,17 +23,33 @@ _SEES = {
 }
 
 
-def planner_messages(request: PlanRequest, *, spelling: Spelling, show: Show) -> tuple[Message, ...]:
-    """Return the messages that ask a chat model for a plan."""
+MAX_EXAMPLES = 4
+"""Most examples that a planner can be shown; as many as in the paper."""
+
+
+def planner_messages(
+    request: PlanRequest, *, spelling: Spelling, show: Show, examples: int
+) -> tuple[Message, ...]:
+    """Return the messages that ask a chat model for a plan.
+
+    What is the same for all questions comes first, then the workers, then the question: so
+    providers' prompt caches hit. Pools of three workers or more share all before the workers.
+
+    Args:
+        request: what is to be planned.
+        spelling: how the plan is to be written.
+        show: how the workers are shown.
+        examples: how many example plans to show, from 0 to `MAX_EXAMPLES`.
+    """
     task = fill(
         "conductor",
-        max_steps=request.asked_steps,
         sees=_SEES[request.shows_question],
-        left="" if request.left is None else _left(request.left),
         spelling=fill(spelling),
-        examples=_examples(spelling, len(request.cards), request.asked_steps),
-        workers="\n".join(_card(number, card, show) for number, card in enumerate(request.cards)),
+        examples=_examples(spelling, len(request.cards), request.asked_steps, examples),
+        workers=_workers(request.cards, show),
         question=_conversation(request.query),
+        max_steps=request.asked_steps,
+        left="" if request.left is None else _left(request.left),
     )
     messages = [Message("system", fill("system")), Message("user", task)]
     for turn in request.turns:
@@ -86,7 +102,14 @@ def _left(left: Remaining) -> str:
         if amount is not None
     ]
     facts += [] if left.cost is None else [f"${left.cost:.9f}".rstrip("0").rstrip(".")]
-    return "\n\n" + fill("left", left="; ".join(facts))
+    return " " + fill("left", left="; ".join(facts))
+
+
+def _workers(cards: Sequence[Card], show: Show) -> str:
+    lines = [_card(number, card, show) for number, card in enumerate(cards)]
+    if show == "cards" and any(card.price is not None for card in cards):
+        lines.append("Prices are per million tokens read (in) and written (out).")
+    return "\n".join(lines)
 
 
 def _card(number: int, card: Card, show: Show) -> str:
@@ -94,7 +117,7 @@ def _card(number: int, card: Card, show: Show) -> str:
         return f"Worker {number}"
     facts = [card.description or "no description"]
     if card.price is not None:
-        facts.append(f"${card.price.input:g} in, ${card.price.output:g} out per million tokens")
+        facts.append(f"${card.price.input:g} in, ${card.price.output:g} out")
     if card.context_window is not None:
         facts.append(f"context of {card.context_window:,} tokens")
     if card.parts:
@@ -103,12 +126,12 @@ def _card(number: int, card: Card, show: Show) -> str:
 
 
 @cache
-def _examples(spelling: Spelling, workers: int, max_steps: int) -> str:
-    """Write the examples that fit, their workers renumbered into a pool of this size."""
-    shown = []
+def _examples(spelling: Spelling, workers: int, max_steps: int, count: int) -> str:
+    """Write so many of the examples that fit, their workers renumbered into a pool of this size."""
+    shown: list[str] = []
     for example in json.loads(read_prompt("examples.json")):
         steps = example["plan"]
-        if len(steps) <= max_steps:
+        if len(steps) <= max_steps and len(shown) < count:
             plan = Plan(
                 tuple(
                     Step(
@@ -121,4 +144,6 @@ def _examples(spelling: Spelling, workers: int, max_steps: int) -> str:
             )
             text = write_plan(plan, spelling).strip()
             shown.append(f"Question: {example['question']}\n{example['thought']}\n{text}\n")
-    return "\n".join(["Examples, from other teams and other questions:\n", *shown]) if shown else ""
+    if not shown:
+        return ""
+    return "\n".join(["\nExamples, from other teams and other questions:\n", *shown, "Now your own.\n"])
