@@ -254,7 +254,8 @@ async def test_it_is_a_worker_within_the_limits_around_it() -> None:
     inner = ConductorChatCompletionClient([ScriptedWorker("one", say)], chain)
     outer = ConductorChatCompletionClient([inner], planner_of((0, "x", ())), limits=Limits(calls=2))
     assert [worker.card.name for worker in outer.conductor.pool] == ["conductor"]
-    await outer.create(ASKED)
+    with pytest.raises(RunFailed, match=r"Limits\.calls"):
+        await outer.create(ASKED)
     assert len(called) <= 2
     async with ModelServer(model) as server:
         whole = ConductorChatCompletionClient([server.client()], server.client())

@@ -95,12 +95,16 @@ async def test_somebody_outside_can_end_a_run() -> None:
 
 
 async def test_turns_are_steps() -> None:
-    """No more are started; the answer is what there is, and the reason says why."""
+    """No more are started; there is no answer, and the reason says why, as AutoGen's teams do."""
     called: list[str] = []
     result = await ConductorTeam(noting(called), planner_of(*CHAIN), max_turns=2).run(task="?")
     assert called == ["a", "b"]
     assert result.stop_reason == "Maximum number of turns 2 reached."
-    assert result.messages[-1].to_text() == "b has spoken"
+    assert [message.to_text() for message in result.messages] == [
+        "?",
+        "a has spoken",
+        "b has spoken",
+    ]
     whole = Conductor(planner_of((0, "x", ())), [ScriptedWorker("one", "hello")])
     with pytest.raises(ConfigError, match=r"Limits\.steps"):
         ConductorTeam(whole, max_turns=2)

@@ -221,9 +221,9 @@ async def test_a_run_without_an_answer_raises_so_that_chains_can_act() -> None:
 
 async def test_an_answer_in_part_is_returned_unless_it_is_not_wanted() -> None:
     """Whether it will do is the chain's to say."""
-    plan = Plan((Step(0, "Read."), Step(1, "Write.", (0,))))
+    plan = Plan((Step(0, "Read."), Step(1, "Look."), Step(0, "Write.", (0, 1))))
     conductor = scripted(
-        ScriptedWorker("reader", "read"), ScriptedWorker("writer", RuntimeError("no")), plan=plan
+        ScriptedWorker("reader", "read"), ScriptedWorker("looker", RuntimeError("no")), plan=plan
     )
     assert await ConductorRunnable(conductor).ainvoke("What?") == "read"
     with pytest.raises(RunFailed, match="not whole"):

@@ -254,12 +254,17 @@ async def test_a_failed_query_raises_with_all_that_was_paid_for() -> None:
 
 async def test_a_partial_answer_says_what_it_lacks() -> None:
     """It is returned, and its nodes are those of what there is."""
-    workers = [*silos(), Blocking(lambda prompt: 1 / 0, name="writer")]  # type: ignore[arg-type, return-value]
-    engine = ConductorQueryEngine.from_defaults(workers, planned(*BOTH), retry=Retry(attempts=1))
+    broken = Blocking(lambda prompt: 1 / 0, name="broken")  # type: ignore[arg-type, return-value]
+    writer = Blocking("written", name="writer")
+    plan = ((0, "contract Acme March", ()), (1, "guess", ()), (2, "write", (0, 1)))
+    engine = ConductorQueryEngine.from_defaults(
+        [silos()[0], broken, writer], planned(*plan), retry=Retry(attempts=1)
+    )
     response = await engine.aquery("?")
     assert response.metadata is not None
     assert (response.metadata["status"], response.metadata["problem"]["code"]) == ("partial", "worker_failed")
-    assert {node.metadata["podium_steps"][0] for node in response.source_nodes} == {1}
+    assert str(response) == "written"
+    assert {node.metadata["podium_steps"][0] for node in response.source_nodes} == {0}
 
 
 async def test_prompts_can_be_read_and_changed() -> None:
@@ -328,9 +333,8 @@ async def test_what_the_conductor_takes_can_be_said() -> None:
     engine = ConductorQueryEngine.from_defaults(
         [Blocking("a", name="a")], planned((0, "x", ()), (0, "y", (0,))), limits=Limits(calls=1)
     )
-    response = await engine.aquery("?")
-    assert response.metadata is not None
-    assert response.metadata["status"] == "partial"
+    with pytest.raises(RunFailed, match=r"Limits\.calls"):
+        await engine.aquery("?")
     conductor = Conductor(RulePlanner(), [ScriptedWorker("w", "ok")])
     assert str(await ConductorQueryEngine(conductor).aquery("?")) == "ok"
 

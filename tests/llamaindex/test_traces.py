@@ -20,6 +20,7 @@ from pydantic import Field
 from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
 from llama_index_podium.events import PlanReadyEvent, StepEndEvent, StepEvent, StepStartEvent
 from podium import Card, Plan, Step
+from podium.errors import RunFailed
 from podium.execution import Retry
 from podium.plan_text import write_plan
 
@@ -145,7 +146,8 @@ async def test_a_call_that_fails_drops_its_span(heard: Heard) -> None:
     broken = Blocking(lambda prompt: 1 / 0, name="broken")  # type: ignore[arg-type, return-value]
     workers = [as_worker(Shelf("contracts"), name="shelf"), broken]
     asked = ConductorQueryEngine.from_defaults(workers, chief(PLAN), retry=Retry(attempts=1))
-    await asked.aquery("?")
+    with pytest.raises(RunFailed, match="division by zero"):
+        await asked.aquery("?")
     assert "step.broken" in [name_of(span) for span in heard.spans.dropped_spans]
     (_, failed) = heard.events.of(StepEndEvent)
     assert failed.status == "failed"

@@ -36,7 +36,7 @@ async def test_what_does_not_fit_is_never_sent() -> None:
         assert 1 <= len(server.calls) < 4
         assert all(call.body["max_tokens"] == 100 for call in server.calls)
     assert result.cost == pytest.approx(0.00014 * len(server.calls))
-    assert result.status == "partial"
+    assert (result.status, result.answer) == ("failed", "")
     assert result.problem is not None
     assert result.problem.code == "limit"
     assert "Limits.cost" in result.problem.message

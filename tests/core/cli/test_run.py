@@ -9,6 +9,9 @@ import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
+from podium.plan_text import write_plan
+from podium.types import Plan, Step
+
 Podium = Callable[..., Result]
 
 
@@ -100,25 +103,53 @@ def test_no_answer_exits_with_1(podium: Podium, config: Path, server: ChatServer
 
 
 def test_partial_answer_exits_with_3(podium: Podium, config: Path, server: ChatServer) -> None:
-    """What had been finished is the answer when the last step fails, and the exit code tells."""
-
-    def last_step_fails(call: Call) -> Reply:
-        plan = '{"worker": 0, "subtask": "a", "access": []}\n{"worker": 1, "subtask": "b", "access": [0]}\n'
-        if "structured_outputs" in call.body:
-            return says(call, plan)
-        is_last = "Step 0 was given" in call.body["messages"][-1]["content"]
-        return whole({"error": {"message": "down"}}, status=500) if is_last else says(call, "half")
-
-    server.reply = last_step_fails
+    """An answer that was made without a step is printed, and the exit code and the message tell."""
+    server.reply = _fails("subtask b")
     result = podium("run", "What is it?")
     assert (result.exit_code, result.stdout) == (3, "half\n")
     assert "partial answer" in result.stderr
+    assert "the answer was made without step 1 (speaker)" in result.stderr
+
+
+def test_output_of_another_step_is_no_answer(podium: Podium, config: Path, server: ChatServer) -> None:
+    """When the last step fails, stdout is empty; the outputs of the steps are shown on request."""
+    server.reply = _fails("subtask c")
+    result = podium("run", "What is it?")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "half" not in result.stderr
+    known = re.findall(r"run ([0-9a-f]{32})", result.stderr)[0]
+    again = podium("resume", known, "--outputs")
+    assert (again.exit_code, again.stdout) == (1, "")
+    told = "--- step 0 (thinker): ok ---\nhalf\n--- step 1 (speaker): ok ---\nhalf\n"
+    assert told in again.stderr
+    assert told in podium("show", known, "--outputs").stdout.replace("\n\n", "\n")
+    assert "half" not in podium("show", known).stdout
+
+
+def test_outputs_of_steps_go_to_stderr(podium: Podium, config: Path) -> None:
+    """With an answer, stdout still holds the answer alone."""
+    result = podium("run", "What is it?", "--outputs")
+    assert (result.exit_code, result.stdout) == (0, "forty-two\n")
+    assert "--- step 0 (thinker): ok ---\nforty-two\n" in result.stderr
+
+
+def _fails(subtask: str) -> Callable[[Call], Reply]:
+    """Return a script of three steps, of which the one with this subtask fails."""
+    rows = ((0, "subtask a", ()), (1, "subtask b", ()), (0, "subtask c", (0, 1)))
+
+    def reply(call: Call) -> Reply:
+        if "structured_outputs" in call.body:
+            return says(call, write_plan(Plan(tuple(Step(*row) for row in rows)), "rows"))
+        is_asked = f"Your part:\n{subtask}" in call.body["messages"][-1]["content"]
+        return whole({"error": {"message": "down"}}, status=500) if is_asked else says(call, "half")
+
+    return reply
 
 
 def test_limits_can_be_given(podium: Podium, config: Path) -> None:
     """Limits on the command line stand above those of the config."""
     said = json.loads(podium("run", "What is it?", "--steps", "1", "--json").stdout)
-    assert said["status"] == "partial"
+    assert (said["status"], said["answer"]) == ("failed", "")
     assert "1 steps" in said["problem"]["message"]
 
 

@@ -231,14 +231,15 @@ async def test_retry(site: Site, keys: str, called: list[str]) -> None:
     assert [call.body["model"] for call in site.calls if call.body["model"] != "boss"] == called
 
 
-@pytest.mark.parametrize(("line", "ran"), [("", 0), ('on_failure = "note"', 1)])
+@pytest.mark.parametrize(("line", "ran"), [("", 1), ('on_failure = "skip"', 0)])
 async def test_on_failure(site: Site, line: str, ran: int) -> None:
-    """`on_failure` decides whether a step is run that is shown one that failed."""
-    plan = write_plan(plan_of((0, "find out", ()), (1, "write it", (0,))), "rows")
+    """`on_failure` decides whether a step is run that lacks the output of one that failed."""
+    plan = plan_of((0, "find out", ()), (1, "find more", ()), (1, "write it", (0, 1)))
+    text = write_plan(plan, "rows")
     await site.run(
-        conductor=line, tables="[retry]\nattempts = 1\n", boss=lambda c: says(c, plan), alpha=_down
+        conductor=line, tables="[retry]\nattempts = 1\n", boss=lambda c: says(c, text), alpha=_down
     )
-    assert len(site.bodies("bravo")) == ran
+    assert len(site.bodies("bravo")) == 1 + ran
 
 
 @pytest.mark.parametrize(("line", "calls"), [("", 2), ('cache = "shared"', 1)])

@@ -71,7 +71,7 @@ async def test_through_may_change_what_comes_back() -> None:
             yield Completion(piece.text.upper())
 
     result = await diamond().run(Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1)))), middleware=louder)
-    assert [outcome.status for outcome in result.outcomes] == ["ok", "failed", "skipped"]
+    assert [outcome.status for outcome in result.outcomes] == ["ok", "failed", "ok"]
     assert result.outcomes[0].text == "X:A()"
     assert result.outcomes[1].problem is not None
     assert "no b today" in result.outcomes[1].problem.message

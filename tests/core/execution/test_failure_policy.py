@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 
 import anyio
 import pytest
-from core.actors import Actor, answering, boss, never, plan_of, rows, told
+from core.actors import Actor, answering, boss, never, plan_of, rows, told, writing
 from core.virtual_clock import BACKEND
 
 from podium.budget import Limits
@@ -12,7 +12,7 @@ from podium.conductor import Conductor
 from podium.errors import WorkerRefused
 from podium.execution import Retry
 from podium.planners import ChatPlanner, FixedPlanner
-from podium.types import Completion, Outcome, Plan, Step
+from podium.types import AnswerDelta, Completion, Outcome, Plan, Problem, RunEnded, Step
 from podium.usage import Usage
 from podium.workers import FREE, Card, FunctionWorker, Gather, Price, Request, ScriptedWorker, StepInput
 
@@ -44,7 +44,7 @@ def _sent(request: Request) -> str:
 async def test_a_step_is_run_with_the_gap_stated() -> None:
     """Under `note` the last step is told, in words of ours alone, that an input has no output."""
     bad, a, join = _team()
-    result = await Conductor(boss(""), [bad, a, join], on_failure="note").run(TWO)
+    result = await Conductor(boss(""), [bad, a, join]).run(TWO)
     assert _codes(result.outcomes) == ["failed worker_refused", "ok", "ok"]
     text = _sent(join.requests[0])
     assert "Step 0 was given this subtask and has no output: it failed." in text
@@ -55,7 +55,7 @@ async def test_a_step_is_run_with_the_gap_stated() -> None:
 
 async def test_an_answer_with_a_gap_is_partial_and_names_the_step() -> None:
     """What the answer was made without stands in the result and in its account."""
-    result = await Conductor(boss(""), list(_team()), on_failure="note").run(TWO)
+    result = await Conductor(boss(""), list(_team())).run(TWO)
     assert (result.answer, result.status) == ("JOINED", "partial")
     assert result.problem is not None
     assert result.problem.code == "worker_refused"
@@ -65,13 +65,30 @@ async def test_an_answer_with_a_gap_is_partial_and_names_the_step() -> None:
 
 async def test_a_gap_far_from_the_answer_makes_it_partial_too() -> None:
     """A step that ran without its input passes the lack on along access lists."""
-    plan = plan_of((0, "fails", ()), (1, "without it", (0,)), (2, "answer", (1,)))
+    plan = plan_of((0, "fails", ()), (1, "stands", ()), (1, "without it", (0, 1)), (2, "answer", (2,)))
     bad, a, join = _team()
-    result = await Conductor(boss(""), [bad, a, join], on_failure="note").run(plan)
-    assert _codes(result.outcomes) == ["failed worker_refused", "ok", "ok"]
+    result = await Conductor(boss(""), [bad, a, join]).run(plan)
+    assert _codes(result.outcomes) == ["failed worker_refused", "ok", "ok", "ok"]
     assert result.status == "partial"
-    assert "has no output" in _sent(a.requests[0])
+    assert "has no output" in _sent(a.requests[1])
     assert "has no output" not in _sent(join.requests[0])
+
+
+async def test_a_step_without_any_input_is_skipped() -> None:
+    """A step runs with a note only if it has an output to work with; without an answer there is none."""
+    bad, a, join = _team()
+    result = await Conductor(boss(""), [bad, a, join]).run(plan_of((0, "fails", ()), (2, "needs it", (0,))))
+    assert _codes(result.outcomes) == ["failed worker_refused", "skipped dependency"]
+    assert (result.answer, result.status, join.requests) == ("", "failed", [])
+    assert result.problem == Problem("worker_refused", "step 0 (bad): SECRET-REASON")
+
+
+async def test_an_answer_is_the_output_of_the_last_step_or_none() -> None:
+    """When the last step fails, the output of another step is no answer; it stays in the outcomes."""
+    result = await Conductor(boss(""), list(_team())).run(plan_of((1, "stands", ()), (0, "fails", (0,))))
+    assert (result.answer, result.status) == ("", "failed")
+    assert result.outcomes[0].text == "A-OUTPUT"
+    assert result.problem == Problem("worker_refused", "step 1 (bad): SECRET-REASON")
 
 
 async def test_what_a_failed_step_had_written_is_not_shown() -> None:
@@ -91,7 +108,7 @@ async def test_what_a_failed_step_had_written_is_not_shown() -> None:
 async def test_gathering_says_which_part_is_missing() -> None:
     """A worker that is no model is told of the gap in its brief."""
     bad, a, _ = _team()
-    result = await Conductor(boss(""), [bad, a, Gather()], on_failure="note").run(TWO)
+    result = await Conductor(boss(""), [bad, a, Gather()]).run(TWO)
     assert result.answer == "**fails**\n\n(no output: it failed)\n\n**stands**\n\nA-OUTPUT"
 
 
@@ -134,7 +151,7 @@ SECOND = rows((1, "sure part", ()), (1, "risky part", ()), (2, "join both", (0, 
 async def test_a_new_plan_goes_around_what_failed_and_pays_nothing_twice() -> None:
     """A step repeated word for word is taken over; what failed is done by another."""
     planner, bad, a, join = _replanner(FIRST, SECOND)
-    conductor = Conductor(planner, [bad, a, join], limits=Limits(rounds=2), on_failure="replan")
+    conductor = Conductor(planner, [bad, a, join], on_failure="replan")
     result = await conductor.run("Q?")
     assert (result.answer, result.status, len(result.rounds)) == ("JOINED", "ok", 2)
     assert [r.step_input.subtask for r in a.requests if r.step_input is not None] == [
@@ -158,7 +175,7 @@ async def test_an_answer_that_is_taken_over_leaves_its_doubtful_bill_where_it_wa
 
     pool = [ScriptedWorker("bad", NO), Actor("a", slow_at_first), ScriptedWorker("join", "JOINED")]
     second = rows((2, "something else", ()), (1, "sure part", ()), (2, "join both", (0, 1)))
-    limits = Limits(rounds=2, attempt_seconds=20)
+    limits = Limits(attempt_seconds=20)
     planner = boss(rows((1, "sure part", ()), (0, "risky part", ()), (2, "join both", (0, 1))), second)
     result = await Conductor(planner, pool, limits=limits, on_failure="replan").run("Q?")
     first, again = result.rounds[0].outcomes[0], result.rounds[1].outcomes[1]
@@ -170,7 +187,7 @@ async def test_an_answer_that_is_taken_over_leaves_its_doubtful_bill_where_it_wa
 async def test_the_planner_is_told_what_failed_and_what_is_paid() -> None:
     """It sees the failed step and why, and the start of each output there is."""
     planner, bad, a, join = _replanner(FIRST, SECOND)
-    await Conductor(planner, [bad, a, join], limits=Limits(rounds=2), on_failure="replan").run("Q?")
+    await Conductor(planner, [bad, a, join], on_failure="replan").run("Q?")
     feedback = told(planner, 1).split("some of its steps came to nothing")[1]
     lost, paid = feedback.split("These have one")
     assert "risky part" in lost
@@ -186,19 +203,53 @@ async def test_the_same_plan_again_tries_what_failed_again() -> None:
     replies = iter([NO, "AT LAST"])
     worker = ScriptedWorker("shaky", lambda request: next(replies))
     _, a, join = _team()
-    conductor = Conductor(boss(FIRST), [worker, a, join], limits=Limits(rounds=3), on_failure="replan")
+    conductor = Conductor(boss(FIRST), [worker, a, join], on_failure="replan")
     result = await conductor.run("Q?")
     assert (result.answer, result.status) == ("JOINED", "ok")
     assert (len(worker.requests), len(a.requests), len(join.requests)) == (2, 1, 1)
 
 
-async def test_there_are_no_more_plans_than_rounds() -> None:
-    """What fails in the last round leaves what there is."""
+@pytest.mark.parametrize("replans", [1, 2])
+async def test_there_are_no_more_new_plans_than_allowed(replans: int) -> None:
+    """When the last of them fails too, the steps run with a note of what is missing."""
     planner, bad, a, join = _replanner(FIRST)
+    conductor = Conductor(planner, [bad, a, join], limits=Limits(replans=replans), on_failure="replan")
+    result = await conductor.run("Q?")
+    assert (result.answer, result.status, len(result.rounds)) == ("JOINED", "partial", 1 + replans)
+    assert (len(a.requests), len(join.requests)) == (1, 1)
+    assert "has no output" in _sent(join.requests[0])
+
+
+async def test_a_new_plan_costs_nothing_while_nothing_fails() -> None:
+    """The planner is asked once, and the answer is streamed while it is written."""
+    planner = boss(rows((0, "find", ()), (1, "answer", (0,))))
+    pool = [ScriptedWorker("a", "A"), Actor("writer", writing("one ", "two"))]
+    conductor = Conductor(planner, pool, on_failure="replan")
+    events = [event async for event in conductor.stream("Q?")]
+    answer = [(event.at, event.text) for event in events if isinstance(event, AnswerDelta)]
+    assert answer == [(1.0, "one "), (2.0, "two")]
+    assert len(planner.worker.requests) == 1  # type: ignore[attr-defined]  # a scripted one
+    last = events[-1]
+    assert isinstance(last, RunEnded)
+    assert (last.result.answer, last.result.status, len(last.result.rounds)) == ("one two", "ok", 1)
+
+
+async def test_new_plans_and_improving_rounds_have_bounds_of_their_own() -> None:
+    """A plan around a failure leaves the round that improves the answer."""
+    better = rows((1, "sure part", ()), (2, "better it", (0,)))
+    planner, bad, a, join = _replanner(FIRST, SECOND, better)
     conductor = Conductor(planner, [bad, a, join], limits=Limits(rounds=2), on_failure="replan")
     result = await conductor.run("Q?")
-    assert (result.answer, result.status, len(result.rounds)) == ("A-OUTPUT", "partial", 2)
-    assert len(a.requests) == 1
+    assert (result.status, len(result.rounds)) == ("ok", 3)
+    assert [bool(current.why) for current in result.rounds] == [False, True, True]
+
+
+async def test_an_earlier_answer_stands_when_a_later_round_fails() -> None:
+    """The run is `partial`, and says what failed."""
+    planner = boss(rows((1, "answer", ())), rows((1, "again", ()), (0, "fails", (0,))))
+    result = await Conductor(planner, list(_team()), limits=Limits(rounds=2)).run("Q?")
+    assert (result.answer, result.status) == ("A-OUTPUT", "partial")
+    assert result.problem == Problem("worker_refused", "step 1 (bad): SECRET-REASON")
 
 
 async def test_a_further_round_may_repeat_a_step_on_purpose() -> None:
@@ -214,7 +265,7 @@ async def test_a_further_round_may_repeat_a_step_on_purpose() -> None:
 async def test_no_plan_is_made_around_what_the_limits_refused() -> None:
     """A planner cannot mend an empty purse."""
     planner = boss(rows((0, "x", ()), (0, "y", ()), (0, "z", ()), (0, "join", (0, 1, 2))))
-    limits = Limits(rounds=3, calls=4)
+    limits = Limits(replans=3, calls=4)
     conductor = Conductor(planner, [ScriptedWorker("a", "A")], limits=limits, on_failure="replan")
     result = await conductor.run("Q?")
     assert len(result.rounds) == 1
@@ -261,7 +312,8 @@ async def test_nothing_is_kept_where_the_last_step_could_be_shown_nothing() -> N
     result = await Conductor(boss(""), [worker], limits=Limits(calls=1)).run(
         plan_of((0, "x", ()), (0, "y", (0,)))
     )
-    assert (result.answer, result.status, len(worker.requests)) == ("A", "partial", 1)
+    assert (result.answer, result.status, len(worker.requests)) == ("", "failed", 1)
+    assert result.outcomes[0].text == "A"
 
 
 async def test_an_output_cut_short_beside_a_failure_is_both() -> None:
@@ -285,8 +337,8 @@ async def test_a_failure_at_the_head_of_a_long_chain_is_passed_down_it(policy: s
     limits = Limits(plan_steps=2000, steps=2000, calls=2000)
     bad, a, _ = _team()
     result = await Conductor(boss(""), [bad, a], limits=limits, on_failure=policy).run(plan)  # type: ignore[arg-type]  # parametrized
-    status, ran = ("failed", 0) if policy == "skip" else ("partial", 1500)
-    assert (result.status, len(a.requests)) == (status, ran)
+    assert (result.status, len(a.requests)) == ("failed", 0)
+    assert _codes(result.outcomes)[-1] == "skipped dependency"
 
 
 async def test_an_answer_made_of_a_cut_output_is_partial() -> None:

@@ -13,7 +13,17 @@ from podium.conductor import Conductor
 from podium.errors import WorkerBroken, WorkerRefused, WorkerUnavailable
 from podium.execution import Retry
 from podium.planners import ChatPlanner
-from podium.types import AnswerDelta, Completion, Event, Outcome, Result, StepDelta, StepEnded, StepStarted
+from podium.types import (
+    AnswerDelta,
+    Completion,
+    Event,
+    Outcome,
+    Problem,
+    Result,
+    StepDelta,
+    StepEnded,
+    StepStarted,
+)
 from podium.usage import Usage
 from podium.workers import FREE, Card, Price, Request, ScriptedWorker
 
@@ -112,8 +122,8 @@ async def test_an_unseen_step_that_runs_already_is_stopped() -> None:
     assert result.answer == "A"
 
 
-async def test_a_failure_skips_what_depends_on_it_and_nothing_else() -> None:
-    """What an independent step was paid for is kept, and is the partial answer."""
+async def test_a_failure_skips_what_has_no_other_input_and_nothing_else() -> None:
+    """A step with an output to work with runs and is told of the gap; the run names the whole gap."""
     plan = plan_of((0, "fails", ()), (1, "stands", ()), (1, "needs it", (0,)), (1, "needs all", (1, 2)))
     workers = [ScriptedWorker("bad", WorkerRefused("no key")), ScriptedWorker("a", "A", latency=1.0)]
     result = await Conductor(boss(""), workers).run(plan)
@@ -121,11 +131,13 @@ async def test_a_failure_skips_what_depends_on_it_and_nothing_else() -> None:
         "failed worker_refused",
         "ok",
         "skipped dependency",
-        "skipped dependency",
+        "ok",
     ]
     assert (result.status, result.answer) == ("partial", "A")
-    assert result.problem is not None
-    assert result.problem.message == "step 0 (bad): no key"
+    assert result.problem == Problem(
+        "worker_refused",
+        "the answer was made without step 0 (bad): no key; step 2 (a): it lacks an input: step 0 failed",
+    )
 
 
 async def test_a_row_that_arrives_after_its_input_failed_is_skipped() -> None:
@@ -242,7 +254,8 @@ async def test_waiting_for_a_slot_counts_as_the_steps_time() -> None:
     """A step that got no slot in time says so, and was neither started nor paid."""
     worker = Actor(Card(name="a", concurrency=1), answering("A", latency=5.0))
     plan = plan_of((0, "x", ()), (0, "y", ()), (0, "z", ()), (0, "all", (0, 1, 2)))
-    result = await Conductor(boss(""), [worker], limits=Limits(step_seconds=5.5)).run(plan)
+    limits = Limits(step_seconds=5.5)
+    result = await Conductor(boss(""), [worker], limits=limits, on_failure="skip").run(plan)
     timeout = "failed worker_timeout"
     assert _codes(result.outcomes) == ["ok", timeout, timeout, "skipped dependency"]
     assert [outcome.started for outcome in result.outcomes] == [0.0, 5.0, None, None]
@@ -251,11 +264,12 @@ async def test_waiting_for_a_slot_counts_as_the_steps_time() -> None:
 
 
 async def test_a_run_out_of_time_keeps_what_was_paid() -> None:
-    """At the run's deadline its steps end, and the result holds what had been done, and its usage."""
+    """At the run's deadline its steps end; there is no answer, and the outcomes hold outputs and usage."""
     plan = plan_of((0, "quick", ()), (1, "slow", ()), (0, "all", (0, 1)))
     workers = [ScriptedWorker("a", "A", latency=1.0), Actor("slow", never)]
     result = await Conductor(boss(""), workers, limits=Limits(seconds=10)).run(plan)
-    assert (result.status, result.answer, result.seconds) == ("partial", "A", 10.0)
+    assert (result.status, result.answer, result.seconds) == ("failed", "", 10.0)
+    assert result.outcomes[0].text == "A"
     assert result.problem is not None
     assert result.problem.code == "limit"
     assert _codes(result.outcomes)[:2] == ["ok", "failed worker_timeout"]
@@ -270,7 +284,7 @@ async def test_a_run_starts_no_more_steps_than_it_may() -> None:
     result = await Conductor(boss(""), [worker], limits=Limits(steps=2)).run(DIAMOND_OF_ONE)
     assert len(worker.requests) == 2
     assert sorted(_codes(result.outcomes)) == ["failed limit", "failed limit", "ok", "ok"]
-    assert result.status == "partial"
+    assert (result.status, result.answer) == ("failed", "")
 
 
 DIAMOND_OF_ONE = plan_of((0, "find", ()), (0, "left", (0,)), (0, "right", (0,)), (0, "join", (1, 2)))
@@ -351,7 +365,7 @@ async def test_a_worker_that_goes_wrong_fails_its_step_alone(act: object, code: 
     bad, good = Actor("bad", act), Actor("good", answering("A", latency=1.0))  # type: ignore[arg-type]
     plan = plan_of((0, "go wrong", ()), (1, "go well", ()), (1, "join", (0, 1)))
     result = await Conductor(boss(""), [bad, good]).run(plan)
-    assert _codes(result.outcomes) == [f"failed {code}", "ok", "skipped dependency"]
+    assert _codes(result.outcomes) == [f"failed {code}", "ok", "ok"]
     assert result.problem is not None
     assert text in result.problem.message
     assert (result.status, result.answer) == ("partial", "A")

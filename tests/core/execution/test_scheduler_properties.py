@@ -18,6 +18,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerRefused
 from podium.execution import Retry
+from podium.hosts import answer_sources
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner
 from podium.types import Completion, Event, Outcome, Plan, Result, RunEnded, Step, StepEnded, StepStarted
@@ -143,7 +144,8 @@ def expected(scene: Scene) -> list[str]:
     """Return the status of each step, worked out from the plan alone."""
     status: list[str] = []
     for index, step in enumerate(scene.plan.steps):
-        if index not in scene.plan.needed or any(status[seen] != "ok" for seen in step.access):
+        is_blind = bool(step.access) and all(status[seen] != "ok" for seen in step.access)
+        if index not in scene.plan.needed or is_blind:
             status.append("skipped")
         else:
             status.append("ok" if scene.ways[index] == "ok" else "failed")
@@ -152,12 +154,37 @@ def expected(scene: Scene) -> list[str]:
 
 @given(scenes(failing=True, limited=True))
 def test_every_step_has_one_outcome_and_runs_at_most_once(scene: Scene) -> None:
-    """Unseen steps never run, a failure skips exactly what depends on it, the rest is ok."""
+    """Unseen steps never run, nor steps all of whose inputs failed; the rest runs."""
     stage, _, result = perform(scene)
     assert [outcome.step for outcome in result.outcomes] == list(range(len(scene.plan.steps)))
     assert [outcome.status for outcome in result.outcomes] == expected(scene)
     ran = [index for index, status in enumerate(expected(scene)) if status != "skipped"]
     assert sorted(stage.started) == ran
+
+
+@given(scenes(failing=True, limited=True))
+def test_an_answer_is_whole_or_told_of_or_none(scene: Scene) -> None:
+    """The answer is the last step's output or nothing; `ok` means that all steps behind it ended well."""
+    _, _, result = perform(scene)
+    last = result.outcomes[-1]
+    assert result.answer == (last.text if last.status == "ok" else "")
+    behind = [result.outcomes[index] for index in sorted(scene.plan.reaching(last.step))]
+    is_whole = all(outcome.status == "ok" for outcome in behind)
+    assert result.status == ("ok" if is_whole else "partial" if last.status == "ok" else "failed")
+    if result.status != "ok":
+        assert result.problem is not None
+        failed = [outcome for outcome in behind if outcome.status == "failed"]
+        named = {o.step for o in failed if f"step {o.step} ({o.worker})" in result.problem.message}
+        assert named
+        shown = {index for outcome in _sources(result) for index in scene.plan.steps[outcome.step].access}
+        assert named >= {outcome.step for outcome in failed if outcome.step in shown}
+
+
+def _sources(result: Result) -> list[Outcome]:
+    """Return the steps whose output reached the answer."""
+    sources = answer_sources(result)
+    assert all(outcome.status == "ok" for outcome in sources)
+    return list(sources)
 
 
 @given(scenes(failing=True))
@@ -192,7 +219,7 @@ def test_no_more_runs_at_once_than_the_limits_say(scene: Scene) -> None:
 @given(scenes(failing=True, limited=True))
 def test_a_worker_is_shown_its_access_list_and_no_more(scene: Scene) -> None:
     """No byte of another step's subtask or output reaches a worker, by message or by brief."""
-    _, workers, _ = perform(scene)
+    _, workers, result = perform(scene)
     for request in (request for worker in workers for request in worker.requests):
         assert request.caller is not None
         assert request.step_input is not None
@@ -201,7 +228,8 @@ def test_a_worker_is_shown_its_access_list_and_no_more(scene: Scene) -> None:
         text = "\n".join(m.text for m in request.messages) + repr(request.step_input)
         for other in range(len(scene.plan.steps)):
             assert (f"subtask-{other}-token" in text) == (other == index or other in seen)
-            assert (f"output-{other}-token" in text) == (other in seen)
+            is_shown = other in seen and result.outcomes[other].status == "ok"
+            assert (f"output-{other}-token" in text) == is_shown
 
 
 @given(scene=scenes(failing=True, limited=True), ticks=st.integers(0, 200), streamed=st.booleans())
@@ -330,6 +358,5 @@ def _check_outcomes(result: Result, scene: Scene, draft: Draft, ran: list[str]) 
 
 
 def _answer(own: tuple[Outcome, ...]) -> str:
-    """Return the last output there is of the plan's own steps."""
-    texts = [outcome.text for outcome in own if outcome.status == "ok"]
-    return texts[-1] if texts else ""
+    """Return the output of the plan's last step; empty where it has none."""
+    return own[-1].text if own[-1].status == "ok" else ""

@@ -183,7 +183,7 @@ async def test_what_a_stand_in_wrote_carries_its_own_labels() -> None:
     planner = boss(rows((0, "find", ()), (2, "mail", (0,))))
     result = await Conductor(planner, workers, policy=Policy(rules=[NO_MAIL]), retry=retry).run("Why?")
     assert calls(workers)[1:] == [1, 0]
-    assert (result.status, result.answer) == ("partial", "retriever")
+    assert (result.status, result.answer) == ("failed", "")
     assert result.outcomes[1].problem is not None
     assert result.outcomes[1].problem.code == "policy"
 

@@ -323,7 +323,7 @@ async def test_the_step_limit_holds_over_nested_runs() -> None:
     outer = _nested(_nested(worker, text=plan), name="outer", limits=Limits(steps=4))
     result = await outer.run("Q?")
     assert len(worker.requests) == 3
-    assert (result.status, result.answer) == ("partial", "x")
+    assert (result.status, result.answer) == ("failed", "")
     assert result.problem is not None
     assert "steps" in result.problem.message
 
@@ -419,5 +419,7 @@ async def test_a_nested_run_is_held_to_its_own_limits_too() -> None:
     plan = rows((0, "one", ()), (0, "two", (0,)), (0, "three", (1,)))
     inner = Conductor(boss(plan), [ScriptedWorker("a", "A")], limits=Limits(steps=2), card=Card(name="inner"))
     result = await Conductor(boss(rows((0, "go", ()))), [inner]).run("Q?")
-    assert result.answer == "A"
-    assert (await inner.run("Q?")).status == "partial"
+    assert (result.answer, result.status) == ("", "failed")
+    assert (await inner.run("Q?")).status == "failed"
+    assert result.problem is not None
+    assert "Limits.steps" in result.problem.message

@@ -28,9 +28,10 @@ from autogen_podium.workers.agent import Inner
 from autogen_podium.workers.wrap import Participant
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError
+from podium.errors import ConfigError, LimitExceeded, RunFailed
 from podium.hosts import ConductorFace
 from podium.planners import Planner
+from podium.types import Problem
 from podium.workers import Worker
 
 ANSWERED = "The conductor has answered."
@@ -165,7 +166,13 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
             stream = self._agent.turn(asked, cancellation_token or CancellationToken(), judge)
             async with aclosing(stream):
                 while stop is None:
-                    item = await anext(stream)
+                    try:
+                        item = await anext(stream)
+                    except RunFailed as error:
+                        if not self._is_out_of_turns(error.result.problem):
+                            raise
+                        stop = self._out_of_turns
+                        break
                     told = item.chat_message if isinstance(item, Response) else item
                     yield told
                     if not isinstance(told, ModelClientStreamingChunkEvent):
@@ -181,9 +188,18 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
 
     def _stop_reason(self, response: Response) -> str:
         problem = json.loads(response.chat_message.metadata["podium_problem"])
-        if self._max_turns is not None and problem is not None and problem["code"] == "limit":
-            return f"Maximum number of turns {self._max_turns} reached."
-        return ANSWERED
+        is_out = problem is not None and self._is_out_of_turns(Problem(**problem))
+        return self._out_of_turns if is_out else ANSWERED
+
+    def _is_out_of_turns(self, problem: Problem | None) -> bool:
+        """Say whether a run lacks an answer, or a part of it, for its steps were more than `max_turns`."""
+        if self._max_turns is None or problem is None:
+            return False
+        return problem.code == LimitExceeded.code and "Limits.steps" in problem.message
+
+    @property
+    def _out_of_turns(self) -> str:
+        return f"Maximum number of turns {self._max_turns} reached."
 
     async def reset(self) -> None:
         """Forget the conversation.

@@ -56,7 +56,7 @@ class Conductor(Worker):
             planned, up to `Limits.rounds`. `None` accepts all.
         policy: what plans may do; `None` allows everything.
         retry: which failed calls are retried; by default as in `Retry()`.
-        on_failure: what happens to the steps that depend on a failed step.
+        on_failure: what happens when a step has failed: see `podium.execution.OnFailure`.
         cache: answers of earlier calls that are used again: of all runs that share the cache,
             or of the same run with `"run"`; `None` uses none.
         journal: records runs, so that they can be resumed and audited; `None` records none.
@@ -80,7 +80,7 @@ class Conductor(Worker):
         accept: Accept | None = None,
         policy: Policy | None = None,
         retry: Retry | None = None,
-        on_failure: OnFailure = "skip",
+        on_failure: OnFailure = "note",
         cache: Cache | Literal["run"] | None = None,
         journal: Journal | None = None,
         show_question: bool = True,
@@ -349,5 +349,3 @@ def _check_settings(settings: ConductorSettings) -> None:
     settings.policy.fit(settings.pool.cards)
     if settings.policy.waits and settings.journal is None:
         raise ConfigError("a policy that lets plans wait for approval needs a journal for them to wait in")
-    if settings.on_failure == "replan" and settings.limits.rounds < 2:
-        raise ConfigError("on_failure='replan' needs another round to plan: set Limits.rounds to 2 or more")

@@ -13,7 +13,9 @@ class Limits:
     """Steps of one plan; a longer one is refused before it runs. Planners are asked for fewer: see
     `PlanRequest.asked_steps`."""
     rounds: int = 1
-    """Plans carried out one after the other; 1 means no recursion."""
+    """Rounds: the first plan, and those that improve its answer. With 1 no answer is improved."""
+    replans: int = 1
+    """Further plans after a step has failed, with `on_failure="replan"`; they do not count as `rounds`."""
     depth: int = 2
     """How deep conductors may nest as workers; 1 means that none may."""
     steps: int = 32

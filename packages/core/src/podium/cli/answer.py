@@ -6,7 +6,7 @@ import typer
 from podium.cli import drawing, live
 from podium.cli.job import Job, follow
 from podium.cli.live.live_state import LiveState
-from podium.cli.result_json import result_json, status_line
+from podium.cli.result_json import result_json, status_line, step_outputs
 from podium.cli.run_lookup import SHORT
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
 from podium.errors import JournalError, ListenerFailed, PodiumError
@@ -22,13 +22,23 @@ class Answering:
         screen: where it is shown.
         as_json: whether the result is written as JSON.
         explain: whether the account of the run is shown too.
+        outputs: whether the outputs of the steps are shown too.
         recorded: whether the run is in a journal, from which it can be resumed.
     """
 
-    def __init__(self, screen: Screen, *, as_json: bool, explain: bool = False, recorded: bool) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        *,
+        as_json: bool,
+        explain: bool = False,
+        outputs: bool = False,
+        recorded: bool,
+    ) -> None:
         self._screen = screen
         self._as_json = as_json
         self._explain = explain
+        self._outputs = outputs
         self._recorded = recorded
         self._state = LiveState()
         self.view = live.View(screen, self._state) if screen.interactive and not as_json else None
@@ -59,6 +69,8 @@ class Answering:
         if self._as_json:
             self._screen.result_json(result_json(result))
             return
+        for output in step_outputs(result) if self._outputs else ():
+            self._screen.note(output)
         show_answer(self._screen, result)
         if self._screen.interactive or result.status != "ok":
             self._screen.note(f"podium: {status_line(result)}")
@@ -69,8 +81,8 @@ class Answering:
 
 
 def show_answer(screen: Screen, result: Result) -> None:
-    """Show the answer on stdout: in a terminal as Markdown, else verbatim."""
-    if screen.interactive:
+    """Show the answer on stdout: in a terminal as Markdown, else verbatim; without an answer, nothing."""
+    if result.answer and screen.interactive:
         screen.draw(drawing.markdown(screen.shown(result.answer)))
     elif result.answer:
         screen.result(result.answer)

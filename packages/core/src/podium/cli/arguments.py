@@ -43,6 +43,10 @@ ConfigPath = Annotated[
 Approve = Annotated[
     bool, typer.Option("--approve", help="Show each plan and ask before it runs, at a terminal.")
 ]
+Outputs = Annotated[
+    bool,
+    typer.Option("--outputs", help="Write the output of each step to stderr; stdout holds the answer alone."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 Labels = Annotated[str, typer.Option(metavar="NAMES", help="Labels the question carries: eu,confidential")]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.")]

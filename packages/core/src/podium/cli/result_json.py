@@ -45,6 +45,17 @@ def _forecast_json(result: Result) -> dict[str, Any] | None:
     return {**asdict(result.forecast), "within": within(result.forecast, outcomes) if outcomes else None}
 
 
+def step_outputs(result: Result) -> list[str]:
+    """Return the output of each step under a line that names the step; a step without text has none."""
+    several = len(result.plans) > 1
+    texts = []
+    for outcome in result.outcomes:
+        if outcome.text:
+            place = f"round {outcome.round}, step {outcome.step}" if several else f"step {outcome.step}"
+            texts.append(f"--- {place} ({outcome.worker}): {outcome.status} ---\n{outcome.text}")
+    return texts
+
+
 def status_line(result: Result) -> str:
     """Say in one line how the run ended and what it used."""
     told = _ENDS[result.status]

@@ -133,7 +133,7 @@ class ConductorSection(Section):
     direct: bool = False
     show_question: bool = True
     accept: str | None = None
-    on_failure: OnFailure = "skip"
+    on_failure: OnFailure = "note"
     cache: Literal["off", "run", "memory", "shared"] = "off"
 
 

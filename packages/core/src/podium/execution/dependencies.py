@@ -15,16 +15,20 @@ from podium.types.plan import Plan, Step
 
 Verdict = Literal["wait", "start", "skip", "abort"]
 
+_ENDS = {"failed": "failed", "cancelled": "was cancelled", "skipped": "was skipped"}
+
 
 class DependencyGraph:
     """The steps of a round, in the plan's order, while the plan may still be arriving.
 
     Args:
-        on_failure: what happens to a step that lacks an input.
+        on_failure: what happens to a step that lacks an input: `note`, `skip` or `fail`.
+        has_previous: whether steps that list "previous" are shown an output of the round before.
     """
 
-    def __init__(self, on_failure: OnFailure) -> None:
+    def __init__(self, on_failure: OnFailure, *, has_previous: bool = False) -> None:
         self._on_failure = on_failure
+        self._has_previous = has_previous
         self._states: list[StepState] = []
         self._superseded: list[StepState] = []
         self.plan: Plan | None = None
@@ -85,9 +89,9 @@ class DependencyGraph:
         return others
 
     def verdict(self, state: StepState) -> Verdict:
-        """Say what is to become of a step by what has ended so far.
+        """Return what to do with a step, by the steps that have ended so far.
 
-        A step that lacks something is left alone until the plan is known, but under `note`.
+        A step that cannot start any more is skipped only once the whole plan is known.
         """
         if state.visible is not None or state.outcome is not None:
             return "wait"
@@ -100,14 +104,14 @@ class DependencyGraph:
         return "wait" if state.blocked else "skip"
 
     def _bridges(self, state: StepState) -> bool:
-        """Say whether a step is run although it lacks some of what it was to be shown, and is told so.
+        """Say whether a step runs with a note of the outputs that it lacks.
 
-        What was refused for the run's limits is no reason to leave the answer out, which
-        something was kept for.
+        It needs one output at least. The last step also does so under `skip` and `fail` when the
+        run's limits refused a step, since part of the limits was kept for it.
         """
-        if state.blocked:
+        if state.blocked or not (state.good or (state.step.previous and self._has_previous)):
             return False
-        return self._on_failure == "note" or (state is self.last and state.good > 0 and self._is_refused())
+        return self._on_failure == "note" or (state is self.last and self._is_refused())
 
     def _is_refused(self) -> bool:
         """Say whether a step was refused for the run's limits."""
@@ -115,10 +119,10 @@ class DependencyGraph:
         return any(problem is not None and problem.code == LimitExceeded.code for problem in ended)
 
     def lack(self, state: StepState) -> Problem:
-        """Say why a step is skipped."""
-        bad = next(self._states[seen] for seen in state.step.access if not self._states[seen].is_good)
-        status = "" if bad.outcome is None else bad.outcome.status
-        return Problem("dependency", f"step {bad.index}, which it is shown, ended {status}")
+        """Return why a step is skipped: the steps whose output it needs and that have none."""
+        outcomes = [outcome for seen in state.step.access if (outcome := self._states[seen].outcome)]
+        bad = [f"step {one.step} {_ENDS[one.status]}" for one in outcomes if one.status != "ok"]
+        return Problem("dependency", f"it lacks an input: {', '.join(bad)}")
 
     def show(self, state: StepState, labels: frozenset[str], previous: PreviousRound) -> None:
         """Settle what a step that can start is shown: of more than are enough, those that ended first.

@@ -20,8 +20,8 @@ _CALL = Spend(calls=1)
 def reserve_for_last_step(context: RunContext, plan: Plan, outcomes: Sequence[Outcome | None]) -> Spend:
     """Return the most that the last step may spend, by what it will likely be shown.
 
-    Nothing, where that leaves too little for any of what it is to be shown: what other
-    steps come to is better than no output at all.
+    Nothing, where that leaves too little for every step that it is to be shown: these are
+    worst cases, and steps that run may turn out to cost less.
 
     Args:
         context: the run's.
@@ -32,7 +32,7 @@ def reserve_for_last_step(context: RunContext, plan: Plan, outcomes: Sequence[Ou
     hopeful = all(outcome is None or outcome.status == "ok" for outcome in outcomes)
     if hopeful and not metered and _has_calls(left, len(plan.steps)):
         return _CALL  # most plans: there is room for all of it
-    ways = [way for seen in plan.steps[-1].access if (way := _way(plan, seen, outcomes)) is not None]
+    ways = [way for seen in plan.steps[-1].access if (way := _way(context, plan, seen, outcomes)) is not None]
     if not ways:
         return NOTHING
     steps = [len(plan.steps) - 1, *min(ways, key=len)]
@@ -45,16 +45,16 @@ def is_metered(context: RunContext) -> bool:
     return context.ledger.limits_any("input_tokens", "output_tokens", "cost")
 
 
-def _way(plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> list[int] | None:
-    """Return the steps that have yet to end for this one to end well; `None` if it is not to be hoped for."""
-    outcome = outcomes[index]
-    if outcome is not None:
-        return [] if outcome.status == "ok" else None
-    ways = sorted(plan.reaching(index))
-    ended = (outcomes[step] for step in ways)
-    if any(outcome is not None and outcome.status != "ok" for outcome in ended):
-        return None
-    return [step for step in ways if outcomes[step] is None]
+def _way(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> list[int] | None:
+    """Return the steps that have yet to end for this one to end well; `None` if it cannot."""
+    needed, some = sorted(plan.reaching(index)), context.settings.on_failure in ("note", "replan")
+    can_end = dict[int, bool]()
+    for step in needed:
+        outcome, access = outcomes[step], plan.steps[step].access
+        inputs = [can_end[seen] for seen in access]
+        has_inputs = any(inputs) if some and access else all(inputs)
+        can_end[step] = has_inputs if outcome is None else outcome.status == "ok"
+    return [step for step in needed if outcomes[step] is None and can_end[step]] if can_end[index] else None
 
 
 def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> Spend:

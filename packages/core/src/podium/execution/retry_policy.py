@@ -23,9 +23,15 @@ from podium.errors import (
 from podium.workers.call_history import CallHistory
 from podium.workers.pool import Pool
 
-OnFailure = Literal["skip", "note", "replan", "fail"]
-"""What happens to the steps that depend on a failed one: they are skipped; they run with a note of
-what is missing; another round is planned; or the run ends."""
+OnFailure = Literal["note", "skip", "replan", "fail"]
+"""What happens when a step has failed.
+
+- `note`: a step that lacks an output runs with a note of what is missing, if at least one step on its
+  access list has an output; else it is skipped.
+- `skip`: a step that lacks an output is skipped.
+- `replan`: as `skip`, and another plan is made, up to `Limits.replans` times; after that as `note`.
+- `fail`: the other steps are cancelled.
+"""
 
 _CODES = frozenset(
     kind.code for kind in (WorkerUnavailable, WorkerRefused, WorkerTimeout, WorkerBroken, WorkerFailed)

@@ -43,7 +43,7 @@ class ConductorSettings:
     accept: Accept | None = None
     policy: Policy = Policy()
     retry: Retry = Retry()
-    on_failure: OnFailure = "skip"
+    on_failure: OnFailure = "note"
     cache: Cache | Literal["run"] | None = None
     journal: Journal | None = None
     show_question: bool = True

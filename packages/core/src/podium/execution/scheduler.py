@@ -35,23 +35,33 @@ class RoundScheduler:
     Args:
         context: the run it belongs to.
         number: the round's number, from 1.
-        last: whether no round can follow, so that the last step's output is the answer
-            and may be sent on as such while it is written.
+        last: whether no round can improve the answer, so that the last step's output is
+            the answer and may be sent on as such while it is written.
+        may_replan: whether another round is planned if a step fails.
         paid: what earlier rounds came to and is not to be paid for again; `None` where
             steps may be repeated on purpose.
     """
 
     def __init__(
-        self, context: RunContext, number: int, *, last: bool, paid: PaidResults | None = None
+        self,
+        context: RunContext,
+        number: int,
+        *,
+        last: bool,
+        may_replan: bool = False,
+        paid: PaidResults | None = None,
     ) -> None:
         self._context = context
         self._number = number
         self._last = last
         self._paid = paid
-        self._is_replanned = context.settings.on_failure == "replan"
+        self._has_exact_keys = may_replan or paid is not None
         self._is_metered = is_metered(context)
-        self._has_keys = context.paid_results is not None or self._is_replanned
-        self._graph = DependencyGraph(context.settings.on_failure)
+        self._has_keys = context.paid_results is not None or self._has_exact_keys
+        on_failure = context.settings.on_failure
+        if on_failure == "replan":
+            on_failure = "skip" if may_replan else "note"
+        self._graph = DependencyGraph(on_failure, has_previous=bool(context.previous.visible))
         self._answering: StepState | None = None
         self._ended = 0
         self._has_unwanted = False
@@ -261,7 +271,7 @@ class RoundScheduler:
             tool_messages = context.request.tool_messages if state is self._graph.last else ()
             state.key = step_key(worker, step_input, tool_messages)
             state.exact = (
-                step_key(worker, step_input, tool_messages, exact=True) if self._is_replanned else ""
+                step_key(worker, step_input, tool_messages, exact=True) if self._has_exact_keys else ""
             )
         known = ((context.paid_results, state.key), (self._paid, state.exact))
         return [(paid_results, key) for paid_results, key in known if paid_results is not None]

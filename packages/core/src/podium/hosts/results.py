@@ -7,6 +7,7 @@ from typing import Any, Literal
 from podium.errors import RunFailed
 from podium.secrets import scrub_data
 from podium.types import AnswerDelta, Outcome, Plan, Result
+from podium.types.conclusion import answer_of, steps_of
 from podium.usage import Usage
 
 
@@ -139,10 +140,10 @@ def answer_sources(result: Result) -> tuple[Outcome, ...]:
     These are the step that wrote the answer, and every step whose output reached it.
     """
     for current in reversed(result.rounds):
-        steps = 0 if current.plan is None else len(current.plan.steps)
-        ended = {one.step: one for one in current.outcomes[:steps] if one.status == "ok"}
-        if current.plan is not None and ended:
-            return tuple(ended[step] for step in steps_behind(current.plan, ended, max(ended)))
+        if current.plan is not None and answer_of(current) is not None:
+            ended = {outcome.step: outcome for outcome in steps_of(current) if outcome.status == "ok"}
+            last = len(current.plan.steps) - 1
+            return tuple(ended[step] for step in steps_behind(current.plan, ended, last))
     return ()
 
 

@@ -3,14 +3,16 @@
 After a round the planner may write another plan or keep the answer (arXiv 2512.04388,
 section 3.2, calls this recursion; its conductor is trained for one such round). Unlike
 there, a round ends the run as soon as its plan repeats an earlier one, an `accept` check
-can ask for another round, as can a step that failed. Workers of a later round are shown
-nothing of the round before unless their access list has "previous"; in the paper, "all"
-does that.
+can ask for another round. Workers of a later round are shown nothing of the round before
+unless their access list has "previous"; in the paper, "all" does that. With
+`on_failure="replan"` a round in which a step failed is followed by another plan for the same
+answer; these have a bound of their own.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 from podium.errors import LimitExceeded, PlanForbidden, PlannerError, PodiumError
@@ -29,7 +31,7 @@ from podium.run.approval import PAUSED, WAITING, request_approval
 from podium.run.no_plan import CODES, fallback_problem
 from podium.run.plan_request import order_of
 from podium.run.planning import PlanRequester
-from podium.types.conclusion import answer_of, conclusion, missing, steps_of, told
+from podium.types.conclusion import answer_of, answer_outcome, conclusion, missing, steps_of, told
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
 from podium.types.messages import Part
 from podium.types.outcome import Outcome, PlannedBy, Problem, Proposal, Round
@@ -62,8 +64,8 @@ class Rounds:
     """Why the run fell short although its last step did not fail."""
     cause: BaseException | None = None
     """The error of the planner, if the latest round has no plan."""
-    answer_sent: bool = False
-    """Whether some of the answer was sent on while it was written."""
+    answer_sent: int | None = None
+    """Number of the latest round whose answer was sent on while it was written."""
     _refused: str = field(default="", init=False)
     """Why the latest answer was not accepted."""
     _stopped: bool = field(default=False, init=False)
@@ -74,6 +76,16 @@ class Rounds:
     """Who wrote the latest round's plan."""
     _paid: list[tuple[str, Outcome]] = field(default_factory=list, init=False)
     """What all rounds came to, with what stands for it by content."""
+    _improvements: int = field(default=0, init=False)
+    """How many more rounds may improve the answer."""
+    _replans: int = field(default=0, init=False)
+    """How many more rounds may be planned because a step failed."""
+
+    def __post_init__(self) -> None:
+        settings = self.context.settings
+        if self.context.request.query:  # else there is no question to plan for
+            self._improvements = settings.limits.rounds - 1
+            self._replans = settings.limits.replans if settings.on_failure == "replan" else 0
 
     async def run(self, given: Plan | None) -> None:
         """Run rounds until the answer is kept, accepted or repeated, or the limit is met.
@@ -86,10 +98,10 @@ class Rounds:
         """
         turns: tuple[Turn, ...] = ()
         begun = _Next("", "", self.context.labels)
-        for number in range(1, self._most + 1):
+        for number in count(1):
             current = await self._round(number, begun, turns, given if number == 1 else None)
             following = await self._following(current)
-            if following is None or number == self._most:
+            if following is None:
                 break
             before, begun = self.context, following
             labels = before.labels | begun.labels
@@ -101,32 +113,27 @@ class Rounds:
 
     def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
         """Return the answer so far, how whole it is, and why it is no more."""
-        answer, status, problem = conclusion(self.done, strictly=self.context.settings.on_failure == "fail")
+        answer, status, problem = conclusion(self.done)
         own = self.problem or fallback_problem(self.done)
-        if own is not None and own.code in (PAUSED, WAITING):
+        if own is None:
+            return answer, status, problem
+        if own.code in (PAUSED, WAITING):
             return answer, "waiting", own
-        if own is not None and own.code in CODES and all(answer_of(each) is None for each in self.done):
-            return "", "failed", own
-        if own is not None and (status == "ok" or self._stopped or own.code in CODES):
-            return answer, "partial" if answer else "failed", own
-        return answer, status, problem
+        if problem is not None and not self._stopped and own.code not in CODES:
+            return answer, status, Problem(problem.code, f"{problem.message}; {own.message}")
+        return answer, "failed" if answer_outcome(self.done) is None else "partial", own
 
     @property
     def tool_calls(self) -> tuple[Part, ...]:
         """Calls that whoever wrote the answer asks the run's caller to make."""
-        answer = answer_of(self.done[-1]) if self.done else None
+        answer = answer_outcome(self.done)
         return () if answer is None else answer.tool_calls
-
-    @property
-    def _most(self) -> int:
-        """Rounds there can be; a plan given without its question leaves nothing to plan by."""
-        return self.context.settings.limits.rounds if self.context.request.query else 1
 
     async def _round(self, number: int, begun: _Next, turns: tuple[Turn, ...], given: Plan | None) -> Round:
         context, why = self.context, begun.why
-        last = number == self._most and self.context.settings.accept is None
+        last = not self._improvements and context.settings.accept is None
         context.tell(RoundStarted, round=number, why=why)
-        execution = RoundScheduler(context, number, last=last, paid=begun.paid)
+        execution = RoundScheduler(context, number, last=last, may_replan=self._replans > 0, paid=begun.paid)
         proposals: list[Proposal] = []
         plan, refused = given, None
         self._planner = None
@@ -147,7 +154,7 @@ class Rounds:
                 else:
                     execution.complete(Plan(()))
         finally:
-            self.answer_sent = execution.answer_sent
+            self.answer_sent = number if execution.answer_sent else self.answer_sent
             self._labels = execution.labels
             self._paid += execution.paid
             self.done.append(
@@ -244,9 +251,9 @@ class Rounds:
         """Return the round that is to follow; `None` where none is."""
         if self._stopped or current.plan is None or not current.plan.steps:
             return None
-        may_follow, spelling = current.number < self._most, self.context.settings.planner.spelling
-        answer, failed = answer_of(current), self._failed(current)
-        if failed and may_follow:
+        spelling, answer = self.context.settings.planner.spelling, answer_of(current)
+        if failed := self._failed(current):
+            self._replans -= 1
             feedback = failure_feedback(current.plan, steps_of(current), spelling=spelling)
             why = "; ".join(map(told, failed))
             return _Next(why, feedback, frozenset[str]().union(*self._labels), self._recalled())
@@ -257,8 +264,9 @@ class Rounds:
             self._refused = await self._judged(current, answer.text, labels)
             if not self._refused:
                 return None
-        if not may_follow or (not self._refused and _is_out(current)):
+        if not self._improvements or (not self._refused and _is_out(current)):
             return None
+        self._improvements -= 1
         if isinstance(self.context.settings.accept, Worker):
             labels = after(self.context.settings.accept.card, labels)
         feedback = round_feedback(answer.text, spelling=spelling, reason=self._refused)
@@ -276,13 +284,11 @@ class Rounds:
         return PreviousRound(tuple(visible), labels)
 
     def _failed(self, current: Round) -> list[Outcome]:
-        """Return the failed steps to plan around; none where that is not asked for, or no use."""
-        failed = [outcome for outcome in steps_of(current) if outcome.status == "failed"]
-        if self.context.settings.on_failure != "replan" or (
-            answer_of(current) is not None and not missing(current)
-        ):
+        """Return the failed steps to plan around; none where no further plan is allowed or useful."""
+        has_whole_answer = answer_of(current) is not None and not missing(current)
+        if not self._replans or has_whole_answer or _is_out(current):
             return []
-        return [] if _is_out(current) else failed
+        return [outcome for outcome in steps_of(current) if outcome.status == "failed"]
 
     def _recalled(self) -> PaidResults:
         """Return what the rounds so far came to, as it ended."""

@@ -23,6 +23,7 @@ from podium.run.planning import PlanRequester
 from podium.run.rounds import Rounds
 from podium.telemetry import start_trace
 from podium.telemetry.log_records import start_log
+from podium.types.conclusion import answer_outcome
 from podium.types.events import (
     AnswerDelta,
     Event,
@@ -237,8 +238,8 @@ class RunSession:
                 self._delivery.tell_until()
                 self._raise_for_listener()
             ended = RunEnded.of(result)
-        if self._request.stream and result.answer and not rounds.answer_sent:
-            source = next(o for o in reversed(result.outcomes) if o.text == result.answer)
+        source = answer_outcome(result.rounds)
+        if self._request.stream and result.answer and source and source.round != rounds.answer_sent:
             ids = {"round": source.round, "step": source.step, "attempt": source.attempts}
             self._tell(AnswerDelta(run_id=result.run_id, at=result.seconds, **ids, text=result.answer))
         self._tell(ended)

@@ -1,6 +1,6 @@
-"""What rounds come to: the answer, how whole it is, and what is missing from it."""
+"""What rounds come to: the answer, the run's status, and what the answer lacks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from podium.errors import LimitExceeded
 from podium.types.outcome import Outcome, Problem, Round
@@ -8,41 +8,69 @@ from podium.types.plan import Plan
 from podium.types.result import RunStatus
 
 
+def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]:
+    """Return the answer of all rounds so far, the run's status, and why it is not `ok`.
+
+    The answer is the output of a plan's last step, in the latest round whose last step ended
+    well; without such a round there is no answer. The answer of an earlier round stands when a
+    later round fails, and the run is then `partial`.
+    """
+    answering = next((current for current in reversed(rounds) if answer_of(current) is not None), None)
+    answer = None if answering is None else answer_of(answering)
+    if answering is None or answer is None:
+        return "", "failed", _failure(rounds[-1]) if rounds else None
+    failed = [current for current in rounds if current.number > answering.number and _is_failed(current)]
+    lacks = (answer.problem, _lack(answering), _failure(failed[-1]) if failed else None)
+    problems = [problem for problem in lacks if problem is not None]
+    if not problems:
+        return answer.text, "ok", None
+    words = "; ".join(problem.message for problem in problems)
+    return answer.text, "partial", Problem(problems[0].code, words)
+
+
+def answer_outcome(rounds: Sequence[Round]) -> Outcome | None:
+    """Return the outcome whose text is the run's answer; `None` where the run has no answer."""
+    return next((found for current in reversed(rounds) if (found := answer_of(current)) is not None), None)
+
+
 def answer_of(current: Round) -> Outcome | None:
-    """Return the outcome of the round's last step, if it is an answer."""
+    """Return the outcome of the last step of the round's plan, if that step ended well."""
     outcomes = steps_of(current)
     return outcomes[-1] if outcomes and outcomes[-1].status == "ok" else None
 
 
 def steps_of(current: Round) -> tuple[Outcome, ...]:
-    """Return what the steps of the round's plan came to; empty where none of them was to run."""
+    """Return the outcomes of the steps of the round's plan, in its order."""
     return () if current.plan is None else current.outcomes[: len(current.plan.steps)]
 
 
 def missing(current: Round) -> list[Outcome]:
-    """Return the steps that the round's answer was made without, though they were to be shown."""
+    """Return the steps whose output should have reached the round's answer, and did not."""
     outcomes = steps_of(current)
-    if all(one.shown is None for one in outcomes) or current.plan is None or answer_of(current) is None:
+    if all(outcome.shown is None for outcome in outcomes) or answer_of(current) is None:
         return []
+    assert current.plan is not None
     found = set[int]()
     for index in _behind(current.plan, outcomes):
         step, shown = current.plan.steps[index], outcomes[index].shown
         if shown is not None and len(shown) < step.least:
             found.update(set(step.access) - set(shown))
-    return [outcomes[index] for index in sorted(found)]
+    return [outcomes[index] for index in sorted(_with_causes(current.plan, outcomes, found))]
 
 
-def _short(current: Round) -> list[Outcome]:
-    """Return the steps behind the round's answer whose own text lacks something."""
-    outcomes = steps_of(current)
-    if current.plan is None or all(one.problem is None or one.status != "ok" for one in outcomes):
-        return []
-    behind = [outcomes[index] for index in sorted(_behind(current.plan, outcomes))]
-    return [one for one in behind if one.status == "ok" and one.problem is not None]
+def told(outcome: Outcome) -> str:
+    """Return a step's number, its worker and why it has no output, as one text."""
+    why = outcome.status if outcome.problem is None else outcome.problem.message
+    return f"step {outcome.step} ({outcome.worker}): {why}"
+
+
+def _is_failed(current: Round) -> bool:
+    """Say whether a round has no answer; a plan without steps keeps the answer before it."""
+    return current.plan is None or (bool(current.plan.steps) and answer_of(current) is None)
 
 
 def _behind(plan: Plan, outcomes: Sequence[Outcome]) -> set[int]:
-    """Return the steps whose output reached the answer, the last among them."""
+    """Return the steps whose output reached the last step, and the last step."""
     met, todo = set[int](), [len(outcomes) - 1]
     while todo:
         index = todo.pop()
@@ -53,62 +81,55 @@ def _behind(plan: Plan, outcomes: Sequence[Outcome]) -> set[int]:
     return met
 
 
-def conclusion(rounds: Sequence[Round], *, strictly: bool = False) -> tuple[str, RunStatus, Problem | None]:
-    """Return the answer the rounds came to, how whole it is, and what is missing from it.
-
-    The answer is the last step's output in the latest round that has one; else the latest
-    output of any step.
-
-    Args:
-        rounds: all of them, in order.
-        strictly: whether a failure in the latest round leaves no answer at all.
-    """
-    answers = [current for current in rounds if answer_of(current) is not None]
-    if strictly and rounds and steps_of(rounds[-1]) and answer_of(rounds[-1]) is None:
-        return "", "failed", _first_problem(rounds)
-    if answers:
-        answer = answer_of(answers[-1])
-        assert answer is not None
-        problem = answer.problem or _lack(answers[-1])
-        return answer.text, "ok" if problem is None else "partial", problem
-    problem = _first_problem(rounds)
-    parts = [outcome for current in rounds for outcome in _outputs(current) if outcome.status == "ok"]
-    return (parts[-1].text, "partial", problem) if parts else ("", "failed", problem)
-
-
-def _outputs(current: Round) -> tuple[Outcome, ...]:
-    return current.outcomes if current.plan is None else steps_of(current)
+def _with_causes(plan: Plan, outcomes: Sequence[Outcome], steps: Iterable[int]) -> set[int]:
+    """Return steps without an output, and the steps without an output that they depended on."""
+    met, todo = set[int](), list(steps)
+    while todo:
+        index = todo.pop()
+        if index not in met:
+            met.add(index)
+            if outcomes[index].status == "skipped":
+                todo += [seen for seen in plan.steps[index].access if outcomes[seen].status != "ok"]
+    return met
 
 
 def _lack(current: Round) -> Problem | None:
-    """Return what the round's answer was made without, or of what that lacks something; else `None`."""
-    without = missing(current)
-    if not without:
-        short = _short(current)
-        words = "the answer was made of what is not whole: " + "; ".join(map(told, short))
-        return Problem(short[0].problem.code, words) if short and short[0].problem is not None else None
-    failed = [outcome.problem for outcome in steps_of(current) if outcome.status == "failed"]
-    codes = [problem.code for problem in failed if problem is not None]
-    limited = LimitExceeded.code in codes
-    code = LimitExceeded.code if limited else codes[0] if codes else "missing"
-    return Problem(code, "the answer was made without " + "; ".join(map(told, without)))
-
-
-def told(outcome: Outcome) -> str:
-    """Say of a step who was to do it, and why it has no output."""
-    why = outcome.status if outcome.problem is None else outcome.problem.message
-    return f"step {outcome.step} ({outcome.worker}): {why}"
-
-
-def _first_problem(rounds: Sequence[Round]) -> Problem | None:
-    """Return what first went wrong in the latest round, with the step or planner it befell."""
-    if not rounds:
+    """Return what the round's answer lacks: steps without an output, or outputs that are not whole."""
+    if without := missing(current):
+        code = _code(outcome for outcome in steps_of(current) if outcome.status == "failed")
+        return Problem(code, "the answer was made without " + "; ".join(map(told, without)))
+    outcomes = steps_of(current)
+    if current.plan is None or all(outcome.problem is None for outcome in outcomes):
         return None
-    for outcome in rounds[-1].outcomes:
-        if outcome.status == "failed" and outcome.problem is not None:
-            return Problem(outcome.problem.code, told(outcome))
-    for proposal in reversed(rounds[-1].proposals):
+    behind = [outcomes[index] for index in sorted(_behind(current.plan, outcomes))]
+    short = [outcome for outcome in behind[:-1] if outcome.status == "ok" and outcome.problem is not None]
+    if not short:
+        return None
+    return Problem(_code(short), "the answer was made of outputs that are not whole: " + _list(short))
+
+
+def _failure(current: Round) -> Problem | None:
+    """Return why a round has no answer: the failed steps behind its last one, else its planner's problem."""
+    outcomes = steps_of(current)
+    causes: list[Outcome] = []
+    if current.plan is not None and outcomes:
+        behind = _with_causes(current.plan, outcomes, [len(outcomes) - 1])
+        causes = [outcomes[index] for index in sorted(behind) if outcomes[index].status == "failed"]
+    causes = causes or [outcome for outcome in outcomes if outcome.status == "failed"] or list(outcomes[-1:])
+    if causes:
+        return Problem(_code(causes), _list(causes))
+    for proposal in reversed(current.proposals):
         if proposal.problem is not None:
             words = f"planner {proposal.planner}: {proposal.problem.message}"
             return Problem(proposal.problem.code, words)
     return None
+
+
+def _list(outcomes: Iterable[Outcome]) -> str:
+    return "; ".join(map(told, outcomes))
+
+
+def _code(outcomes: Iterable[Outcome]) -> str:
+    """Return the code of these steps' problems: that of a limit if there is one, else the first."""
+    codes = [outcome.problem.code for outcome in outcomes if outcome.problem is not None]
+    return LimitExceeded.code if LimitExceeded.code in codes else codes[0] if codes else "missing"

@@ -22,10 +22,11 @@ class Result:
 
     run_id: str
     answer: str
-    """The output of the last step, verbatim; when that failed, of the last step that did not."""
+    """The output of the plan's last step, verbatim; empty where the run has no answer."""
     status: RunStatus
-    """`ok`: the answer is the plan's; `partial`: something is missing from it; `failed`: none;
-    `waiting`: its plan waits for approval, and the run for being resumed."""
+    """`ok`: every step behind the answer ended well; `partial`: there is an answer, and it lacks
+    something; `failed`: there is no answer, and the outputs are in `outcomes`; `waiting`: the plan
+    waits for approval."""
     problem: Problem | None = None
     """Why the run is not `ok`."""
     rounds: tuple[Round, ...] = ()

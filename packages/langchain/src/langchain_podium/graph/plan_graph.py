@@ -100,15 +100,26 @@ async def carry_out(steps: ExternalScheduler, config: RunnableConfig, *, is_sync
                 called = await graph.ainvoke(data, inside)
             data = called
             outcomes = _outcomes(data)
-            good = {index: outcome for index, outcome in outcomes.items() if outcome.status == "ok"}
-            if stepping.has_run or len(good) == len(outcomes):
+            whole = _whole(steps.plan, outcomes)
+            if stepping.has_run or len(whole) == len(outcomes):
                 break
-            # All of it was handed back as it had ended before, and the run failed: try what failed again.
-            data = {HASH: stepping.hash, **{channel(index): data[channel(index)] for index in good}}
+            # All outcomes come from the checkpoint, and the run lacked something: run the others again.
+            data = {HASH: stepping.hash, **{channel(index): data[channel(index)] for index in whole}}
     finally:
         _STEPPING.reset(token)
     for index, outcome in outcomes.items():
         steps.take(index, outcome)
+
+
+def _whole(plan: Plan, outcomes: Mapping[int, Outcome]) -> set[int]:
+    """Return the steps that ended well and were shown enough outputs of other such steps."""
+    whole = set[int]()
+    for index, step in enumerate(plan.steps):
+        outcome = outcomes[index]
+        shown = step.access if outcome.shown is None else outcome.shown
+        if outcome.status == "ok" and len(shown) >= step.least and whole.issuperset(shown):
+            whole.add(index)
+    return whole
 
 
 @lru_cache(maxsize=128)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from podium.cli.answer import Answering
-from podium.cli.arguments import AsJson, ConfigPath, Edit, Edits, NewPlan, Run, Step, Subtask, Worker
+from podium.cli.arguments import AsJson, ConfigPath, Edit, Edits, NewPlan, Outputs, Run, Step, Subtask, Worker
 from podium.cli.plan_files import PlanChange
 from podium.cli.recorded_run import find_recorded_run
 from podium.cli.screen import reporting
@@ -22,6 +22,7 @@ def replay(  # noqa: PLR0913 - one parameter for each argument and option
     subtask: Subtask = None,
     worker: Worker = None,
     config: ConfigPath = None,
+    outputs: Outputs = False,
     as_json: AsJson = False,
 ) -> None:
     """Repeat a run from its recorded outputs, at no cost, or with a changed plan.
@@ -36,4 +37,4 @@ def replay(  # noqa: PLR0913 - one parameter for each argument and option
         async def job(listen: Callable[[Event], None]) -> Result:
             return await replay_run(recorded.conductor, recorded.events, plan=new_plan, on_event=listen)
 
-        Answering(screen, as_json=as_json, recorded=True).carry_out(job)
+        Answering(screen, as_json=as_json, outputs=outputs, recorded=True).carry_out(job)

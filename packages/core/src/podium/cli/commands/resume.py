@@ -17,6 +17,7 @@ from podium.cli.arguments import (
     Edit,
     Edits,
     NewPlan,
+    Outputs,
     Run,
     Step,
     Subtask,
@@ -46,13 +47,14 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
         bool, typer.Option("--force", help="Continue the run even if it was taken over too often.")
     ] = False,
     config: ConfigPath = None,
+    outputs: Outputs = False,
     as_json: AsJson = False,
 ) -> None:
     """Continue a run that broke off, failed or waited, without paying twice."""
     with reporting() as screen:
         recorded = find_recorded_run(config, run)
         change = PlanChange(file=plan, edits=edits, edit=edit, step=step, subtask=subtask, worker=worker)
-        answering = Answering(screen, as_json=as_json, recorded=True)
+        answering = Answering(screen, as_json=as_json, outputs=outputs, recorded=True)
         new_plan, policy = recorded.changed(change), None
         if approve:
             policy = Policy(approve=at_the_terminal(screen, answering.view, recorded.conductor))

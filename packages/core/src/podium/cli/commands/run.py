@@ -9,7 +9,7 @@ import typer
 
 from podium.cli.answer import Answering
 from podium.cli.approve_prompt import at_the_terminal
-from podium.cli.arguments import Approve, AsJson, ConfigPath, Labels, Question, above_zero, names
+from podium.cli.arguments import Approve, AsJson, ConfigPath, Labels, Outputs, Question, above_zero, names
 from podium.cli.job import Job, hosted_job
 from podium.cli.plan_files import read_plan
 from podium.cli.question import read_question
@@ -41,13 +41,17 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         bool, typer.Option("--explain", help="Say on stderr what was decided and why.")
     ] = False,
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps the whole run may start.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Most plans, one after the other.")] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most rounds: the first plan, and those that improve its answer."),
+    ] = None,
     seconds: Annotated[
         float | None, typer.Option(callback=above_zero, help="Longest run, in seconds.")
     ] = None,
     max_cost: Annotated[
         float | None, typer.Option(callback=above_zero, metavar="USD", help="Most the whole run may cost.")
     ] = None,
+    outputs: Outputs = False,
     approve: Approve = False,
     run_id: Annotated[
         str | None,
@@ -71,7 +75,8 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             seconds=seconds,
             cost=max_cost,
         )
-        _run(screen, load_config(find_config(config)), asked, as_json=as_json, explain=explain)
+        loaded = load_config(find_config(config))
+        _run(screen, loaded, asked, as_json=as_json, explain=explain, outputs=outputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +99,12 @@ class _Asked:
     cost: float | None = None
 
 
-def _run(screen: Screen, config: Config, asked: _Asked, *, as_json: bool, explain: bool) -> None:
+def _run(
+    screen: Screen, config: Config, asked: _Asked, *, as_json: bool, explain: bool, outputs: bool
+) -> None:
     """Run the question or plan, show the result, and exit with its exit code."""
     recorded = asked.journaled and not config.is_hosted and config.journal() is not None
-    answering = Answering(screen, as_json=as_json, explain=explain, recorded=recorded)
+    answering = Answering(screen, as_json=as_json, explain=explain, outputs=outputs, recorded=recorded)
     conductor = config.conductor(
         steps=asked.steps,
         rounds=asked.rounds,

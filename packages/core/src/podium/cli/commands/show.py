@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from podium.cli.arguments import AsJson, ConfigPath, Run
 from podium.cli.live import LiveState, TreeRenderer
-from podium.cli.result_json import result_json, status_line
+from podium.cli.result_json import result_json, status_line, step_outputs
 from podium.cli.run_lookup import SHORT, find_run, local_time, look, read_family
 from podium.cli.screen import Screen, reporting
 from podium.config import find_journal
@@ -24,15 +24,18 @@ def show(
     events: Annotated[
         bool, typer.Option("--events", help="Write all that was recorded, one JSON object per line.")
     ] = False,
+    outputs: Annotated[bool, typer.Option("--outputs", help="Write the output of each step, too.")] = False,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a run did: plans, steps, calls, costs, and why."""
     with reporting() as screen:
-        _show(screen, find_journal(config), run, as_json=as_json, events=events)
+        _show(screen, find_journal(config), run, as_json=as_json, events=events, outputs=outputs)
 
 
-def _show(screen: Screen, journal: Journal, typed: str, *, as_json: bool, events: bool) -> None:
+def _show(
+    screen: Screen, journal: Journal, typed: str, *, as_json: bool, events: bool, outputs: bool
+) -> None:
     """Show a run: its question, plans, steps, calls, cost and answer.
 
     Raises:
@@ -60,6 +63,8 @@ def _show(screen: Screen, journal: Journal, typed: str, *, as_json: bool, events
         return
     screen.result(_heading(row, started))
     screen.draw(_tree(screen, entries))
+    for output in step_outputs(result) if outputs else ():
+        screen.result(f"\n{output}")
     if result.answer:
         screen.result(f"\n{result.answer}")
     screen.result(f"\n{status_line(result)}")
