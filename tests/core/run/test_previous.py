@@ -89,7 +89,7 @@ async def test_it_is_an_error_where_the_round_before_has_no_output() -> None:
     first = rows((0, "fail", ()))
     workers = [ScriptedWorker("finder", {"fail": RuntimeError("no"), "find more": "FACT"}), team()[1]]
     planner = boss(first, SECOND)
-    conductor = Conductor(planner, workers, limits=Limits(rounds=2), on_failure="replan")
+    conductor = Conductor(planner, workers, on_failure="replan")
     result = await conductor.run("Why?")
     assert [proposal.problem and proposal.problem.code for proposal in result.proposals][1:2] == [
         "no_previous"
@@ -100,7 +100,7 @@ async def test_a_failed_step_of_the_round_before_is_not_shown() -> None:
     """Its output is no output; the others are shown."""
     first = rows((0, "find", ()), (1, "fail", (0,)))
     workers, planner = team(), boss(first, SECOND)
-    conductor = Conductor(planner, workers, limits=Limits(rounds=2), on_failure="replan")
+    conductor = Conductor(planner, workers, on_failure="replan")
     result = await conductor.run("Why?")
     assert result.answer == "SECOND TEXT"
     shown = workers[1].requests[-1].step_input

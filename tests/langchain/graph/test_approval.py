@@ -206,7 +206,7 @@ NONSENSE = [
     {"steps": [{"worker": "nobody", "subtask": "x", "access": []}]},
     {"plan": 3},
     {"plan": {"steps": [{"worker": 0, "subtask": "x", "access": [4]}]}},
-    {"steps": [{"worker": 0, "subtask": "x", "access": []}] * 9},
+    {"steps": [{"worker": 0, "subtask": "x", "access": []}] * 33},
     'model_id = [2]\nsubtasks = ["do it"]',
     '{"worker": 99, "subtask": "do it", "access": []}',
 ]

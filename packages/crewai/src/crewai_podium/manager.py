@@ -82,7 +82,7 @@ class ConductorManager(BaseAgent):
     accept: Accept | None = None
     policy: Policy | None = None
     retry: Retry | None = None
-    on_failure: OnFailure = "skip"
+    on_failure: OnFailure = "note"
     journal: Journal | None = None
     show_question: bool = True
     run: str | None = None
