@@ -172,7 +172,7 @@ def test_what_is_wrong_is_told_with_line_and_remedy(path: Path, old: str, new: s
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('"http://localhost:8000/v1"', '"localhost"', "toml:1: base_url 'localhost' is not an http(s) URL"),
+        ('"http://localhost:8000/v1"', '"localhost"', "toml:1: base_url is not an http(s) URL"),
         ('"vllm"', '"vlm"', "podium.toml:1: provider 'vlm' is not known"),
         ("solver", '"so\\tlver"', "podium.toml:5: worker name"),
         ('worker = "solver"', 'type = "fixed"\nplan = "none.json"', "podium.toml:11: the plan"),
@@ -341,6 +341,8 @@ def test_huge_plan_file_is_refused(path: Path) -> None:
         ("[journal]\nfile = 'x'", "10: unknown key 'file' in [journal]"),
         ("[journal]\npath = 'x'\nurl = 'y'", "11: [journal] names 'path' and 'url'"),
         ("[journal]\nurl = 'postgresql://u:p@h/d'", "10: 'url' in [journal] holds a pass"),
+        ("[journal]\nurl = 'postgresql://h/d?password=p'", "10: 'url' in [journal] holds a pass"),
+        ("[journal]\npath = 'postgresql://u:p@h/d'", "10: 'path' in [journal] is a URL"),
         ("[journal]\nurl_env = 'sk-secret'", "10: 'url_env' in [journal] is no name of"),
     ],
 )

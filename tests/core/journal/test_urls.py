@@ -80,6 +80,8 @@ async def test_commits_reach_the_disk_as_it_was_said(tmp_path: Path, synchronous
         ("sqlite://", "is a file"),
         ("sqlite:///:memory:", "is a file"),
         ("sqlite://host/runs.db", "names no host"),
+        ("sqlite://user:hunter2hunter2@host/runs.db", "names no host"),
+        (Path("postgresql://user:hunter2hunter2@host/name"), "is a URL"),
         ("sqlite:///runs.db?mode=ro", "no options"),
         ("mysql://user:hunter2hunter2@host/name", "'mysql'"),
         ("postgresql+asyncpg://user:hunter2hunter2@host/name", "'postgresql.asyncpg'"),
@@ -89,7 +91,7 @@ async def test_commits_reach_the_disk_as_it_was_said(tmp_path: Path, synchronous
         ("postgresql://hunter2:hunter2/name", "percent-encode"),
     ],
 )
-def test_a_place_that_is_none_is_refused(wrong: str, reason: str) -> None:
+def test_a_place_that_is_none_is_refused(wrong: Place, reason: str) -> None:
     """With what to write in its stead, and without a password that stood in it."""
     with pytest.raises(ConfigError, match=reason) as caught:
         SqlJournal(wrong)

@@ -27,6 +27,7 @@ from podium.run.listeners import Listener, with_listener
 from podium.run.nested import run_nested
 from podium.run.request import RunOptions, journal_of, new_request
 from podium.run.runner import RunSession
+from podium.secrets import scrub
 from podium.types.events import ApprovalGiven, Event
 from podium.types.forecast import Forecast
 from podium.types.messages import Completion, Query
@@ -336,7 +337,7 @@ class _Parts(ResourceGroup):
 def _check_planner(planner: object) -> None:
     if not isinstance(planner, Planner):
         hint = ": wrap it in a ChatPlanner" if isinstance(planner, Worker) else ""
-        raise ConfigError(f"{planner!r:.80} is not a planner{hint}")
+        raise ConfigError(f"{scrub(repr(planner)):.80} is not a planner{hint}")
     if not isinstance(getattr(planner, "name", None), str):
         raise ConfigError(f'{type(planner).__name__} has no name: set `name = "..."` on the class')
 

@@ -3,15 +3,20 @@
 import subprocess
 import sys
 import threading
+from traceback import format_exception
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 import pytest
 from servers.chat_server import Call, ChatServer, Reply, says
 
+from podium import Conductor, RulePlanner, ScriptedWorker
 from podium.errors import ConfigError
+from podium.secrets import scrub
 from podium.types import Message
 from podium.workers import ChatWorker, Endpoint, Request, Timeouts, complete
+from podium.workers.openai.proxies import find_proxy
 
 KEY = "sk-abcdefghijklmnop"
 WHY = Request(messages=(Message("user", "why?"),))
@@ -28,6 +33,12 @@ def hello(call: Call) -> Reply:
         ("http://user:hunter22@host/v1", "user name or password"),
         ("http://host/v1?key=hunter22", "query or fragment"),
         ("http://host/v1#hunter22", "query or fragment"),
+        ("https://hunter22@host/v1", "user name or password"),
+        ("https://host:hunter22/v1", "not a URL"),
+        ("user:hunter22@host/v1", "not an http"),
+        ("https:/user:hunter22@host/v1", "not an http"),
+        ("https://host/v1 ?key=hunter22", "query or fragment"),
+        ("https://host/hunter22 /v1", "space"),
         ("ftp://host/v1", "not an http"),
         ("host:8000/v1", "not an http"),
         ("http:///v1", "not an http"),
@@ -35,14 +46,38 @@ def hello(call: Call) -> Reply:
         ("http://[::1/v1", "not a URL"),
         ("", "not an http"),
         ("http://ho st/v1", "space"),
-        ("https://host/v1/chat/completions", "leave out /chat/completions"),
+        ("https://host/v1/chat/completions", "leave that out"),
     ],
 )
 def test_refuses_a_wrong_url(url: str, reason: str) -> None:
     """A URL that cannot be meant is refused with the reason, without what it gives away."""
     with pytest.raises(ConfigError, match=reason) as caught:
         Endpoint(url)
-    assert "hunter22" not in str(caught.value)
+    assert "hunter22" not in "".join(format_exception(caught.value))
+
+
+def test_a_password_of_a_proxy_is_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment names it; no text of Podium's shows it, encoded or not."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:hunter22%2Fhunter22@proxy:3128")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert find_proxy("https://api.example.org/v1") is not None
+    for told in ("hunter22%2Fhunter22", "hunter22/hunter22"):
+        assert scrub(f"no way through {told}") == "no way through [secret]"
+
+
+@pytest.mark.parametrize("wrong", ["https://user:hunter22@host/v1", "https://host/v1?api_key=hunter22"])
+def test_a_url_in_place_of_an_object_is_not_quoted(wrong: Any) -> None:
+    """Where a worker, planner or endpoint belongs, a URL with a key in it is refused without it."""
+    worker = ScriptedWorker("w", "yes")
+    for build in (
+        lambda: ChatWorker("m", endpoint=wrong),
+        lambda: Conductor(wrong, [worker]),
+        lambda: Conductor(RulePlanner(), [wrong]),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            build()
+        assert "hunter22" not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["", " ", "sk-hunter22\n", "sk hunter22", "sk-hunter22…"])

@@ -18,7 +18,7 @@ from podium.config.toml_lines import KeyPath
 Complaint = tuple[KeyPath, str]
 """The path of a key from the root of the file, and what is wrong there."""
 
-_PASSWORD = re.compile("://[^/@:]*:[^/]*@")
+_PASSWORD = re.compile("://[^/@:]*:[^/]*@|[?&](?:ssl)?password=")
 _SECRET = ("api_key", "apikey", "key", "token", "secret", "password", "authorization")
 _NOT_HOSTED = {"workers", "planner", "retry", "policy", "journal"}
 """Tables that say nothing to a hosted conductor."""
@@ -93,6 +93,11 @@ def wrong_journal(journal: JournalSection) -> Iterator[Complaint]:
     places = [key for key in ("path", "url", "url_env") if getattr(journal, key) is not None]
     for key in places[1:]:
         yield ("journal", key), f"[journal] names {places[0]!r} and {key!r}: leave out all but one"
+    if journal.path is not None and "://" in journal.path:
+        yield (
+            ("journal", "path"),
+            "'path' in [journal] is a URL: name it as url or url_env",
+        )
     if journal.url is not None and _PASSWORD.search(journal.url):
         told = "'url' in [journal] holds a password, which does not belong into this file"
         remedy = "put the whole URL into an environment variable and name that as url_env"

@@ -41,7 +41,11 @@ _PEM = re.compile(
 _BEARER = re.compile(r"(earer {1,4})(?=[A-Za-z._~+/=-]*[0-9])[A-Za-z0-9._~+/=-]{16,}")
 _BASIC = re.compile(r"(asic {1,4})([A-Za-z0-9+/]{8,}={0,2})")
 _USERINFO = re.compile(r'(://[^\s/?#@:"\\<>]{0,256}:)[^\s/?#@"\\<>\[\]]{1,256}(?=@)')
-_NAMES = "key api_key api-key apikey access_key token access_token auth_token secret client_secret password"
+_USER = re.compile(r'(ttps?://)[^\s/?#@:"\\<>]{1,256}(?=@)')
+_NAMES = (
+    "key api_key api-key apikey access_key access-key subscription-key subscription_key token access_token "
+    "auth_token auth secret client_secret password passwd pwd sslpassword sig signature"
+)
 _PARAMETER = re.compile(
     rf"(=)(?:{'|'.join(f'(?<=[?&;]{name}=)' for name in _NAMES.split())})[A-Za-z0-9._~+/%=-]{{8,}}",
     re.IGNORECASE,
@@ -61,6 +65,7 @@ LOOKS = (
     ("earer ", _BEARER, rf"\1{MARK}"),
     ("asic ", _BASIC, _scrub_basic),
     ("@", _USERINFO, rf"\1{MARK}"),
+    ("ttp", _USER, rf"\1{MARK}"),
     ("=", _PARAMETER, rf"\1{MARK}"),
     ("J", _JWT, MARK),
     ("I", _AWS, rf"\1{MARK}"),

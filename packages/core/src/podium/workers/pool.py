@@ -9,6 +9,7 @@ import anyio
 from podium.aio.per_loop import LoopLocal
 from podium.aio.resources import ResourceGroup
 from podium.errors import ConfigError
+from podium.secrets import scrub
 from podium.workers.call_history import CallHistory
 from podium.workers.circuit_breaker import CircuitBreaker
 from podium.workers.worker import Card, Worker
@@ -76,7 +77,7 @@ def _new_slot(card: Card) -> anyio.Semaphore | None:
 def _check_worker(worker: object) -> None:
     if not isinstance(worker, Worker):
         hint = ": wrap it in a FunctionWorker" if callable(worker) else ""
-        raise ConfigError(f"{worker!r:.80} is not a worker{hint}")
+        raise ConfigError(f"{scrub(repr(worker)):.80} is not a worker{hint}")
     if not isinstance(getattr(worker, "card", None), Card):
         raise ConfigError(f"{type(worker).__name__} has no card: set `card = Card(name=...)`")
 

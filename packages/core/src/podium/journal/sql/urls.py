@@ -14,11 +14,14 @@ from podium.secrets import register
 Location = str | Path | DatabaseUrl | None
 """A URL, the path of an SQLite file, or `None` for the SQLite file in the user's state directory."""
 
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")  # a path has one slash of the two
 _HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:,@/?#]*)(?::[0-9]+)?"
 _POSTGRES = re.compile(
     r"postgres(?:ql)?://(?:(?P<user>[^:@/?#]*)(?::(?P<password>[^@/?#]*))?@)?"
     rf"(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<name>/[^@/?#]*)?(?:\?(?P<options>[^#]*))?"
 )
+
+_SECRET_OPTIONS = ("password", "sslpassword")
 
 
 def database_url(location: Location) -> DatabaseUrl:
@@ -32,6 +35,8 @@ def database_url(location: Location) -> DatabaseUrl:
     if location is None:
         return SqliteUrl(user_state_path("podium", appauthor=False) / "journal.db")
     if isinstance(location, Path):
+        if _SCHEME.match(location.as_posix()):
+            raise ConfigError("the path of the journal is a URL: give it as text")
         return SqliteUrl(location)
     scheme, separator, rest = location.partition("://")
     if not separator:
@@ -51,7 +56,9 @@ def _sqlite(rest: str) -> DatabaseUrl:
         raise ConfigError("the URL of an SQLite file takes no options: remove what follows the question mark")
     host, _, path = rest.partition("/")
     if host:
-        raise ConfigError(f"the URL of an SQLite file names no host: write sqlite:///{rest}")
+        raise ConfigError(
+            "the URL of an SQLite file names no host: write three slashes, as in sqlite:///runs.db"
+        )
     return SqliteUrl(Path(path))
 
 
@@ -64,9 +71,11 @@ def _postgres(url: str) -> DatabaseUrl:
             "and percent-encode special characters of user and password"
         )
     options = parse_qs(found["options"] or "")
-    for password in (unquote(found["password"] or ""), *options.get("password", ())):
-        if password:
-            register(password)
+    secrets = [found["password"] or "", unquote(found["password"] or "")]
+    for name in _SECRET_OPTIONS:
+        secrets += options.get(name, ())
+    for secret in filter(None, secrets):
+        register(secret)
     try:
         from podium.journal.sql.postgres import PostgresUrl  # noqa: PLC0415  (the driver is an extra)
     except ImportError as error:

@@ -41,7 +41,9 @@ class ChatWorker(Worker):
         sampling: Sampling = Sampling(),
     ) -> None:
         if not isinstance(endpoint, Endpoint):
-            raise ConfigError(f"endpoint is {endpoint!r:.80}: write endpoint=Endpoint(url, api_key=...)")
+            raise ConfigError(  # without quoting a URL, which may hold a key
+                f"endpoint is a {type(endpoint).__name__}: write endpoint=Endpoint(url, api_key=...)"
+            )
         self.model = model
         self.endpoint = endpoint
         self.card = card or Card(name=model)

@@ -127,11 +127,14 @@ class Endpoint(PerLoop["Exchange"]):
 
 
 def _checked_url(base_url: str) -> str:
+    """Return the URL, without slashes at its end. An error does not quote it: it may hold a key."""
     try:
         parts = urlsplit(base_url)
         port_is_one = parts.port is None or parts.port > 0
-    except ValueError as exc:
-        raise ConfigError("base_url is not a URL: write it as in https://api.openai.com/v1") from exc
+    except ValueError:  # which quotes a part of the URL
+        parts, port_is_one = None, False
+    if parts is None:
+        raise ConfigError("base_url is not a URL: write it as in https://api.openai.com/v1")
     if parts.username is not None or parts.password is not None:
         raise ConfigError("base_url contains a user name or password: leave them out and give an api_key")
     if parts.query or parts.fragment:
@@ -140,13 +143,13 @@ def _checked_url(base_url: str) -> str:
         )
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_one:
         raise ConfigError(
-            f"base_url {base_url!r} is not an http(s) URL: write it as in https://api.openai.com/v1"
+            "base_url is not an http(s) URL with a host: write it as in https://api.openai.com/v1"
         )
     if any(char.isspace() or not char.isprintable() for char in base_url):
-        raise ConfigError(f"base_url {base_url!r} contains a space or control character")
+        raise ConfigError("base_url contains a space or control character")
     url = base_url.rstrip("/")
     if url.endswith("/chat/completions"):
-        raise ConfigError(f"base_url {base_url!r}: leave out /chat/completions, which is added to it")
+        raise ConfigError("base_url ends in /chat/completions: leave that out, it is added to the URL")
     return url
 
 

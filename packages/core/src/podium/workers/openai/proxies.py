@@ -1,10 +1,12 @@
 """Finding the proxy that the environment names for a server."""
 
+from collections.abc import Iterator
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from podium.errors import ConfigError
+from podium.secrets import register
 
 
 def find_proxy(base_url: str) -> str | None:
@@ -25,13 +27,23 @@ def find_proxy(base_url: str) -> str | None:
     if not named:
         return None
     proxy = named if "://" in named else f"http://{named}"
-    scheme = urlsplit(proxy).scheme
+    scheme, _, rest = proxy.partition("://")
+    for secret in _secrets(rest):
+        register(secret)
     if scheme not in ("http", "https"):
         raise ConfigError(
             f"the environment's proxy for {base_url} speaks {scheme!r}, which is not supported: "
             "name an HTTP proxy, or put the host into NO_PROXY"
         )
     return proxy
+
+
+def _secrets(rest: str) -> Iterator[str]:
+    """Yield the password of a URL without its scheme, as it stands there and decoded."""
+    user, found, _ = rest.partition("/")[0].rpartition("@")
+    password = user.partition(":")[2] or user
+    if found:
+        yield from {password, unquote(password)}
 
 
 def _is_loopback(host: str) -> bool:

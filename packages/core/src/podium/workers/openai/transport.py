@@ -86,8 +86,12 @@ class Transport:
     def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
         try:
             httpx2.URL(base_url)
-        except httpx2.InvalidURL as exc:
-            raise ConfigError(f"base_url {base_url!r} is not a URL: {exc}") from exc
+        except httpx2.InvalidURL:  # which quotes a part of the URL
+            is_url = False
+        else:
+            is_url = True
+        if not is_url:
+            raise ConfigError("base_url is not a URL: write it as in https://api.openai.com/v1")
         self._headers = httpx2.Headers(headers)
         self._url = cache(lambda path: httpx2.URL(base_url + path))
         proxy = find_proxy(base_url)
