@@ -133,7 +133,7 @@ async def test_usage_is_kept_whoever_s_server_it_is(openai: Make, *, stream: boo
         assert answer.usage == Usage(11, 7)
         server.reply = lambda call: says(call, "four", usage=None)
         answer = await complete(as_worker(openai(server.url)), ask(stream=stream))
-        assert answer.usage == Usage(1, 1, estimated=True)
+        assert answer.usage == Usage(2, 1, estimated=True)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -218,7 +218,7 @@ async def test_a_model_s_own_timeout_is_one(openai: Make) -> None:
 async def test_a_model_nobody_knows_is_taken_at_its_word() -> None:
     """One without usage, finish reason or tools: its end is the end of its answer."""
     answer = await complete(as_worker(FakeListChatModel(responses=["whole"])), ask(stream=True))
-    assert (answer.text, answer.usage) == ("whole", Usage(1, 2, estimated=True))
+    assert (answer.text, answer.usage) == ("whole", Usage(2, 2, estimated=True))
 
 
 async def test_a_secret_of_the_model_is_in_no_error(openai: Make) -> None:

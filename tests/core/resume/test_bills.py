@@ -266,8 +266,6 @@ class _Held(Actor):
     ("completion", "reason"),
     [
         (Completion("good", finish_reason="end_turn"), "finish_reason is 'end_turn': it is one of stop, "),  # type: ignore[arg-type]
-        (Completion("good", usage=Usage(10.5, 3)), "its tokens are whole numbers, 0 or more"),  # type: ignore[arg-type]
-        (Completion("good", usage=Usage(-1, 3)), "its tokens are whole numbers, 0 or more"),
         (Completion("good", cost="0.1"), "cost is '0.1': it is a number of USD"),  # type: ignore[arg-type]
         (Completion("good", cost=float("nan")), "cost is nan: it is a number of USD"),
         (Completion("good", cost=-0.1), "cost is -0.1: it is a number of USD"),

@@ -170,12 +170,12 @@ async def _fails_with_a_bill(request: Request) -> AsyncGenerator[str | Completio
 async def test_a_call_whose_end_was_not_seen_counts_as_the_most_it_may_have_come_to(
     act: Callable[[Request], AsyncGenerator[str | Completion, None]],
 ) -> None:
-    """What it cost is unknown, and the limit takes the whole reservation."""
+    """What it cost is unknown, and the bill and the limit take the whole reservation."""
     round_ = Round(ChatPlanner(Actor(BOSS, act)), limits=Limits(cost=1.0, unpriced=0.0))
     assert await round_.make() is None
     lost, (worst,) = round_.planning.proposals[0], round_.reserved
-    assert (lost.maybe_paid, lost.cost, lost.usage.estimated) == (True, None, True)
-    assert round_.ledger.spent == replace(worst, cost=None)
+    assert (lost.maybe_paid, lost.cost, lost.usage.estimated) == (True, worst.cost, True)
+    assert round_.ledger.spent == worst
     assert worst.cost is not None
     assert round_.ledger.left.cost == pytest.approx(1.0 - worst.cost)
 
@@ -200,7 +200,7 @@ async def test_a_call_that_is_cancelled_is_settled() -> None:
         await round_.make()
     assert round_.codes == ["cancelled"]
     assert round_.planning.proposals[0].maybe_paid
-    assert round_.ledger.spent == replace(round_.reserved[0], cost=None)
+    assert round_.ledger.spent == round_.reserved[0]
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ async def test_one_reply_for_every_request() -> None:
     first, second = request("a"), request("b")
     assert (await answer(worker, first)).text == (await answer(worker, second)).text == "text"
     assert worker.requests == [first, second]
-    assert (await answer(worker)).usage.estimated
+    assert (await answer(worker)).usage == Usage(2, 1)
     assert worker.card == Card(name="double", price=FREE)
 
 

@@ -19,6 +19,7 @@ from podium.errors import WorkerRefused
 from podium.hosts import tool_call
 from podium.types import Message, Part, storable
 from podium.usage import Usage
+from podium.workers import read_usage as read_counts
 
 USER: Final = "user"
 """AutoGen's name for whoever asks; messages of others carry their names."""
@@ -160,9 +161,9 @@ def tool_schema(schema: Mapping[str, Any]) -> Part:
 
 def read_usage(usage: RequestUsage | None) -> Usage | None:
     """Return the usage that a model client reported; `None` where it reported none."""
-    if usage is None or usage.prompt_tokens + usage.completion_tokens <= 0:
+    if usage is None:
         return None
-    return Usage(max(0, usage.prompt_tokens), max(0, usage.completion_tokens))
+    return read_counts({"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens})
 
 
 def write_usage(usage: Usage) -> RequestUsage:

@@ -29,8 +29,8 @@ from podium.types.messages import (
     Query,
     Sampling,
     Tools,
-    estimate_usage,
     read_query,
+    usage_or_estimate,
 )
 from podium.types.outcome import Problem
 from podium.types.result import Result
@@ -199,7 +199,9 @@ class HostedConductor(ResourceGroup):
             problem = Problem("cut", "the answer was cut at the token limit")
         if completion is not None and text and not pieces:
             emit(AnswerDelta(run_id=run_id, at=anyio.current_time() - began, text=text))
-        usage = Usage() if unpaid else estimate_usage(query, text) if completion is None else completion.usage
+        calls = () if completion is None else completion.tool_calls
+        usage = usage_or_estimate(None if completion is None else completion.usage, query, text, calls)
+        usage = Usage() if unpaid else usage
         return Result(
             run_id=run_id,
             answer=text,

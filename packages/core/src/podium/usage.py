@@ -1,7 +1,9 @@
-"""Tokens, counted. Pure data, which everything that costs refers to."""
+"""Token counts, and estimates of them from text. Everything that has a cost refers to them."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import TypeGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +67,66 @@ class Usage:
 
 
 _COUNTS = tuple(f.name for f in fields(Usage) if f.name != "estimated")
+MAX_COUNT = 2**53
+"""Counts from here on are impossible, and too large for a database column."""
+_LONGEST_TOKEN = 32
+"""Characters that a token has at most on average, spaces aside: generous, since it is 4 in English."""
+_SLACK = 256
+"""Characters by which a text may exceed that, as rules and drawings of a few long tokens do."""
+_WORDS = re.compile(r"[A-Za-z\s]+", re.ASCII)
+
+
+def estimate_tokens(text: str) -> int:
+    """Return about how many tokens a text has.
+
+    Four ASCII letters or spaces count as one token, five other ASCII characters as four, and each
+    UTF-8 byte of any other character as one. A byte-level tokenizer makes at most one token of a
+    byte, so scripts other than Latin are never undercounted.
+    """
+    rest = _WORDS.sub("", text)
+    ascii_rest = len(rest) if rest.isascii() else len(rest.encode("ascii", "ignore"))
+    other_bytes = len(rest.encode("utf-8", "surrogatepass")) - ascii_rest
+    return -(-(5 * (len(text) - len(rest)) + 16 * ascii_rest + 20 * other_bytes) // 20)
+
+
+def is_well_formed(usage: object) -> TypeGuard[Usage]:
+    """Say whether it is a `Usage`, and its counts are whole numbers of 0 or more."""
+    if not isinstance(usage, Usage):
+        return False
+    counts: list[object] = [getattr(usage, name) for name in _COUNTS]
+    return all(type(count) is int and 0 <= count < MAX_COUNT for count in counts)
+
+
+def is_plausible(usage: object, written: str) -> bool:
+    """Say whether a reported usage can be that of a call which wrote this text.
+
+    It is not where a count is missing, negative or not a whole number, where a part is larger than
+    its whole, where nothing was read, or where too few tokens were written for the text.
+
+    Args:
+        usage: what was reported, of any type.
+        written: the text of the answer, with the tool calls in it.
+    """
+    if not is_well_formed(usage):
+        return False
+    parts_fit = (
+        usage.cached_tokens <= usage.input_tokens
+        and usage.reasoning_tokens <= usage.output_tokens
+        and usage.orchestration_cached_tokens <= usage.orchestration_input_tokens
+    )
+    if not parts_fit or not usage.total_input_tokens or (written.strip() and not usage.total_output_tokens):
+        return False
+    return len(written) - written.count(" ") <= _LONGEST_TOKEN * usage.total_output_tokens + _SLACK
+
+
+def text_usage(reported: Usage | None, read: str, written: str) -> Usage:
+    """Return the usage that was reported for a call, or an estimate where it cannot be right.
+
+    Args:
+        reported: what was reported; `None` where nothing was.
+        read: the text that was read.
+        written: the text that was written.
+    """
+    if reported is not None and is_plausible(reported, written):
+        return reported
+    return Usage(estimate_tokens(read), estimate_tokens(written), estimated=True)

@@ -14,6 +14,7 @@ from podium.conductor import Conductor
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, run_failed, tool_arguments
 from podium.types import Part, Result, Sampling, Tools
+from podium.usage import estimate_tokens as count
 
 
 def new_call(
@@ -88,6 +89,6 @@ def function_arguments(call: Part, result: Result) -> dict[str, Any]:
 
 
 def estimate_tokens(messages: Any, *more: Any) -> int:
-    """Estimate the tokens of a conversation and of the schemas sent with it, at four characters each."""
+    """Estimate the tokens of a conversation and of the schemas sent with it, as Podium does of any text."""
     text = messages if isinstance(messages, str) else json.dumps(messages, default=str, ensure_ascii=False)
-    return -(-sum(map(len, (text, *(json.dumps(part, default=str) for part in more if part)))) // 4)
+    return sum(map(count, (text, *(json.dumps(part, default=str) for part in more if part))))

@@ -14,6 +14,7 @@ from crewai.types.usage_metrics import UsageMetrics
 from pydantic import PrivateAttr
 
 from podium.usage import Usage
+from podium.workers import read_usage as read_counts
 
 OnUsage = Callable[[UsageMetrics], None]
 """Takes the tokens of one call of a worker."""
@@ -74,14 +75,16 @@ class UsageTotal(TokenProcess):
 
 
 def read_usage(metrics: UsageMetrics) -> Usage | None:
-    """Return CrewAI's metrics as Podium's usage; `None` where they count no call."""
+    """Return CrewAI's metrics as Podium's usage; `None` where they count no call, or not all of one."""
     if not metrics.successful_requests:
         return None
-    return Usage(
-        metrics.prompt_tokens,
-        metrics.completion_tokens,
-        cached_tokens=metrics.cached_prompt_tokens,
-        reasoning_tokens=metrics.reasoning_tokens,
+    return read_counts(
+        {
+            "prompt_tokens": metrics.prompt_tokens,
+            "completion_tokens": metrics.completion_tokens,
+            "cached_tokens": metrics.cached_prompt_tokens,
+            "reasoning_tokens": metrics.reasoning_tokens,
+        }
     )
 
 

@@ -12,17 +12,17 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langchain_podium.messages import read_usage
-from podium.usage import Usage
+from podium.usage import Usage, text_usage
 
 
 class Spent(BaseCallbackHandler):
-    """Counts what the calls under it have spent; what a model does not report is estimated from text."""
+    """Counts what the calls under it have spent; what a model does not report well is estimated from text."""
 
     run_inline = True  # adding up is done before a thread would have been found
 
     def __init__(self) -> None:
         self.usage = Usage()
-        self._asked: dict[UUID, int] = {}
+        self._asked: dict[UUID, str] = {}
         self._lock = Lock()
 
     @property
@@ -38,24 +38,25 @@ class Spent(BaseCallbackHandler):
     def on_chat_model_start(
         self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Remember how much text a model is sent."""
+        """Remember the text that a model is sent."""
         del serialized, kwargs
-        self._asked[run_id] = sum(len(str(message.text)) for each in messages for message in each)
+        self._asked[run_id] = "\n".join(str(message.text) for each in messages for message in each)
 
     def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Remember how much text a model of the older kind is sent."""
+        """Remember the text that a model of the older kind is sent."""
         del serialized, kwargs
-        self._asked[run_id] = sum(map(len, prompts))
+        self._asked[run_id] = "\n".join(prompts)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Add up what the model says it has spent."""
         del kwargs
-        asked, used, text = self._asked.pop(run_id, 0), None, ""
+        asked, used, text = self._asked.pop(run_id, ""), None, ""
         for generation in (one for each in response.generations for one in each):
             text += generation.text
             if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
                 used = used or read_usage(generation.message.usage_metadata)
+                text += "".join(str(call) for call in generation.message.tool_calls)
         with self._lock:
-            self.usage += used or Usage(-(-asked // 4), -(-len(text) // 4), estimated=True)
+            self.usage += text_usage(used, asked, text)

@@ -23,7 +23,7 @@ from llama_index.core.instrumentation.events.llm import (
 from llama_index.core.instrumentation.span_handlers import NullSpanHandler
 from llama_index_instrumentation import get_dispatcher
 
-from podium.usage import Usage
+from podium.usage import Usage, text_usage
 from podium.workers import read_usage
 
 _SPENDING: ContextVar["Spent | None"] = ContextVar("podium_spending", default=None)
@@ -35,10 +35,15 @@ class Spent:
     def __init__(self) -> None:
         self.usage = Usage()
         self._parents: dict[str, str | None] = {}
-        self._calls: dict[str, int] = {}
-        """Characters each call of a model was sent, by its span."""
+        self._calls: dict[str, str] = {}
+        """The text each call of a model was sent, by its span."""
         self._open: set[str] = set()
         self._lock = Lock()
+
+    @property
+    def usage_at_end(self) -> Usage | None:
+        """What was spent; `None` where a call has not ended, so that nobody knows."""
+        return None if self._open else self.usage
 
     @property
     def known(self) -> Usage | None:
@@ -49,7 +54,7 @@ class Spent:
         """Take note of a span."""
         self._parents[span] = parent
 
-    def begun(self, span: str | None, asked: int) -> None:
+    def begun(self, span: str | None, asked: str) -> None:
         """Take note of a call of a model."""
         if span is not None and not self._within(span):
             self._calls[span] = asked
@@ -61,9 +66,9 @@ class Spent:
             return
         self._open.discard(span)
         text = "" if response is None else str(_text(response))
-        estimate = Usage(-(-self._calls[span] // 4), -(-len(text) // 4), estimated=True)
+        reported = None if response is None else usage_of(response)
         with self._lock:
-            self.usage += (None if response is None else usage_of(response)) or estimate
+            self.usage += text_usage(reported, self._calls[span], text)
 
     def _within(self, span: str) -> bool:
         above = self._parents.get(span)
@@ -121,9 +126,9 @@ class _Events(BaseEventHandler):
         if spent is None:
             return
         if isinstance(event, LLMChatStartEvent):
-            spent.begun(event.span_id, sum(len(message.content or "") for message in event.messages))
+            spent.begun(event.span_id, "\n".join(message.content or "" for message in event.messages))
         elif isinstance(event, LLMCompletionStartEvent):
-            spent.begun(event.span_id, len(event.prompt))
+            spent.begun(event.span_id, event.prompt)
         elif isinstance(event, LLMChatEndEvent | LLMCompletionEndEvent):
             spent.ended(event.span_id, event.response)
 

@@ -119,7 +119,7 @@ async def test_a_stream_whose_end_was_seen_is_whole(frames: Reply) -> None:
 async def test_usage_after_a_lost_end_is_estimated() -> None:
     """An answer that lost its usage is still an answer."""
     asked = await ask(lambda _: events(PIECE, END, RESET), stream=True)
-    assert asked.completion.usage == Usage(1, 1, estimated=True)
+    assert asked.completion.usage == Usage(2, 1, estimated=True)
 
 
 async def test_usage_comes_after_the_finish() -> None:

@@ -73,7 +73,10 @@ def test_reads_a_dialect(raw: dict[str, Any], usage: Usage) -> None:
 @pytest.mark.parametrize(
     "raw",
     [None, {}, [], "12", {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": "7"},
-     {"prompt_tokens": -5, "completion_tokens": None}, {"prompt_tokens": True}, {"prompt_tokens": 10**30}],
+     {"prompt_tokens": -5, "completion_tokens": None}, {"prompt_tokens": True}, {"prompt_tokens": 10**30},
+     {"prompt_tokens": 7}, {"completion_tokens": 7}, {"prompt_tokens": 7, "completion_tokens": "9"},
+     {"prompt_tokens": 7, "completion_tokens": float("nan")}, {"input_tokens": 7, "output_tokens": None},
+     {"prompt_tokens": 7, "completion_tokens": True}, {"prompt_tokens": 7, "completion_tokens": -1}],
 )  # fmt: skip
 def test_takes_no_nonsense(raw: object) -> None:
     """What is no usage is none, so that it gets estimated."""
@@ -81,11 +84,11 @@ def test_takes_no_nonsense(raw: object) -> None:
 
 
 def test_a_part_is_never_more_than_the_whole() -> None:
-    """Counts of parts are bounded by what they are parts of."""
+    """Cached tokens beyond the input give no discount; reasoning beyond the output was counted beside it."""
     raw = {
         "prompt_tokens": 3,
         "completion_tokens": 2,
         "prompt_tokens_details": {"cached_tokens": 9},
         "completion_tokens_details": {"reasoning_tokens": 9},
     }
-    assert read_usage(raw) == Usage(3, 2, 3, 2)
+    assert read_usage(raw) == Usage(3, 11, 0, 9)

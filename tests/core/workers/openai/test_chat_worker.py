@@ -64,7 +64,7 @@ async def test_streams_where_somebody_reads_along() -> None:
 async def test_estimates_usage_nobody_reports(*, stream: bool) -> None:
     """Missing usage is estimated and marked so."""
     asked = await ask(lambda call: says(call, "x" * 40, usage=None), stream=stream)
-    assert asked.completion.usage == Usage(1, 10, estimated=True)
+    assert asked.completion.usage == Usage(2, 10, estimated=True)
 
 
 async def test_reads_usage_of_the_last_event_that_has_some() -> None:

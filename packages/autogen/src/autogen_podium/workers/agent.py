@@ -5,7 +5,6 @@ each step, and does one step at a time.
 """
 
 from collections.abc import AsyncGenerator, Callable
-from typing import cast
 
 from autogen_agentchat.base import ChatAgent, TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
@@ -13,8 +12,8 @@ from autogen_core import CancellationToken
 
 from autogen_podium.cancellation import cancelling, exclusive
 from autogen_podium.messages import read_usage, to_chat
-from podium.hosts import read_completion, worker_errors
-from podium.types import Completion, estimate_usage
+from podium.hosts import read_completion, spent_completion, worker_errors
+from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker
 
@@ -56,15 +55,13 @@ class AgentWorker(Worker):
             listener(inner)
 
         try:
-            with worker_errors(self.card.name, usage=lambda: usage_of(heard)):
+            with worker_errors(self.card.name, usage=lambda: _spent(heard)):
                 async with exclusive(self.agent):
                     await cancelling(token, self._ask(request, token, hear))
-                done = read_completion(
-                    request.messages,
-                    text=_last_text(heard),
-                    finish_reason="stop",
-                    usage=_estimated(request, heard),
-                )
+                used, text = usage_of(heard), _last_text(heard)
+                done = read_completion(request.messages, text=text, finish_reason="stop", usage=used)
+                if used == Usage():
+                    done = spent_completion(done.text, used, self.card)
         finally:
             token.cancel()
         if request.stream:
@@ -83,24 +80,23 @@ class AgentWorker(Worker):
 
 
 def usage_of(messages: list[Inner]) -> Usage | None:
-    """Return the usage on messages, each counted once; `None` where none has any."""
-    reported = {message.id: read_usage(message.models_usage) for message in messages}
-    used = [usage for usage in reported.values() if usage is not None]
-    return Usage.total(used) if used else None
+    """Return the usage on messages, each counted once.
+
+    It is `None` where a model was asked and did not report all of its usage, and `Usage()` where no
+    model was asked.
+    """
+    reported = {
+        inner.id: read_usage(inner.models_usage) for inner in messages if inner.models_usage is not None
+    }
+    known = [usage for usage in reported.values() if usage is not None]
+    return Usage.total(known) if len(known) == len(reported) else None
+
+
+def _spent(heard: list[Inner]) -> Usage | None:
+    used = usage_of(heard)
+    return None if used == Usage() else used  # a call that failed may have asked a model unseen
 
 
 def _last_text(heard: list[Inner]) -> str:
     last = next((inner for inner in reversed(heard) if isinstance(inner, BaseChatMessage)), None)
     return "" if last is None else last.to_model_text()
-
-
-def _estimated(request: Request, heard: list[Inner]) -> Usage:
-    """Return the usage that was reported; an estimate where a model was asked and reported none.
-
-    An agent that asked no model has used nothing.
-    """
-    if (used := usage_of(heard)) is not None:
-        return used
-    asked = [inner for inner in heard if inner.models_usage is not None]
-    texts = "".join(cast("BaseChatMessage", inner).to_text() for inner in asked)
-    return estimate_usage(request.messages, texts) if asked else Usage()

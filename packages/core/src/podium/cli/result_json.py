@@ -27,6 +27,7 @@ def result_json(result: Result) -> dict[str, Any]:
         "proposals": [asdict(proposal) for proposal in result.proposals],
         "outcomes": [asdict(outcome) for outcome in result.outcomes],
         "usage": asdict(result.usage),
+        "estimated_usage": asdict(result.estimated_usage),
         "usage_by_worker": {name: asdict(usage) for name, usage in result.usage_by_worker.items()},
         "cost": result.cost,
         "cost_by_worker": result.cost_by_worker,

@@ -1,14 +1,14 @@
 """One call of one worker: what is set aside for it, and how it is billed however it ends."""
 
 from asyncio import timeout_at
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from operator import attrgetter
 from typing import get_args
 
+from podium.budget.charging import charge
 from podium.budget.ledger import Ledger, Reservation
 from podium.budget.spend import NOTHING, Spend
 from podium.errors import (
@@ -22,17 +22,15 @@ from podium.errors import (
 )
 from podium.execution.run_context import RunContext, outer_run
 from podium.secrets.boundary import Boundary
-from podium.types.messages import Completion, FinishReason, estimate_usage, storable
+from podium.types.messages import Completion, FinishReason, Part, estimate_usage, storable, usage_or_estimate
 from podium.types.outcome import Call, Problem, total_cost
-from podium.usage import Usage
+from podium.usage import Usage, is_well_formed
 from podium.workers.call_history import CallRecord
 from podium.workers.circuit_breaker import CircuitBreaker
-from podium.workers.worker import FREE, Card, Request, pieces_of
+from podium.workers.worker import Card, Request, pieces_of
 
 _FAILED = partial(WorkerFailed, maybe_paid=True)
 _NOTHING = Usage()
-_WHOLE = {int}
-_counts = attrgetter(*[each.name for each in fields(Usage) if each.name != "estimated"])
 _REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
 
@@ -174,6 +172,7 @@ class Attempt:
         spent = self._bill()
         context, now = self.context, self.context.clock()
         context.ledger.settle(self.reservation, spent)
+        context.overlong.note(self.card, self.reservation.amount, self.usage)
         well = None
         if self.completion is not None:
             well = True
@@ -182,7 +181,10 @@ class Attempt:
         self.breaker.ended(now, well=well, tried=self.tries)
         if self.is_sent and not self.is_open:
             ok = self.completion is not None
-            took = CallRecord(now - self.began, ok, spent.input_tokens, spent.output_tokens, spent.cost)
+            used = self.usage
+            took = CallRecord(
+                now - self.began, ok, used.total_input_tokens, used.total_output_tokens, self.cost
+            )
             context.settings.pool.history(self.worker).add(took)
 
     def _was_refused(self) -> bool:
@@ -207,45 +209,52 @@ class Attempt:
     def _bill(self) -> Spend:
         """Note tokens and USD, and return what the ledger books.
 
-        What may have been paid for is estimated here, and in the ledger all of what was set aside
-        for it stays spent.
+        What the worker reported counts, unless it cannot be right: then it is estimated, as the
+        tokens of a call are whose end was not seen.
         """
         if not self.is_sent:
             return NOTHING
-        whole, error, price = self.completion, self.error, self.card.price
+        whole, error, messages = self.completion, self.error, self.request.messages
         known = error if isinstance(error, WorkerError | PlannerError) and whole is None else None
         if whole is not None:
             self.usage, self.cost = whole.usage, whole.cost
-            if whole.cost is None and price not in (None, FREE) and whole.usage == _NOTHING:
-                self.usage = estimate_usage(self.request.messages, whole.text)
+            if whole.uses_tokens and (whole.cost is None or whole.usage != _NOTHING):
+                self.usage = self._measured(whole.usage, whole.text, whole.tool_calls)
         elif known is not None and known.usage is not None:
-            self.usage, self.cost = known.usage, known.cost
+            self.usage, self.cost = self._measured(known.usage, "".join(self.pieces)), known.cost
         elif self._was_refused():
             return Spend(1)
         else:
             self.maybe_paid = True
-            self.usage = estimate_usage(self.request.messages, "".join(self.pieces))
-            self.cost = None
+            self.usage, self.cost = estimate_usage(messages, "".join(self.pieces)), None
             self._bill_nested()
-        if self.cost is None and price is not None:
-            self.cost = price.cost(self.usage)
-        amount = self.reservation.amount
-        if self.maybe_paid:
-            return replace(amount, cost=None) if amount.cost else amount
-        return Spend.of(self.usage, self.cost)
+        if self.cost is None and self.card.price is not None:
+            self.cost = self.card.price.cost(self.usage)
+        reserved = self.reservation.amount
+        spent = charge(reserved, self.usage, self.cost, maybe_paid=self.maybe_paid)
+        if reserved.calls and (self.maybe_paid or self.usage.estimated):
+            self.cost = spent.cost
+        return spent
+
+    def _measured(self, usage: Usage, text: str, calls: Sequence[Part] = ()) -> Usage:
+        """Return a reported usage; an estimate where it cannot be right.
+
+        Work that reserved no tokens (plain code, or a conductor that books its own) may report none.
+        """
+        if not self.reservation.amount.output_tokens and is_well_formed(usage):
+            return usage
+        return usage_or_estimate(usage, self.request.messages, text, calls)
 
 
 def _misfit(completion: Completion) -> str:
     """Say what of a completion is not of its type, as code of others may return it; empty where all is."""
     text: object = completion.text
     calls: object = completion.tool_calls
-    usage, cost = completion.usage, completion.cost
+    cost = completion.cost
     if not isinstance(text, str):
         return f"text is {type(text).__name__}"
     if completion.finish_reason not in _REASONS:
         return f"finish_reason is {completion.finish_reason!r:.80}: it is one of {', '.join(_REASONS)}"
-    if usage is not _NOTHING and not _is_usage(usage):
-        return f"usage is {usage!r:.200}: its tokens are whole numbers, 0 or more"
     if not isinstance(calls, tuple) or not all(map(_is_call, calls)):
         return f"tool_calls are {calls!r:.80}: they are objects, as OpenAI writes them"
     if cost is not None and not _is_cost(cost):
@@ -259,10 +268,3 @@ def _is_call(call: object) -> bool:
 
 def _is_cost(cost: object) -> bool:
     return isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < inf
-
-
-def _is_usage(usage: object) -> bool:
-    if not isinstance(usage, Usage):
-        return False
-    counts: tuple[int, ...] = _counts(usage)
-    return set(map(type, counts)) == _WHOLE and min(counts) >= 0

@@ -66,7 +66,8 @@ def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outco
     step_input = StepInput(step.subtask, visible, context.request.query if context.shows_question else ())
     request = Request(messages=worker_messages(step_input, worker.card), step_input=step_input)
     request = bounded(worker, request, context.ledger)
-    return worker.worst_case(request, context.settings.limits.answer_tokens) or _CALL
+    worst = worker.worst_case(request, context.settings.limits.answer_tokens)
+    return _CALL if worst is None else context.overlong.worst_case(worker.card, worst)
 
 
 def _expected(context: RunContext, plan: Plan, index: int, outcome: Outcome | None) -> VisibleStep:

@@ -19,6 +19,7 @@ from podium.types.messages import Message, Sampling, Tools
 from podium.types.plan import Plan
 from podium.workers.pool import Pool
 from podium.workers.worker import Caller, CallMiddleware, VisibleStep, Worker
+from podium.workers.worst_case import Overlong
 
 Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
 """Judges an answer: a worker that is asked for YES or NO, or a function of question and answer.
@@ -128,6 +129,8 @@ class RunContext:
     """Where the run is recorded, and the runs nested in it."""
     cache: Cache | None = None
     """Answers that may be used again; `None` uses none."""
+    overlong: Overlong = field(default_factory=Overlong)
+    """Answers that were longer than their bound."""
     paid_results: PaidResults | None = None
     """Results that are paid for already; `None` where nothing ran before and nothing is recorded."""
     depth: int = 0

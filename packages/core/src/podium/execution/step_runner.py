@@ -207,6 +207,8 @@ class StepRunner:
         with Boundary(f"worker {worker.card.name!r}", WorkerFailed):
             request = bounded(worker, self._request(number, min(until, deadline)), context.ledger)
             worst = worker.worst_case(request, context.settings.limits.answer_tokens)
+            if worst is not None:
+                worst = context.overlong.worst_case(worker.card, worst)
         reservation = context.ledger.reserve(worst, last=self.last)
         attempt = Attempt(
             context=context,

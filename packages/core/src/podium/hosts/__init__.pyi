@@ -22,6 +22,7 @@ from .messages import (
     prompt_text as prompt_text,
     read_completion as read_completion,
     sampling_arguments as sampling_arguments,
+    spent_completion as spent_completion,
     text_of as text_of,
     tool_arguments as tool_arguments,
     tool_call as tool_call,

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from podium.types import Completion, Message, Part, Sampling, storable
 from podium.usage import Usage
+from podium.workers import FREE, Card
 from podium.workers.openai.chat_response import AnswerReader
 
 
@@ -58,6 +59,18 @@ def sampling_arguments(sampling: Sampling) -> dict[str, Any]:
     names = ("temperature", "top_p", "max_tokens", "seed")
     arguments = {name: value for name in names if (value := getattr(sampling, name)) is not None}
     return arguments | ({"stop": list(sampling.stop)} if sampling.stop else {})
+
+
+def spent_completion(text: str, usage: Usage | None, card: Card) -> Completion:
+    """Return the answer of an object that may have called models, whose tokens were counted meanwhile.
+
+    Args:
+        text: the answer.
+        usage: what the models reported; `Usage()` where none was called, `None` where it is not known.
+        card: the worker's. With a price above 0, the object has used tokens even if no call was seen.
+    """
+    uses_tokens = usage != Usage() or card.price not in (None, FREE)
+    return Completion(text, usage=usage or Usage(), uses_tokens=uses_tokens)
 
 
 def read_completion(  # noqa: PLR0913 - the facts of one answer

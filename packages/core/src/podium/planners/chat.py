@@ -13,7 +13,8 @@ from podium.plan_text.schema import plan_schema
 from podium.plan_text.writer import Spelling
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.planners.planner_prompt import MAX_EXAMPLES, Show, planner_messages
-from podium.types.messages import Completion, Constraint, Sampling
+from podium.types.messages import Completion, Constraint, Sampling, usage_or_estimate
+from podium.usage import Usage
 from podium.workers.worker import Request, Worker
 
 _EXAMPLES: Mapping[Spelling, int] = {"lists": MAX_EXAMPLES, "json": 2, "rows": 2}
@@ -87,7 +88,7 @@ class ChatPlanner(Planner):
         call = self.worker.call(asked) if middleware is None else middleware(self.worker, asked)
         async with aclosing(call) as pieces:
             async for piece in pieces:
-                yield self._whole(piece) if isinstance(piece, Completion) else piece
+                yield self._whole(piece, asked) if isinstance(piece, Completion) else piece
 
     def _call(self, request: PlanRequest) -> Request:
         sampling = self._constrained(request)
@@ -102,14 +103,13 @@ class ChatPlanner(Planner):
             stream=request.stream,
         )
 
-    def _whole(self, completion: Completion) -> PlanText:
-        price = self.worker.card.price
-        cost = completion.cost
+    def _whole(self, completion: Completion, asked: Request) -> PlanText:
+        price, usage, cost = self.worker.card.price, completion.usage, completion.cost
+        if self.worker.uses_tokens and completion.uses_tokens and (cost is None or usage != Usage()):
+            usage = usage_or_estimate(usage, asked.messages, completion.text, completion.tool_calls)
         if cost is None and price is not None:
-            cost = price.cost(completion.usage)
-        return PlanText(
-            text=completion.text, finish_reason=completion.finish_reason, usage=completion.usage, cost=cost
-        )
+            cost = price.cost(usage)
+        return PlanText(text=completion.text, finish_reason=completion.finish_reason, usage=usage, cost=cost)
 
     def _constrained(self, request: PlanRequest) -> Sampling:
         kinds = self.worker.constraint_kinds if self._constrain else frozenset()

@@ -1,17 +1,18 @@
 """What one call of a planner has written so far, and what is to be paid for it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
+from podium.budget.charging import charge
 from podium.budget.ledger import Reservation
 from podium.budget.spend import Spend
 from podium.errors import PodiumError, WorkerError
 from podium.plan_text.parser import MAX_CHARS
 from podium.planners.planner import Planner, PlanText
-from podium.types.messages import Message, estimate_usage, storable
+from podium.types.messages import Message, estimate_usage, storable, usage_or_estimate
 from podium.types.outcome import Problem, Proposal
-from podium.usage import Usage
+from podium.usage import Usage, is_well_formed
 
 
 @dataclass(slots=True)
@@ -55,28 +56,35 @@ class PlannerCall:
         )
 
     def spent(self, proposal: Proposal) -> Spend:
-        """Return what the call came to; one that may be paid for counts as the most it may come to."""
+        """Return what the call counts as in the ledger."""
         worst = Spend() if self.reserved is None or not self.is_sent else self.reserved.amount
-        spent = Spend.of(proposal.usage, proposal.cost, calls=worst.calls)
-        if not proposal.maybe_paid:
-            return spent
-        read, written = (
-            max(spent.input_tokens, worst.input_tokens),
-            max(spent.output_tokens, worst.output_tokens),
-        )
-        return replace(spent, input_tokens=read, output_tokens=written)
+        return charge(worst, proposal.usage, proposal.cost, maybe_paid=proposal.maybe_paid)
 
     def _bill(self, query: Sequence[Message], error: PodiumError | None) -> tuple[Usage, float | None, bool]:
         """Return tokens, USD, and whether nobody knows if it is on the bill."""
         if not self.is_sent:
             return Usage(), 0.0, False
-        if self.whole is not None:
-            return self.whole.usage, self.whole.cost, False
-        if isinstance(error, WorkerError) and error.usage is not None:
-            return error.usage, self._cost(error.usage, error.cost), False
-        if not self.pieces and isinstance(error, WorkerError) and not error.maybe_paid:
+        assert self.reserved is not None
+        whole, maybe_paid = self.whole, False
+        if whole is not None:
+            usage, told = self._measured(whole.usage, query), whole.cost
+        elif isinstance(error, WorkerError) and error.usage is not None:
+            usage, told = self._measured(error.usage, query), error.cost
+        elif not self.pieces and isinstance(error, WorkerError) and not error.maybe_paid:
             return Usage(), 0.0, False
-        return estimate_usage(query, self.text), None, True
+        else:
+            usage, told, maybe_paid = estimate_usage(query, self.text), None, True
+        cost = self._cost(usage, told)
+        if maybe_paid or usage.estimated:
+            cost = charge(self.reserved.amount, usage, cost, maybe_paid=maybe_paid).cost
+        return usage, cost, maybe_paid
+
+    def _measured(self, usage: Usage, query: Sequence[Message]) -> Usage:
+        """Return a reported usage; an estimate where it cannot be right. A planner of no model has none."""
+        assert self.reserved is not None
+        if not self.reserved.amount.output_tokens and is_well_formed(usage):
+            return usage
+        return usage_or_estimate(usage, query, self.text)
 
     def _cost(self, usage: Usage, told: float | None) -> float | None:
         price = None if self.planner.card is None else self.planner.card.price

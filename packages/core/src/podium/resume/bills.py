@@ -1,8 +1,9 @@
 """Reads from recorded events what a run has spent: the bill of each call, known or not."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from podium.budget.charging import charge
 from podium.budget.spend import Spend
 from podium.resume.rebuild import UNKNOWN
 from podium.types.events import (
@@ -16,6 +17,8 @@ from podium.types.events import (
 )
 from podium.types.outcome import Call, Outcome
 from podium.usage import Usage
+from podium.workers.worker import Card
+from podium.workers.worst_case import Overlong
 
 
 def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
@@ -27,7 +30,7 @@ def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
             planning = event.reserved
         elif isinstance(event, PlannerEnded) and planning is not None:
             proposal = event.proposal
-            spends.append(_spend(planning, proposal.usage, proposal.cost, unknown=proposal.maybe_paid))
+            spends.append(charge(planning, proposal.usage, proposal.cost, maybe_paid=proposal.maybe_paid))
             planning = None
         elif isinstance(event, RunResumed) and planning is not None:
             spends.append(planning)
@@ -37,8 +40,20 @@ def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
     for call in calls_of(events):
         bill = call.bill
         if call.reserved.calls:  # else a conductor's, whose own run tells what it spent
-            spends.append(_spend(call.reserved, bill.usage, bill.cost, unknown=bill.maybe_paid))
+            spends.append(charge(call.reserved, bill.usage, bill.cost, maybe_paid=bill.maybe_paid))
     return tuple(spends)
+
+
+def note_lengths(events: Sequence[Event], overlong: Overlong, cards: Mapping[str, Card]) -> None:
+    """Note the answers of workers that were longer than their bound.
+
+    Args:
+        events: those of the run.
+        overlong: where they are noted.
+        cards: the cards of the pool, by name.
+    """
+    for call in calls_of(events):
+        overlong.note(cards.get(call.bill.worker), call.reserved, call.bill.usage)
 
 
 def steps_of(events: Sequence[Event]) -> int:
@@ -108,13 +123,6 @@ def _unseen(start: StepStarted) -> Call:
         worker=start.worker,
         problem=UNKNOWN,
         usage=usage,
-        cost=0.0 if free else None,
+        cost=start.reserved.cost,
         maybe_paid=True,
     )
-
-
-def _spend(reserved: Spend, usage: Usage, cost: float | None, *, unknown: bool) -> Spend:
-    """Return what a call counts as; where nobody knows, all that was reserved for it."""
-    if unknown:
-        return reserved
-    return Spend.of(usage, reserved.cost if cost is None else cost, calls=reserved.calls)

@@ -8,7 +8,7 @@ from podium.budget.spend import Spend
 from podium.errors import JournalError
 from podium.journal.hash_chain import Head
 from podium.journal.journal import Log
-from podium.resume.bills import spent_by, steps_of
+from podium.resume.bills import note_lengths, spent_by, steps_of
 from podium.resume.paid_results import PaidResults
 from podium.resume.rebuild import rounds_of
 from podium.resume.reuse import paid_results_of
@@ -35,6 +35,8 @@ from podium.types.events import (
 from podium.types.plan import Plan
 from podium.types.result import Result
 from podium.usage import Usage
+from podium.workers.worker import Card
+from podium.workers.worst_case import Overlong
 
 
 class RunRecorder:
@@ -76,6 +78,15 @@ class RunRecorder:
         self._billed = {
             (e.round, e.step, e.key) for e in events if isinstance(e, StepEnded) and e.outcome.attempts
         }
+
+    def note_lengths(self, overlong: Overlong, cards: Sequence[Card]) -> None:
+        """Note the recorded answers that were longer than their bound.
+
+        Args:
+            overlong: where they are noted.
+            cards: the cards of the pool.
+        """
+        note_lengths(self._before, overlong, {card.name: card for card in cards})
 
     def watch(self, lost: Callable[[], None]) -> None:
         """Call `lost` once if the journal gives the run up, or another process takes it over."""

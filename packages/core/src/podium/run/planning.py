@@ -175,6 +175,7 @@ class PlanRequester:
         may_keep = bool(self.turns)
         request = plan_request(context, planner, order, turns=turns, may_keep=may_keep, deadline=deadline)
         worst = planner.worst_case(request, context.settings.limits.answer_tokens)
+        worst = context.overlong.worst_case(planner.card, worst)
         written.reserved = await self._reserve(worst)
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
         if context.recorded is not None:
@@ -251,6 +252,7 @@ class PlanRequester:
     def _book(self, written: PlannerCall, proposal: Proposal, wait: float | None) -> None:
         if written.reserved is not None:
             self.context.ledger.settle(written.reserved, written.spent(proposal))
+            self.context.overlong.note(written.planner.card, written.reserved.amount, proposal.usage)
         self.proposals.append(proposal)
         self.context.tell(PlannerEnded, round=self.round, proposal=proposal, wait=wait)
 

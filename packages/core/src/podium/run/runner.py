@@ -145,6 +145,7 @@ class RunSession:
                 for spent in recorder.spent:
                     context.ledger.charge(spent)
                 context.ledger.charge(Spend(), steps=recorder.steps)
+            recorder.note_lengths(context.overlong, context.settings.pool.cards)
             if request.plan is not None:
                 recorder.edit(request.plan)
             context.tell(RunResumed, workers=context.settings.pool.names, recovery=recorder.recovery)

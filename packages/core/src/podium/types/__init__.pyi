@@ -35,6 +35,7 @@ from .messages import (
     read_conversation as read_conversation,
     read_query as read_query,
     storable as storable,
+    usage_or_estimate as usage_or_estimate,
 )
 from .outcome import (
     Call as Call,

@@ -66,7 +66,17 @@ def _problem(outcome: Outcome) -> str:
     return "" if outcome.problem is None else f"{outcome.problem.code}: {outcome.problem.message}"
 
 
-def spent(usage: Usage, cost: float | None) -> str:
-    """Say what tokens were used and what they cost in USD."""
-    tokens = f"{usage.total_tokens:,} tokens" + (" (estimated)" if usage.estimated else "")
+def spent(usage: Usage, cost: float | None, estimated: Usage | None = None) -> str:
+    """Say what tokens were used and what they cost in USD.
+
+    Args:
+        usage: the tokens.
+        cost: their cost; `None` where it is unknown.
+        estimated: the part of the tokens that was estimated; `None` means all, if any was.
+    """
+    tokens = f"{usage.total_tokens:,} tokens"
+    if estimated is not None and 0 < estimated.total_tokens < usage.total_tokens:
+        tokens += f" ({estimated.total_tokens:,} of them estimated)"
+    elif usage.estimated:
+        tokens += " (estimated)"
     return tokens + (", cost unknown" if cost is None else f", ${cost:.4f}")

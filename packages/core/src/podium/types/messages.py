@@ -3,12 +3,13 @@
 Knows nothing of plans, pools or transports.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 from podium.errors import QueryError
-from podium.usage import Usage
+from podium.usage import Usage, estimate_tokens, is_plausible
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
@@ -193,10 +194,36 @@ class Sampling:
     constraint: Constraint | None = None
 
 
-def estimate_usage(messages: Sequence[Message], text: str) -> Usage:
-    """Count tokens from text, four characters each, where a server reported none."""
-    read = sum(len(m.text) for m in messages)
-    return Usage(-(-read // 4), -(-len(text) // 4), estimated=True)
+def estimate_usage(messages: Sequence[Message], text: str, tool_calls: Sequence[Part] = ()) -> Usage:
+    """Estimate the tokens of a call from its text, by `podium.usage.estimate_tokens`.
+
+    Args:
+        messages: what was read; attachments are not counted.
+        text: what was written.
+        tool_calls: the tool calls that were written besides, as OpenAI writes them.
+    """
+    read = sum(estimate_tokens(_with_calls(message.text, message.tool_calls)) for message in messages)
+    return Usage(read, estimate_tokens(_with_calls(text, tool_calls)), estimated=True)
+
+
+def usage_or_estimate(
+    usage: Usage | None, messages: Sequence[Message], text: str, tool_calls: Sequence[Part] = ()
+) -> Usage:
+    """Return the usage that was reported for a call, or an estimate where it cannot be right.
+
+    Args:
+        usage: what was reported; `None` where nothing was.
+        messages: what was read.
+        text: what was written.
+        tool_calls: the tool calls that were written besides, as OpenAI writes them.
+    """
+    if usage is not None and is_plausible(usage, _with_calls(text, tool_calls)):
+        return usage
+    return estimate_usage(messages, text, tool_calls)
+
+
+def _with_calls(text: str, tool_calls: Sequence[Part]) -> str:
+    return text + json.dumps(tool_calls, ensure_ascii=False, default=str) if tool_calls else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,5 +239,7 @@ class Completion:
     """Calls the model asks its caller to make, as OpenAI writes them."""
     cost: float | None = None
     """What it cost in USD, where the worker knows; `None` leaves it to the price on its card."""
+    uses_tokens: bool = True
+    """Whether tokens were used for it; `False` where the worker knows that no model was asked."""
     missing: str | None = None
     """What the answer lacks, in words, where the worker knows; `None` when it is whole."""

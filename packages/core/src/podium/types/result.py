@@ -74,8 +74,20 @@ class Result:
         return written + Usage.total(outcome.usage for outcome in self.outcomes)
 
     @property
+    def estimated_usage(self) -> Usage:
+        """The part of `usage` that was estimated from text, because nothing credible was reported."""
+        if self.hosted_usage is not None:
+            return self.hosted_usage if self.hosted_usage.estimated else Usage()
+        calls = (call for outcome in self.outcomes for call in outcome.calls or (outcome,))
+        return Usage.total(bill.usage for bill in (*self.proposals, *calls) if bill.usage.estimated)
+
+    @property
     def cost(self) -> float | None:
-        """USD for the planner and all steps; `None` when any of it is unknown."""
+        """USD for the planner and all steps; `None` when any of it is unknown.
+
+        A call whose usage was estimated, or that may not be on the bill, counts as the ledger counts
+        it: as the larger of its reservation and its estimate.
+        """
         if self.hosted_usage is not None:
             return self.hosted_cost
         return total_cost([*(p.cost for p in self.proposals), *(o.cost for o in self.outcomes)])
@@ -109,5 +121,5 @@ class Result:
             lines += explain_round(current)
         if self.forecast is not None and self.rounds:
             lines.append(compare(self.forecast, self.rounds[0].outcomes))
-        lines.append(f"In all: {spent(self.usage, self.cost)}.")
+        lines.append(f"In all: {spent(self.usage, self.cost, self.estimated_usage)}.")
         return scrub("\n".join(lines) + "\n")

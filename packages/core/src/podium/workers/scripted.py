@@ -1,6 +1,7 @@
 """The public test double: a worker that answers as it was told to."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import replace
 
 import anyio
 
@@ -14,6 +15,9 @@ Reply = str | Completion | Exception
 
 class ScriptedWorker(Worker):
     """Answers from a table or a function, after a set time, and remembers what it was asked.
+
+    The usage of a scripted text is counted from the text, and reported as a server would: as measured.
+    A scripted `Completion` reports its own usage, which is held to the same rules as any server's.
 
     Args:
         name: its name, or a whole card.
@@ -47,7 +51,7 @@ class ScriptedWorker(Worker):
         if isinstance(reply, Exception):
             raise reply
         if isinstance(reply, str):
-            reply = Completion(reply, usage=estimate_usage(request.messages, reply))
+            reply = Completion(reply, usage=replace(estimate_usage(request.messages, reply), estimated=False))
         if request.stream:
             size = self._piece or len(reply.text) or 1
             for start in range(0, len(reply.text), size):

@@ -1,12 +1,43 @@
 """What holds calls to a run's limits before they are made: bounded answers, known prices."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from podium.budget.ledger import Ledger
 from podium.budget.limits import Limits
+from podium.budget.spend import Spend
 from podium.errors import ConfigError
+from podium.usage import Usage
 from podium.workers.worker import Card, Request, Worker
+
+
+@dataclass(slots=True)
+class Overlong:
+    """Answers of a run that were longer than their bound, which some servers ignore."""
+
+    _most: dict[str, int] = field(default_factory=dict)
+
+    def note(self, card: Card | None, reserved: Spend, usage: Usage) -> None:
+        """Remember an answer if it was longer than was reserved for it.
+
+        Args:
+            card: the card of the worker, or of the planner's model; `None` for a planner without one.
+            reserved: the worst case of its call; one without output tokens has no bound.
+            usage: what it used.
+        """
+        written = usage.total_output_tokens
+        if card is not None and 0 < reserved.output_tokens < written:
+            self._most[card.name] = max(self._most.get(card.name, 0), written)
+
+    def worst_case(self, card: Card | None, worst: Spend) -> Spend:
+        """Return the worst case of another call: its answer may be as long again."""
+        more = 0 if card is None else self._most.get(card.name, 0) - worst.output_tokens
+        if card is None or more <= 0 or not worst.output_tokens:
+            return worst
+        cost = worst.cost
+        if cost is not None and card.price is not None:
+            cost += card.price.most(0, more)
+        return replace(worst, output_tokens=worst.output_tokens + more, cost=cost)
 
 
 def answer_bound(card: Card, ledger: Ledger) -> int | None:

@@ -17,7 +17,7 @@ from langchain_podium.messages import text_of
 from langchain_podium.usage import Spent
 from langchain_podium.workers.errors import langchain_errors
 from podium.errors import WorkerBroken
-from podium.hosts import prompt_text
+from podium.hosts import prompt_text, spent_completion
 from podium.types import Completion
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
@@ -67,7 +67,7 @@ class RunnableWorker(Worker):
                 raise WorkerBroken(f"worker {self.card.name!r} returned no text", maybe_paid=True)
         if request.stream and not streamed:
             yield text
-        yield Completion(text, usage=spent.usage)
+        yield spent_completion(text, None if spent.is_open else spent.usage, self.card)
 
     async def _invoke(self, given: Any, config: RunnableConfig) -> Any:
         return await self.runnable.ainvoke(given, config)

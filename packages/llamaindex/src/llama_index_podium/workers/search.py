@@ -16,7 +16,7 @@ from llama_index_podium.sources import note, text_of
 from llama_index_podium.usage import spending
 from llama_index_podium.workers.blocking import in_thread, is_blocking
 from podium.errors import WorkerBroken
-from podium.hosts import worker_errors
+from podium.hosts import spent_completion, worker_errors
 from podium.prompts import worker_messages
 from podium.types import Completion, storable
 from podium.workers import Card, Request, Worker, step_input_of
@@ -49,7 +49,7 @@ class RetrieverWorker(Worker):
         text = text if text.strip() else f"Nothing was found for: {subtask[:200]}"
         if request.stream:
             yield text
-        yield Completion(text, usage=spent.usage)
+        yield spent_completion(text, spent.usage_at_end, self.card)
 
     async def _retrieve(self, asked: QueryBundle) -> list[NodeWithScore]:
         if is_blocking(self.retriever):
@@ -89,7 +89,7 @@ class QueryEngineWorker(Worker):
                 raise WorkerBroken(f"query engine {self.card.name!r} gave no answer", maybe_paid=True)
         if request.stream:
             yield text
-        yield Completion(text, usage=spent.usage)
+        yield spent_completion(text, spent.usage_at_end, self.card)
 
     async def _query(self, asked: QueryBundle) -> Any:
         if is_blocking(self.engine):

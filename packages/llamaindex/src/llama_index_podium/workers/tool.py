@@ -9,7 +9,7 @@ from llama_index_podium.sources import note
 from llama_index_podium.usage import spending
 from llama_index_podium.workers.blocking import in_thread, is_blocking
 from podium.errors import WorkerFailed
-from podium.hosts import ToolWorker, worker_error, worker_errors
+from podium.hosts import ToolWorker, spent_completion, worker_error, worker_errors
 from podium.types import Completion, storable
 from podium.workers import Card
 
@@ -30,6 +30,6 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
                 raise worker_error(output.exception, card.name) from output.exception
             if output.is_error:
                 raise WorkerFailed(f"tool {card.name!r} failed: {output.content[:300]}", maybe_paid=True)
-        return Completion(storable(output.content), usage=spent.usage)
+        return spent_completion(storable(output.content), spent.usage_at_end, card)
 
     return ToolWorker(tool.metadata.get_parameters_dict(), call, card=card)

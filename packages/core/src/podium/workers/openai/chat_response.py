@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podium.errors import WorkerBroken, WorkerRefused
-from podium.types.messages import Completion, FinishReason, Message, Part, estimate_usage, storable
+from podium.types.messages import Completion, FinishReason, Message, Part, storable, usage_or_estimate
 from podium.usage import Usage
 from podium.workers.openai.usage import read_usage
 
@@ -56,7 +56,8 @@ class AnswerReader:
         Raises:
             WorkerBroken: the object is not part of a chat completion.
         """
-        self._usage = read_usage(raw.get("usage")) or self._usage
+        if (usage := raw.get("usage")) is not None:
+            self._usage = read_usage(usage)  # the last report counts, even if it cannot be read
         if isinstance(model := raw.get("model"), str) and model:
             self._model = storable(model)
         choices = raw.get("choices")
@@ -98,7 +99,7 @@ class AnswerReader:
         if not text.strip() and not calls:
             hint = ": its tokens went on reasoning, so raise max_tokens" if finish == "length" else ""
             raise WorkerBroken(f"the answer is empty{hint}", maybe_paid=True, usage=self._usage)
-        usage = self._usage or estimate_usage(messages, text)
+        usage = usage_or_estimate(self._usage, messages, text, calls)
         return Completion(text, finish, usage, self._model, calls)
 
     def _add(self, text: str, *, more: bool) -> str:

@@ -12,10 +12,9 @@ from podium.types.messages import (
     Part,
     Sampling,
     Tools,
-    estimate_usage,
     storable,
+    usage_or_estimate,
 )
-from podium.usage import Usage
 from podium.workers.openai.usage import read_usage
 
 
@@ -147,7 +146,7 @@ class ResponsesReader:
         finish: FinishReason = "tool_calls" if calls else "stop"
         if whole.get("status") == "incomplete":
             finish = "length"
-        usage: Usage = read_usage(whole.get("usage")) or estimate_usage(messages, text)
+        usage = usage_or_estimate(read_usage(whole.get("usage")), messages, text, calls)
         model = whole.get("model")
         return Completion(text, finish, usage, model if isinstance(model, str) else None, calls)
 

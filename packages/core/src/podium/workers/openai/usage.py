@@ -3,17 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from podium.usage import Usage
-
-_MOST = 2**53
-"""Counts from here on are ignored: they are impossible, and too large for a database column."""
+from podium.usage import MAX_COUNT, Usage
 
 
 def read_usage(raw: object) -> Usage | None:
-    """Return the usage that a server reported, or `None` if the report is missing or useless.
+    """Return the usage that a server reported, or `None` if it is missing, partial or not made of numbers.
 
+    Both the tokens read and the tokens written must be there, as whole numbers of 0 or more.
     Reasoning that a server counts beside the output (Gemini, Grok) is added to the output.
-    Cached input that a server counts beside the input (Anthropic) is added to the input.
+    Cached input that a server counts beside the input (Anthropic) is added to the input. A count of
+    cached tokens that is larger than the input is ignored, so that the input is priced in full.
 
     Args:
         raw: the `usage` of a chat completion or of a response of the Responses API.
@@ -21,8 +20,9 @@ def read_usage(raw: object) -> Usage | None:
     if not isinstance(raw, Mapping):
         return None
     counts = _flat(raw)
-    read = _first(counts, "prompt_tokens", "input_tokens")
-    written = _first(counts, "completion_tokens", "output_tokens")
+    if not counts.keys() & set(_READ) or not counts.keys() & set(_WRITTEN):
+        return None
+    read, written = _first(counts, *_READ), _first(counts, *_WRITTEN)
     cached = _first(counts, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
     if "prompt_tokens" not in counts:
         read += _first(counts, "cache_read_input_tokens") + _first(counts, "cache_creation_input_tokens")
@@ -36,15 +36,21 @@ def read_usage(raw: object) -> Usage | None:
     if beside > 0 and not hidden_read + hidden_written:
         written += beside
         reasoning = max(reasoning, beside)
+    elif reasoning > written:
+        written += reasoning
     return Usage(
         input_tokens=read,
         output_tokens=written,
-        cached_tokens=min(cached, read),
+        cached_tokens=cached if cached <= read else 0,
         reasoning_tokens=min(reasoning, written),
         orchestration_input_tokens=hidden_read,
         orchestration_output_tokens=hidden_written,
-        orchestration_cached_tokens=min(hidden_cached, hidden_read),
+        orchestration_cached_tokens=hidden_cached if hidden_cached <= hidden_read else 0,
     )
+
+
+_READ = ("prompt_tokens", "input_tokens")
+_WRITTEN = ("completion_tokens", "output_tokens")
 
 
 def _flat(raw: Mapping[str, Any]) -> dict[str, int]:
@@ -57,7 +63,7 @@ def _flat(raw: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT
 
 
 def _first(counts: Mapping[str, int], *names: str) -> int:
