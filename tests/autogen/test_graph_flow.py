@@ -6,6 +6,7 @@ from autogen.scripts import model, shown, team
 from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
 from autogen_agentchat.base import Team
 from autogen_agentchat.messages import TextMessage
+from autogen_core.tools import FunctionTool
 from contracts.adapter_contract import Speak
 
 from autogen_podium import to_graph_flow
@@ -56,6 +57,26 @@ async def test_access_lists_hold() -> None:
         assert {other for other in seen if f"canary-of-{other}" in seen[task]} == set(visible)
         assert {other for other in seen if other in seen[task]} == {*visible, task}
         assert "the-question" in seen[task]
+
+
+async def test_a_tool_in_a_flow_is_given_the_output_it_refers_to() -> None:
+    """Tools are given the output, agents and what is shown of a step tell of it."""
+    seen: list[str] = []
+
+    async def speak(text: str) -> str:
+        seen.append(text)
+        return "forty-two"
+
+    def double(text: str) -> str:
+        return f"{text} {text}"
+
+    plan = Plan((Step(0, "count"), Step(1, "<{{0}}>", (0,)), Step(0, "compare {{0}} with {{1}}", (0, 1))))
+    flow = to_graph_flow(plan, [Speaker("a", speak), FunctionTool(double, description="Doubles.")])
+    result = await flow.run(task="the-question")
+    said = {m.source: m.content for m in result.messages if isinstance(m, TextMessage)}
+    assert said["step_1"] == "<forty-two> <forty-two>"
+    assert seen[1].splitlines()[-1] == "compare the output of step 0 with the output of step 1"
+    assert "<the output of step 0>" in seen[1]
 
 
 async def test_steps_run_side_by_side() -> None:

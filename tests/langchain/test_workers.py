@@ -292,6 +292,51 @@ async def test_a_tool_of_several_arguments_is_given_json() -> None:
     assert (await complete(as_worker(now), ask("What time?"))).text == "noon"
 
 
+async def test_a_tool_with_optional_arguments_takes_plain_text() -> None:
+    """As its one required argument; an object of its arguments gives the others, too."""
+
+    @tool
+    def search(query: str, limit: int = 3) -> str:
+        """Searches."""
+        return f"{limit} x {query}"
+
+    worker = as_worker(search)
+    assert worker.card.description.startswith('Searches. Its subtask is its "query", or a JSON object of')
+    assert (await complete(worker, ask("red things"))).text == "3 x red things"
+    assert (await complete(worker, ask('{"query": "red", "limit": 1}'))).text == "1 x red"
+
+
+async def test_a_retriever_and_a_tool_are_given_what_earlier_steps_found() -> None:
+    """Two hops through the face that LangChain calls: a search for what was found, then a tool's argument."""
+    asked: list[str] = []
+
+    class Notes(BaseRetriever):
+        def _get_relevant_documents(
+            self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+        ) -> list[Document]:
+            asked.append(query)
+            return [Document("Mira Oskanen", metadata={"source": "books.md"})]
+
+    @tool
+    def greet(name: str, greeting: str) -> str:
+        """Greets."""
+        return f"{greeting}, {name}!"
+
+    plan = Plan(
+        (
+            Step(0, "Who wrote it?"),
+            Step(1, "Name the author.", (0,)),
+            Step(0, "{{1}} born", (1,)),
+            Step(2, '{"name": "{{1}}", "greeting": "Hello \\"{{1}}\\""}', (1, 2)),
+        )
+    )
+    writer = as_worker(FakeListChatModel(responses=['Mira "M" Oskanen']), name="writer")
+    conductor = Conductor(FixedPlanner(plan), [as_worker(Notes()), writer, as_worker(greet)])
+    answer = await ConductorRunnable(conductor).ainvoke("Who?")
+    assert answer == 'Hello "Mira "M" Oskanen", Mira "M" Oskanen!'
+    assert asked == ["Who wrote it?", 'Mira "M" Oskanen born']
+
+
 async def test_a_runnable_is_given_what_a_model_would_be_sent_or_what_input_makes_of_it() -> None:
     """The question, the visible steps and the subtask; nothing else."""
     seen: list[Any] = []

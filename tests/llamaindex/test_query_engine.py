@@ -55,6 +55,43 @@ async def test_source_nodes_are_those_behind_the_answer_each_once() -> None:
     assert [step["status"] for step in response.metadata["steps"]] == ["skipped", "ok", "ok", "ok"]
 
 
+async def test_a_search_looks_up_what_an_earlier_step_found() -> None:
+    """Retrievers, query engines and tools are asked with outputs in place of references."""
+    seen: list[str] = []
+    contracts, invoices = Shelf("contracts", seen), Shelf("invoices", seen)
+
+    class Noting(CustomQueryEngine):
+        def custom_query(self, query_str: str) -> str:
+            seen.append(query_str.splitlines()[-1])
+            return "engine said"
+
+    def pay(supplier: str, euros: int = 1) -> str:
+        """Pays."""
+        return f"{euros} to {supplier}"
+
+    planner = planned(
+        (0, "July", ()),
+        (1, "name the supplier", (0,)),
+        (2, "{{1}} invoiced", (1,)),
+        (3, "What of {{1}}?", (1,)),
+        (4, "{{1}}", (1,)),
+        (5, "join", (2, 3, 4)),
+    )
+    workers = [
+        as_worker(contracts, name="contracts"),
+        ScriptedWorker("reader", "Bolt"),
+        as_worker(invoices, name="invoices"),
+        as_worker(Noting(), name="engine"),
+        as_worker(FunctionTool.from_defaults(pay)),
+        Gather(),
+    ]
+    response = await ConductorQueryEngine.from_defaults(workers, planner).aquery("What of July?")
+    assert seen[0] == "July"
+    assert sorted(seen[1:]) == ["Bolt invoiced", "What of Bolt?"]
+    assert "300 euros" in str(response)
+    assert "1 to Bolt" in str(response)
+
+
 async def test_the_index_is_left_as_it_was() -> None:
     """What a source node says of its steps stands in a copy, and is shown to no model."""
     shelf = Shelf("contracts")

@@ -21,10 +21,10 @@ from autogen_podium.messages import from_autogen, to_context, write_usage
 from autogen_podium.workers.wrap import Participant, as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.prompts import worker_messages
-from podium.types import Plan, read_query
+from podium.prompts import mentioned, step_input, worker_messages
+from podium.types import Plan, Step, read_query
 from podium.usage import Usage
-from podium.workers import Request, StepInput, VisibleStep, Worker, complete
+from podium.workers import Request, VisibleStep, Worker, complete
 
 
 class StepAgentConfig(BaseModel):
@@ -77,8 +77,9 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
         self._hear(messages)
         visible = tuple(self._shown[step] for step in self._access if step in self._shown)
         query = read_query([*from_autogen(self._question)])
-        step_input = StepInput(self._subtask, visible, query)
-        request = Request(messages=worker_messages(step_input, self._worker.card), step_input=step_input)
+        step = Step(0, self._subtask, self._access)
+        shown = step_input(self._worker, step, visible, query)
+        request = Request(messages=worker_messages(shown, self._worker.card), step_input=shown)
         async with self._worker:
             completion = await cancelling(cancellation_token, complete(self._worker, request))
         used = None if completion.usage == Usage() else write_usage(completion.usage)
@@ -92,7 +93,7 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
             if step is None:
                 self._question += to_context([message])
             elif int(step) in self._access:
-                told = message.metadata[_SUBTASK]
+                told = mentioned(message.metadata[_SUBTASK])
                 self._shown[int(step)] = VisibleStep(int(step), told, message.to_model_text())
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:

@@ -61,6 +61,7 @@ PlanInvalidCode = Literal[
     "bad_id",
     "bad_access",
     "bad_enough",
+    "bad_reference",
     "forward_access",
     "no_previous",
     "nothing_to_keep",

@@ -109,9 +109,15 @@ class DependencyGraph:
         It needs one output at least. The last step also does so under `skip` and `fail` when the
         run's limits refused a step, since part of the limits was kept for it.
         """
-        if state.blocked or not (state.good or (state.step.previous and self._has_previous)):
+        if state.blocked or self._refers_to_nothing(state):
+            return False
+        if not (state.good or (state.step.previous and self._has_previous)):
             return False
         return self._on_failure == "note" or (state is self.last and self._is_refused())
+
+    def _refers_to_nothing(self, state: StepState) -> bool:
+        """Say whether the subtask refers to a step that ended without an output."""
+        return any(not self._states[seen].is_good for seen in state.step.references)
 
     def _is_refused(self) -> bool:
         """Say whether a step was refused for the run's limits."""

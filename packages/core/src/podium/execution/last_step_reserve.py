@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 from podium.budget.spend import NOTHING, Remaining, Spend
+from podium.errors import PlanInvalid
 from podium.execution.run_context import RunContext
 from podium.prompts.render import worker_messages
+from podium.prompts.subtask import mentioned, step_input
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
-from podium.workers.worker import Request, StepInput, VisibleStep
+from podium.workers.worker import Request, VisibleStep
 from podium.workers.worst_case import bounded
 
 FIRST_GUESS = 1_000
@@ -53,6 +55,7 @@ def _way(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outcome
         outcome, access = outcomes[step], plan.steps[step].access
         inputs = [can_end[seen] for seen in access]
         has_inputs = any(inputs) if some and access else all(inputs)
+        has_inputs = has_inputs and all(can_end[seen] for seen in plan.steps[step].references)
         can_end[step] = has_inputs if outcome is None else outcome.status == "ok"
     return [step for step in needed if outcomes[step] is None and can_end[step]] if can_end[index] else None
 
@@ -60,27 +63,32 @@ def _way(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outcome
 def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> Spend:
     """Return the most that a step may spend; a call alone, where no more is known."""
     step = plan.steps[index]
-    worker = context.settings.pool.workers[step.worker]
+    worker, limits = context.settings.pool.workers[step.worker], context.settings.limits
     visible = tuple([_expected(context, plan, seen, outcomes[seen]) for seen in step.access])
     visible = context.previous.visible + visible if step.previous else visible
-    step_input = StepInput(step.subtask, visible, context.request.query if context.shows_question else ())
-    request = Request(messages=worker_messages(step_input, worker.card), step_input=step_input)
+    query, most_chars = context.request.query if context.shows_question else (), limits.output_chars
+    try:
+        shown = step_input(worker, step, visible, query, most_chars=most_chars)
+    except PlanInvalid:  # the step will be told, unless its inputs turn out to be shorter
+        return _CALL
+    request = Request(messages=worker_messages(shown, worker.card), step_input=shown)
     request = bounded(worker, request, context.ledger)
-    worst = worker.worst_case(request, context.settings.limits.answer_tokens)
+    worst = worker.worst_case(request, limits.answer_tokens)
     return _CALL if worst is None else context.overlong.worst_case(worker.card, worst)
 
 
 def _expected(context: RunContext, plan: Plan, index: int, outcome: Outcome | None) -> VisibleStep:
     step = plan.steps[index]
     if outcome is not None:
-        return VisibleStep(index, step.subtask, outcome.text if outcome.status == "ok" else "")
+        return VisibleStep(index, mentioned(step.subtask), outcome.text if outcome.status == "ok" else "")
     written = sorted(
         took.output_tokens for took in context.settings.pool.history(step.worker).calls if took.ok
     )
     tokens = written[int(_SHARE * len(written))] if written else FIRST_GUESS
     most = context.settings.pool.workers[step.worker].max_tokens
     tokens = tokens if most is None else min(tokens, most)
-    return VisibleStep(index, step.subtask, "x" * min(4 * tokens, context.settings.limits.output_chars))
+    length = min(4 * tokens, context.settings.limits.output_chars)
+    return VisibleStep(index, mentioned(step.subtask), "x" * length)
 
 
 def _has_calls(left: Remaining, count: int) -> bool:

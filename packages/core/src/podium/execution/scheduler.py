@@ -25,6 +25,7 @@ from podium.resume.paid_results import PaidResults, step_key
 from podium.types.events import AnswerDelta, StepDelta, StepEnded
 from podium.types.outcome import Call, Outcome, Problem, total_cost
 from podium.types.plan import Plan, Step
+from podium.types.references import renumbered
 from podium.usage import Usage
 from podium.workers.worker import Card, StepInput
 
@@ -266,7 +267,8 @@ class RoundScheduler:
         context = self._context
         if not state.key:
             query = context.request.query if context.shows_question else ()
-            step_input = StepInput(state.step.subtask, state.visible or (), query)
+            subtask = renumbered(state.step.subtask, state.step.access.index)
+            step_input = StepInput(subtask, state.visible or (), query)
             worker = context.settings.pool.names[state.step.worker]
             tool_messages = context.request.tool_messages if state is self._graph.last else ()
             state.key = step_key(worker, step_input, tool_messages)

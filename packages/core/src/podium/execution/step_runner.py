@@ -19,6 +19,7 @@ from podium.execution.retry_policy import Hedge
 from podium.execution.run_context import OuterRun, RunContext
 from podium.journal.answer_cache import Cache, answer_key, asking, look_up, remember
 from podium.prompts.render import worker_messages
+from podium.prompts.subtask import step_input
 from podium.secrets.boundary import Boundary
 from podium.types.events import AttemptFailed, StepStarted
 from podium.types.messages import Completion
@@ -27,7 +28,7 @@ from podium.types.plan import Step
 from podium.usage import Usage
 from podium.workers.circuit_breaker import CircuitBreaker
 from podium.workers.pool import take
-from podium.workers.worker import Caller, Request, StepInput, VisibleStep
+from podium.workers.worker import Caller, Request, VisibleStep
 from podium.workers.worst_case import bounded
 
 
@@ -239,7 +240,8 @@ class StepRunner:
     def _request(self, number: int, deadline: float) -> Request:
         context, asked = self.context, self.context.request
         query = context.request.query if context.shows_question else ()
-        step_input = StepInput(self.step.subtask, self.visible, query)
+        worker, most_chars = context.settings.pool.workers[number], context.settings.limits.output_chars
+        shown = step_input(worker, self.step, self.visible, query, most_chars=most_chars)
         caller = Caller(
             run_id=context.request.run_id,
             round=self.round,
@@ -248,9 +250,9 @@ class StepRunner:
             labels=self.labels,
             outer=OuterRun(context),
         )
-        messages = worker_messages(step_input, context.settings.pool.cards[number])
+        messages = worker_messages(shown, context.settings.pool.cards[number])
         request = Request(
-            messages=messages, step_input=step_input, deadline=deadline, stream=asked.stream, caller=caller
+            messages=messages, step_input=shown, deadline=deadline, stream=asked.stream, caller=caller
         )
         if not self.last or not context.last_step_differs:
             return request
@@ -258,7 +260,7 @@ class StepRunner:
             request,
             messages=messages + asked.tool_messages,
             tool_messages=asked.tool_messages,
-            tools=asked.tools if context.settings.pool.workers[number].takes_tools else None,
+            tools=asked.tools if worker.takes_tools else None,
             sampling=asked.sampling,
         )
 

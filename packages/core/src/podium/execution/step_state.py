@@ -3,6 +3,7 @@
 import anyio
 
 from podium.execution.step_runner import StepRunner
+from podium.prompts.subtask import mentioned
 from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Step
 from podium.workers.worker import VisibleStep
@@ -106,7 +107,7 @@ class StepState:
         """Return what a step that sees this one is shown of it; it has ended."""
         assert self.outcome is not None
         if self.outcome.status == "ok":
-            return VisibleStep(self.index, self.step.subtask, self.outcome.text)
+            return VisibleStep(self.index, mentioned(self.step.subtask), self.outcome.text)
         refused = self.outcome.problem is not None and self.outcome.problem.code == "limit"
         gap = "what the run may spend did not allow for it" if refused else _GAPS[self.outcome.status]
-        return VisibleStep(self.index, self.step.subtask, "", gap)
+        return VisibleStep(self.index, mentioned(self.step.subtask), "", gap)

@@ -1,18 +1,20 @@
 """A worker that is a tool of a host, and how a subtask becomes the tool's arguments.
 
-A tool of one text argument is given the subtask. A tool of any other arguments is given the
-JSON object that the subtask holds; its card asks the planner to write one.
+A tool that needs one text argument is given the subtask as this argument. A subtask that is a JSON
+object of the tool's arguments gives all of them; other tools need one, and their card asks the
+planner to write it.
 """
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from podium.errors import WorkerRefused
 from podium.hosts.errors import HostErrorReader, worker_errors
+from podium.prompts import holds_object, mentioned
 from podium.types import Completion, storable
-from podium.workers import Card, Request, Worker, step_input_of
+from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 
 class ToolWorker(Worker):
@@ -29,6 +31,7 @@ class ToolWorker(Worker):
     """
 
     uses_tokens = False
+    reads_prose = False
 
     def __init__(
         self,
@@ -39,11 +42,12 @@ class ToolWorker(Worker):
         reader: HostErrorReader | None = None,
     ) -> None:
         self._arguments: Mapping[str, Any] = schema.get("properties") or {}
-        self._takes_text = [kind.get("type") for kind in self._arguments.values()] == ["string"]
+        self._required = self._arguments.keys() & frozenset(schema.get("required") or ())
+        self._text = self._text_argument()
         self._call = call
         self._reader = reader
-        rule = f"Its subtask is a JSON object of {self._described()}, and nothing else."
-        if self._takes_text or card.description.endswith(rule):  # a card that was saved has the rule already
+        rule = self._rule()
+        if card.description.endswith(rule):  # a card that was saved has the rule already
             rule = ""
         self.card = replace(card, description=f"{card.description} {rule}".strip())
 
@@ -57,8 +61,7 @@ class ToolWorker(Worker):
             WorkerRefused: the subtask holds no JSON object, and the tool needs one.
             WorkerError: the tool raised.
         """
-        subtask = step_input_of(request).subtask
-        given = dict.fromkeys(self._arguments, subtask) if self._takes_text else self._read(subtask)
+        given = self._read(step_input_of(request))
         with worker_errors(self.card.name, reader=self._reader):
             output = await self._call(given)
         done = output if isinstance(output, Completion) else Completion(storable(output))
@@ -66,17 +69,49 @@ class ToolWorker(Worker):
             yield done.text
         yield done
 
-    def _read(self, subtask: str) -> dict[str, Any]:
-        start, end = subtask.find("{"), subtask.rfind("}")
-        text = subtask[start : end + 1] if self._arguments else "{}"
+    def _text_argument(self) -> str | None:
+        """Return the argument that a plain subtask is for: the only one, or the only one required."""
+        names = list(self._arguments) if len(self._arguments) == 1 else sorted(self._required)
+        is_text = len(names) == 1 and self._arguments.get(names[0], {}).get("type") == "string"
+        return names[0] if is_text else None
+
+    def _rule(self) -> str:
+        """Say how a subtask is written, where it is not simply the text that the tool takes."""
+        if self._text is None:
+            return f"Its subtask is a JSON object of {self._described()}, and nothing else."
+        if len(self._arguments) == 1:
+            return ""
+        return f'Its subtask is its "{self._text}", or a JSON object of {self._described()}.'
+
+    def _read(self, step_input: StepInput) -> dict[str, Any]:
+        """Return the tool's arguments.
+
+        Raises:
+            WorkerRefused: the subtask holds no JSON object, and the tool needs one.
+        """
+        if not self._arguments:
+            return {}
+        subtask, template = step_input.subtask, step_input.template or step_input.subtask
+        # The plan says what is an argument: an output that is filled in can neither add nor close one.
+        is_object = holds_object(template) or "{" not in mentioned(template)
+        start, end = subtask.find("{"), subtask.rfind("}") + 1
         try:
-            arguments = json.loads(text, strict=False)
+            arguments = json.loads(subtask[start:end], strict=False) if is_object else None
         except (ValueError, RecursionError):
             arguments = None
+        if self._text is not None:
+            is_whole = template.lstrip().startswith("{") and holds_object(template)
+            return arguments if is_whole and self._fits(arguments) else {self._text: subtask}
         if not isinstance(arguments, dict):
             takes = f"tool {self.card.name!r} takes {self._described()}"
             raise WorkerRefused(f"{takes}: write the subtask as a JSON object of them")
         return arguments
+
+    def _fits(self, arguments: object) -> TypeGuard[dict[str, Any]]:
+        """Say whether a JSON value names arguments of the tool, and those that it requires."""
+        if not isinstance(arguments, dict):
+            return False
+        return self._required | {self._text} <= arguments.keys() <= self._arguments.keys()
 
     def _described(self) -> str:
         kinds = {name: kind.get("type", "any") for name, kind in self._arguments.items()}

@@ -11,6 +11,7 @@ from typing import Any
 
 from podium.errors import PlanInvalid
 from podium.types.plan import PREVIOUS, Plan, Step
+from podium.types.references import renumbered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,5 +193,12 @@ def _index(value: int, count: int) -> int:
 
 
 def _numbered(steps: Iterable[Step], new: Callable[[int], int]) -> tuple[Step, ...]:
-    """Return the steps with each index in their access lists replaced by its new one."""
-    return tuple(replace(step, access=tuple(new(seen) for seen in step.access)) for step in steps)
+    """Return the steps with each index in their access lists and references replaced by its new one."""
+    return tuple(
+        replace(
+            step,
+            access=tuple(new(seen) for seen in step.access),
+            subtask=renumbered(step.subtask, new),
+        )
+        for step in steps
+    )

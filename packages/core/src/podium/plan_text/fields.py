@@ -12,7 +12,8 @@ from podium.errors import PlanInvalid
 from podium.plan_text.literal_reader import Node, Word
 from podium.plan_text.step_ids import ID_KEYS, StepIds, step_number
 from podium.types.messages import storable
-from podium.types.plan import PREVIOUS, Plan, Step, no_previous, wrong_enough
+from podium.types.plan import ENOUGH_AND_REFERENCES, PREVIOUS, Plan, Step, no_previous, wrong_enough
+from podium.types.references import bad_reference, malformed_reference, references_in, renumbered
 
 MAX_SUBTASK_CHARS = 16 * 1024
 """Longest subtask, in characters."""
@@ -164,7 +165,13 @@ def read_row(node: Node, index: int, roster: Roster, ids: StepIds) -> Step:
     if len(enough) > 1:
         message = f"step {index} has two keys for enough: write one"
         raise PlanInvalid("duplicate_field", message, step=index, position=enough[1].start)
-    return replace(step, enough=_read_enough(index, enough[0], len(step.access))) if enough else step
+    if not enough:
+        return step
+    least = _read_enough(index, enough[0], len(step.access))
+    if step.references and least not in (None, len(step.access)):
+        message = f"step {index}: {ENOUGH_AND_REFERENCES}"
+        raise PlanInvalid("bad_enough", message, step=index, position=enough[0].start)
+    return replace(step, enough=least)
 
 
 def _rows(node: Node) -> Node | None:
@@ -225,8 +232,19 @@ def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Ro
         limit = f"write at most {MAX_SUBTASK_CHARS:,}"
         message = f"the subtask of step {index} is {len(text):,} characters long: {limit}"
         raise PlanInvalid("subtask_too_long", message, step=index, position=subtask.start)
+    number = _read_worker(index, worker, roster)
     seen, previous = _read_access(index, access, roster, ids)
-    return Step(_read_worker(index, worker, roster), text, seen, previous=previous)
+    return Step(number, _resolved(index, text, subtask, seen, ids), seen, previous=previous)
+
+
+def _resolved(index: int, text: str, node: Node, access: tuple[int, ...], ids: StepIds) -> str:
+    """Return a subtask whose references are positions, and on the step's access list."""
+    wrong = malformed_reference(text)
+    wrong = wrong or next((str(n) for n in references_in(text) if ids.find(n) not in access), "")
+    if wrong:
+        message = bad_reference(f"the subtask of step {index}", wrong)
+        raise PlanInvalid("bad_reference", message, step=index, position=node.start)
+    return renumbered(text, lambda number: ids.position(number, node.start))
 
 
 def _read_worker(index: int, node: Node, roster: Roster) -> int:

@@ -81,11 +81,17 @@ class StepIds:
             PlanInvalid: it is not the number of an earlier step.
         """
         own = self._steps - 1
-        found = self._positions.get(number, own) if self._positions else number
-        if 0 <= found < own:
+        found = self.find(number)
+        if found is not None:
             return found
         message = self._no_such_id(number) if self._positions else forward_access(own, number)
         raise PlanInvalid("forward_access", message, step=own, position=at)
+
+    def find(self, number: int) -> int | None:
+        """Return the position of an earlier step by its number; `None` when it is none."""
+        own = self._steps - 1
+        found = self._positions.get(number, own) if self._positions else number
+        return found if 0 <= found < own else None
 
     def _no_such_id(self, number: int) -> str:
         *earlier, own = self._positions

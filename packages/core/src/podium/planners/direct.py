@@ -10,6 +10,7 @@ from podium.planners.card_matcher import best_fit
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.planners.question_splitter import split
 from podium.types.plan import Plan, Step
+from podium.types.references import literal
 
 MAX_CHARS = 200
 """Longest question that is sent on directly, in characters."""
@@ -67,7 +68,7 @@ def _plan(request: PlanRequest) -> PlanText | None:
     fit = best_fit(question, request.cards)
     if not (fit.alone and _is_simple(question, request)):
         return None
-    text = write_plan(Plan((Step(fit.worker, f"Answer this question: {question}"),)), "rows")
+    text = write_plan(Plan((Step(fit.worker, f"Answer this question: {literal(question)}"),)), "rows")
     name = request.cards[fit.worker].name
     reason = "the only worker" if len(request.cards) == 1 else "whose card fits it best"
     why = f"one short question without parts; sent to {name!r}, {reason}"

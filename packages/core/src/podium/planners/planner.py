@@ -43,6 +43,8 @@ class PlanRequest:
     """Whether a plan of no steps, which keeps the previous answer, has a place."""
     shows_question: bool = True
     """Whether workers will be shown the question besides their subtask."""
+    fills: tuple[int, ...] = ()
+    """Places in `cards` of the workers that read no prose: in their subtasks outputs replace `{{n}}`."""
     left: Remaining | None = None
     """What the run may still spend, in round figures, so that requests which differ by little
     are the same; `None` where nothing is limited that could run out."""

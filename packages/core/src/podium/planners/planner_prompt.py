@@ -46,7 +46,7 @@ def planner_messages(
         sees=_SEES[request.shows_question],
         spelling=fill(spelling),
         examples=_examples(spelling, len(request.cards), request.asked_steps, examples),
-        workers=_workers(request.cards, show),
+        workers=_workers(request.cards, show) + _references(request.fills),
         question=_conversation(request.query),
         max_steps=request.asked_steps,
         left="" if request.left is None else _left(request.left),
@@ -110,6 +110,15 @@ def _workers(cards: Sequence[Card], show: Show) -> str:
     if show == "cards" and any(card.price is not None for card in cards):
         lines.append("Prices are per million tokens read (in) and written (out).")
     return "\n".join(lines)
+
+
+def _references(workers: Sequence[int]) -> str:
+    """Explain `{{n}}`, where the pool has workers whose subtasks it is filled in for."""
+    if not workers:
+        return ""
+    who = " and ".join(filter(None, (", ".join(map(str, workers[:-1])), str(workers[-1]))))
+    told = f"Worker {who} reads" if len(workers) == 1 else f"Workers {who} read"
+    return "\n\n" + fill("references", workers=told)
 
 
 def _card(number: int, card: Card, show: Show) -> str:

@@ -7,6 +7,7 @@ from podium.planners.card_matcher import best_fit, gatherer
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.planners.question_splitter import Part, split
 from podium.types.plan import Plan, Step
+from podium.types.references import literal
 
 MAX_SUBTASK_CHARS = 8 * 1024
 """Longest subtask it writes, in characters; what is longer is cut, with a note."""
@@ -53,7 +54,8 @@ def _plan(request: PlanRequest) -> tuple[Plan, str]:
     steps, reasons = [], []
     for number, part in enumerate(parts):
         fit = best_fit(part.text, request.cards)
-        steps.append(Step(fit.worker, _shortened(part.text, request), (number - 1,) if part.back else ()))
+        subtask = literal(_shortened(part.text, request))
+        steps.append(Step(fit.worker, subtask, (number - 1,) if part.back else ()))
         reasons.append(f"{request.cards[fit.worker].name} {_because(fit.why, 'fits better')}")
     if len(parts) == 1:
         return Plan(tuple(steps)), f"the question is of one part: {reasons[0]}"

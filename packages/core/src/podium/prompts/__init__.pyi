@@ -4,3 +4,8 @@ from .render import (
     tagged as tagged,
     worker_messages as worker_messages,
 )
+from .subtask import (
+    holds_object as holds_object,
+    mentioned as mentioned,
+    step_input as step_input,
+)

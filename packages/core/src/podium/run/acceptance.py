@@ -18,6 +18,7 @@ from podium.secrets.boundary import Boundary
 from podium.types.messages import storable
 from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Step
+from podium.types.references import literal
 from podium.workers.pool import Pool, take
 from podium.workers.worker import StepInput, Worker
 
@@ -94,7 +95,7 @@ class AcceptanceCheck:
             ),
             round=self.round,
             index=self.index,
-            step=Step(0, asked),
+            step=Step(0, literal(asked)),
             visible=(),
             on_text=_unread,
             labels=ours.labels,

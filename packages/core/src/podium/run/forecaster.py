@@ -18,13 +18,14 @@ from random import Random
 from podium.budget.limits import Limits
 from podium.execution.run_context import ConductorSettings
 from podium.prompts.render import worker_messages
+from podium.prompts.subtask import mentioned, step_input
 from podium.types.forecast import HIGH, LOW, Forecast, Interval
 from podium.types.messages import Message, estimate_usage
 from podium.types.plan import Plan
 from podium.usage import Usage
 from podium.workers.call_history import CallRecord
 from podium.workers.pool import Pool
-from podium.workers.worker import Card, StepInput, VisibleStep, Worker
+from podium.workers.worker import VisibleStep, Worker
 
 DRAWS = 128
 """How often a plan is played through."""
@@ -67,7 +68,9 @@ def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
     order = [index for layer in plan.layers for index in layer if index in plan.needed]
     workers = {plan.steps[index].worker for index in order}
     habits = {number: _Habit(pool[number], pool.history(number).calls) for number in sorted(workers)}
-    prompts = {index: _prompt(plan, index, asked, pool.cards, previous) for index in order}
+    prompts = {
+        index: _prompt(plan, index, asked, pool[plan.steps[index].worker], previous) for index in order
+    }
     playing = _Playing(plan, order, habits, prompts, limits, attempts)
     runs = [playing.play() for _ in range(DRAWS)]
     unknown = any(habit.cost_unknown for habit in habits.values())
@@ -109,6 +112,7 @@ class _Habit:
         self._price = worker.card.price
         self.cost_unknown = self._price is None and not self._costs
         self._uses_tokens = worker.uses_tokens
+        self.reads_prose = worker.reads_prose
         self._most = worker.max_tokens
         self.slots = worker.card.concurrency
 
@@ -175,7 +179,8 @@ class _Playing:
             if len(seen) < step.least:
                 continue  # one of those it is shown came to nothing
             ready = seen[step.least - 1] if seen else 0.0
-            prompt = self.prompts[index] + sum(outputs.get(other, 0) for other in step.access)
+            read = step.access if self.habits[step.worker].reads_prose else (*step.access, *step.references)
+            prompt = self.prompts[index] + sum(outputs.get(other, 0) for other in read)
             seconds, written = self._try(run, self.habits[step.worker], prompt)
             taken = [room, *filter(None, (slots.get(step.worker),))]
             end = max(ready, *(free[0] for free in taken)) + seconds
@@ -213,14 +218,14 @@ def _prompt(
     plan: Plan,
     index: int,
     query: tuple[Message, ...],
-    cards: Sequence[Card],
+    worker: Worker,
     previous: tuple[VisibleStep, ...],
 ) -> float:
     """Return the tokens of a step's prompt, without the outputs of the plan's own steps."""
     step = plan.steps[index]
-    visible = tuple(VisibleStep(seen, plan.steps[seen].subtask, "") for seen in step.access)
+    visible = tuple(VisibleStep(seen, mentioned(plan.steps[seen].subtask), "") for seen in step.access)
     visible = previous + visible if step.previous else visible
-    messages = worker_messages(StepInput(step.subtask, visible, query), cards[step.worker])
+    messages = worker_messages(step_input(worker, step, visible, query), worker.card)
     return estimate_usage(messages, "").input_tokens
 
 

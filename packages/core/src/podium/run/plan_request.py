@@ -51,7 +51,7 @@ def plan_request(
         may_keep: whether a plan of no steps has a place.
         deadline: when the text must be whole, on the event loop's clock, in seconds.
     """
-    most = context.policy.most_steps
+    most, workers = context.policy.most_steps, context.settings.pool.workers
     request = PlanRequest(
         query=context.request.query,
         cards=tuple(context.settings.pool.cards[number] for number in order),
@@ -59,6 +59,7 @@ def plan_request(
         turns=turns,
         may_keep=may_keep,
         shows_question=context.shows_question,
+        fills=tuple(place for place, number in enumerate(order) if not workers[number].reads_prose),
         max_tokens=None if planner.card is None else answer_bound(planner.card, context.ledger),
         deadline=min(deadline, context.ledger.deadline),
         middleware=context.request.middleware,

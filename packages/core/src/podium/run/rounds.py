@@ -25,6 +25,7 @@ from podium.planners.failure_feedback import failure_feedback
 from podium.planners.planner import Turn
 from podium.planners.planner_prompt import round_feedback
 from podium.policy import after
+from podium.prompts.subtask import mentioned
 from podium.resume.paid_results import PaidResults
 from podium.run.acceptance import AcceptanceCheck
 from podium.run.approval import PAUSED, WAITING, request_approval
@@ -276,10 +277,8 @@ class Rounds:
         """Return what steps of the next round that list "previous" are shown."""
         plan, good = current.plan, [outcome for outcome in steps_of(current) if outcome.status == "ok"]
         assert plan is not None
-        visible = [
-            VisibleStep(outcome.step, plan.steps[outcome.step].subtask, outcome.text, previous=True)
-            for outcome in good
-        ]
+        subtasks = [mentioned(step.subtask) for step in plan.steps]
+        visible = [VisibleStep(one.step, subtasks[one.step], one.text, previous=True) for one in good]
         labels = frozenset[str]().union(*(self._labels[outcome.step] for outcome in good))
         return PreviousRound(tuple(visible), labels)
 

@@ -51,6 +51,9 @@ from .plan import (
     Plan as Plan,
     Step as Step,
 )
+from .references import (
+    literal as literal,
+)
 from .result import (
     Result as Result,
     RunStatus as RunStatus,

@@ -10,11 +10,14 @@ from typing import Any, Self, TypeGuard
 
 from podium.errors import PlanInvalid, PlanInvalidCode
 from podium.types.messages import Message, read_message
+from podium.types.references import bad_reference, malformed_reference, references_in
 
 SCHEMA = 1
 """Version of a plan's JSON form; raised when an older reader would misread it."""
 PREVIOUS = "previous"
 """The entry of an access list that stands for all steps of the round before."""
+ENOUGH_AND_REFERENCES = "a step whose subtask refers to outputs needs all its steps: leave out enough"
+"""Why `enough` cannot stand beside a reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,8 @@ class Step:
     worker: int
     """Number of the worker in its pool, from 0."""
     subtask: str
-    """What the worker is told to do, in natural language."""
+    """What the worker is told to do, in natural language. `{{n}}` stands for the output of step n, which must
+    be on the access list; `\\{{` is a literal `{{`."""
     access: tuple[int, ...] = ()
     """Indices of the earlier steps whose subtask and output it is shown; kept sorted, each once."""
     enough: int | None = None
@@ -47,6 +51,21 @@ class Step:
                 raise PlanInvalid("bad_enough", wrong_enough(self.enough, len(self.access)))
             if self.enough == len(self.access):
                 object.__setattr__(self, "enough", None)
+        self._check_references()
+
+    def _check_references(self) -> None:
+        if wrong := malformed_reference(self.subtask):
+            raise PlanInvalid("bad_reference", bad_reference("a step", wrong))
+        for number in self.references:
+            if number not in self.access:
+                raise PlanInvalid("bad_reference", bad_reference("a step", str(number)))
+        if self.references and self.enough is not None:
+            raise PlanInvalid("bad_enough", ENOUGH_AND_REFERENCES)
+
+    @property
+    def references(self) -> tuple[int, ...]:
+        """The steps whose output the subtask refers to as `{{n}}`, sorted; all are on the access list."""
+        return references_in(self.subtask)
 
     @property
     def access_list(self) -> list[int | str]:

@@ -15,6 +15,8 @@ from podium.workers.worker import FREE, Card, Price, Request, StepInput, Worker,
 class FunctionWorker(Worker):
     """Calls a function with what the step's worker is shown.
 
+    In the subtask, outputs stand in place of references (`{{n}}`).
+
     Args:
         function: takes a `StepInput` (subtask, visible steps, question) and returns an
             answer: text, or a `Completion` that also states what it cost. A plain
@@ -27,6 +29,8 @@ class FunctionWorker(Worker):
     Raises:
         ConfigError: there are both a card and a price.
     """
+
+    reads_prose = False
 
     def __init__(
         self,

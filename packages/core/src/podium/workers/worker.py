@@ -98,11 +98,15 @@ class StepInput:
     """All that a worker is shown of a run."""
 
     subtask: str
+    """What to do. In place of `{{n}}` stands the output of step n for workers that read no prose, and
+    "the output of step n" for others."""
     visible: tuple[VisibleStep, ...] = ()
     """The steps on its access list that the worker is shown: first those of the round before that have an
     output, then in the plan's order those with an output, and those with a gap where `on_failure` says so."""
     query: tuple[Message, ...] = ()
     """The conversation, its question last; empty where workers are not shown the question."""
+    template: str = ""
+    """The subtask as the plan has it, with its references; empty outside of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +157,9 @@ class Worker(ResourceGroup, ABC):
     card: Card
     uses_tokens: bool = True
     """Whether it reads and writes tokens, as a model does; work of plain code does not."""
+    reads_prose: bool = True
+    """Whether it makes sense of a subtask as a model does. A search, a tool or a function does not: in its
+    subtask `{{n}}` is replaced by the output of step n."""
     takes_tools: bool = False
     """Whether it can be offered tools, whose calls come back in its completion."""
 

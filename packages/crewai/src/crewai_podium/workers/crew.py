@@ -24,7 +24,8 @@ class CrewWorker(Worker):
         crew: the crew that is copied.
         card: what the planner is told of it.
         inputs: makes the kickoff's inputs out of what the step is shown; `None` puts all of it
-            into the crew's only input.
+            into the crew's only input. What `inputs` is given has outputs in place of references
+            (`{{n}}`) in its subtask.
 
     Raises:
         ConfigError: `inputs` is `None` and the crew does not have exactly one input.
@@ -41,6 +42,7 @@ class CrewWorker(Worker):
         self.crew = crew
         self.card = card
         self._inputs = inputs
+        self.reads_prose = inputs is None
         self._input = found[0] if found else ""
 
     def __repr__(self) -> str:

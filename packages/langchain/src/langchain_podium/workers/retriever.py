@@ -20,6 +20,7 @@ class RetrieverWorker(Worker):
     """
 
     uses_tokens = False
+    reads_prose = False
 
     def __init__(self, retriever: BaseRetriever, *, card: Card) -> None:
         self.retriever = retriever

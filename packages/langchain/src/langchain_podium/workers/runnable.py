@@ -29,7 +29,8 @@ class RunnableWorker(Worker):
         runnable: who does it.
         card: what the planner is told of it.
         give: makes its input out of what the step is shown; `None` gives it the text that a
-            chat model would be sent: the question, the visible steps, the subtask.
+            chat model would be sent: the question, the visible steps, the subtask. What `give`
+            is given has outputs in place of references (`{{n}}`) in its subtask.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class RunnableWorker(Worker):
         self.runnable = runnable
         self.card = card
         self._give = give
+        self.reads_prose = give is None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.card.name!r})"

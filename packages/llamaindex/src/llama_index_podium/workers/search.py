@@ -31,6 +31,7 @@ class RetrieverWorker(Worker):
     """
 
     uses_tokens = False
+    reads_prose = False
 
     def __init__(self, retriever: BaseRetriever, *, card: Card) -> None:
         self.retriever = retriever
@@ -67,6 +68,8 @@ class QueryEngineWorker(Worker):
         engine: who answers.
         card: what the planner is told of it; its price is that of the models the engine calls.
     """
+
+    reads_prose = False  # the subtask is searched for as it stands
 
     def __init__(self, engine: BaseQueryEngine, *, card: Card) -> None:
         self.engine = engine

@@ -36,6 +36,7 @@ class Calculator(Worker):
     """
 
     uses_tokens = False
+    reads_prose = False
 
     def __init__(self, name: str = "calculator", *, labels: Iterable[str] = ()) -> None:
         try:

@@ -47,6 +47,7 @@ class Documents(Worker):
     """
 
     uses_tokens = False
+    reads_prose = False
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ class Gather(Worker):
     """
 
     uses_tokens = False
+    reads_prose = False
 
     def __init__(self, name: str = "gather", *, labels: Iterable[str] = ()) -> None:
         self.card = Card(name=name, description=_DESCRIPTION, price=FREE, labels=frozenset(labels))

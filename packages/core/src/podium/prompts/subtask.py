@@ -1,0 +1,138 @@
+"""Writes the subtask that a worker is given: what becomes of the references in it.
+
+A worker that reads no prose is given the outputs themselves, in JSON arguments as JSON strings.
+Other workers are shown the outputs anyway, and read which step is meant.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from podium.budget.limits import Limits
+from podium.errors import PlanInvalid
+from podium.types.messages import Message
+from podium.types.plan import Step
+from podium.types.references import parts_of
+from podium.workers.worker import StepInput, VisibleStep, Worker
+
+_Place = Literal["text", "string", "value", "outside"]
+MOST_CHARS = Limits().output_chars
+"""Most characters of a subtask with outputs filled in, where nobody sets a limit."""
+
+
+def step_input(
+    worker: Worker,
+    step: Step,
+    visible: Sequence[VisibleStep],
+    query: Sequence[Message] = (),
+    *,
+    most_chars: int = MOST_CHARS,
+) -> StepInput:
+    """Return what a worker is shown of a run.
+
+    Args:
+        worker: the worker that does the step.
+        step: the step.
+        visible: the steps that the worker is shown.
+        query: the conversation; empty where workers are not shown the question.
+        most_chars: most characters of a subtask with outputs filled in.
+
+    Raises:
+        PlanInvalid: the subtask is longer than that.
+    """
+    subtask = mentioned(step.subtask)
+    if subtask != step.subtask and not worker.reads_prose:
+        outputs = {shown.step: shown.output for shown in visible if not shown.previous}
+        subtask = _filled(step.subtask, outputs, most_chars)
+    return StepInput(subtask, tuple(visible), tuple(query), step.subtask)
+
+
+def mentioned(subtask: str) -> str:
+    """Return a subtask with its references in words: "the output of step 0"."""
+    if "{{" not in subtask:
+        return subtask
+    return "".join(part if isinstance(part, str) else _in_words(part) for part in parts_of(subtask))
+
+
+def _in_words(step: int) -> str:
+    return f"the output of step {step}"
+
+
+def holds_object(subtask: str) -> bool:
+    """Say whether a subtask as the plan has it holds a JSON object, whatever is filled in."""
+    return _places(list(parts_of(subtask))) is not None
+
+
+def _filled(subtask: str, outputs: Mapping[int, str], most_chars: int) -> str:
+    """Return a subtask with outputs in place of references. What is filled in is not read again.
+
+    A reference inside a string of a JSON object continues that string; another reference in the
+    object is a string of its own. Outside of the object, where an output could be taken for a part
+    of it, words stand for it.
+    """
+    parts = list(parts_of(subtask))
+    size = sum(len(part if isinstance(part, str) else outputs[part]) for part in parts)
+    if size <= most_chars:
+        text = "".join(_written(parts, outputs))
+        size = len(text)
+        if size <= most_chars:
+            return text
+    told = f"the subtask has {size:,} characters with the outputs it refers to filled in"
+    raise PlanInvalid("subtask_too_long", f"{told}; Limits.output_chars allows {most_chars:,}")
+
+
+def _written(parts: Sequence[str | int], outputs: Mapping[int, str]) -> Iterator[str]:
+    places = _places(parts)
+    if places is None or not {"string", "value"} & set(places):
+        places = ["text"] * len(parts)
+    for part, place in zip(parts, places, strict=True):
+        if isinstance(part, str):
+            yield part
+        elif place == "text":
+            yield outputs[part]
+        elif place == "outside":
+            yield _in_words(part)
+        else:
+            quoted = json.dumps(outputs[part], ensure_ascii=False)
+            yield quoted[1:-1] if place == "string" else quoted
+
+
+def _places(parts: Sequence[str | int]) -> list[_Place] | None:
+    """Return where each part ends: in a string of the JSON object, elsewhere in it, or outside of it.
+
+    `None` means that there is no JSON object.
+    """
+    closing = [at for at, part in enumerate(parts) if isinstance(part, str) and "}" in part]
+    object_end = max(closing, default=-1)
+    places, text = list[_Place](), ""
+    is_inside = in_string = False
+    for at, part in enumerate(parts):
+        if isinstance(part, str):
+            start = 0 if is_inside else part.find("{")
+            is_inside = is_inside or start >= 0
+            in_string = is_inside and _ends_in_string(part[max(start, 0) :], in_string=in_string)
+        place: _Place = "outside" if not is_inside or at > object_end else "string" if in_string else "value"
+        places.append(place)
+        text += part if isinstance(part, str) else '""' if place == "value" else ""
+    return places if _is_object(text) else None
+
+
+def _ends_in_string(text: str, *, in_string: bool) -> bool:
+    """Say whether the end of some JSON text is inside a string."""
+    is_escaped = False
+    for character in text:
+        if is_escaped:
+            is_escaped = False
+        elif character == "\\":
+            is_escaped = in_string
+        elif character == '"':
+            in_string = not in_string
+    return in_string
+
+
+def _is_object(text: str) -> bool:
+    try:
+        found = json.loads(text[text.find("{") : text.rfind("}") + 1], strict=False)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict)

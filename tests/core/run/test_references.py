@@ -1,0 +1,267 @@
+"""Outputs of earlier steps reach workers that read no prose: searches, functions, tools."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from core.actors import boss, rows, told
+from hypothesis import given, strategies as st
+
+from podium.budget import Limits
+from podium.conductor import Conductor
+from podium.errors import WorkerRefused
+from podium.execution import Retry
+from podium.hosts import ToolWorker
+from podium.journal import MemoryCache, MemoryJournal
+from podium.planners import RulePlanner
+from podium.types import Plan, Step
+from podium.workers import FREE, Card, Documents, FunctionWorker, Request, ScriptedWorker, StepInput, Worker
+
+pytestmark = pytest.mark.anyio
+
+
+def echo(step_input: StepInput) -> str:
+    """Repeat the subtask."""
+    return step_input.subtask
+
+
+def tool(properties: dict[str, str], *, required: list[str] | None = None) -> tuple[ToolWorker, list[Any]]:
+    """Return a tool of these arguments and their types, and the arguments that it was called with."""
+    called: list[Any] = []
+
+    async def call(arguments: dict[str, Any]) -> str:
+        called.append(arguments)
+        return "done"
+
+    schema: dict[str, Any] = {"properties": {name: {"type": kind} for name, kind in properties.items()}}
+    schema["required"] = list(properties) if required is None else required
+    return ToolWorker(schema, call, card=Card(name="tool", price=FREE)), called
+
+
+def sent(worker: ScriptedWorker, call: int = -1) -> str:
+    """Return the text that a worker was sent."""
+    return worker.requests[call].messages[-1].text
+
+
+async def test_a_search_looks_up_what_an_earlier_step_found(tmp_path: Path) -> None:
+    """Two hops: who wrote it, and where that person was born."""
+    (tmp_path / "books.md").write_text("# Books\n\nThe Glass Harbor was written by Mira Oskanen.\n")
+    (tmp_path / "people.md").write_text(
+        "# People\n\nMira Oskanen was born in Turku.\n\n# Others\n\nJon Hale was born in Leeds.\n"
+    )
+    name = ScriptedWorker("reader", {"part:\nName": "Mira Oskanen"})
+    planner = boss(
+        rows(
+            (0, "Who wrote The Glass Harbor?", ()),
+            (1, "Name the author, and nothing else.", (0,)),
+            (0, "{{1}} born", (1,)),
+        )
+    )
+    result = await Conductor(planner, [Documents(tmp_path), name]).run("Where was its author born?")
+    assert result.status == "ok"
+    assert "Turku" in result.answer
+    assert "Leeds" not in result.answer
+
+
+async def test_a_function_is_given_the_output_and_a_model_is_told_of_it() -> None:
+    """In a prompt, words stand for it: the model sees the output beside its subtask."""
+    chat = ScriptedWorker("chat", {"part:\nSay": "it is A"})
+    planner = boss(rows((0, "A", ()), (0, "[{{0}}]", (0,)), (1, r"Say {{1}} and \{{1}}.", (0, 1))))
+    result = await Conductor(planner, [FunctionWorker(echo), chat]).run("Why?")
+    assert [outcome.text for outcome in result.outcomes] == ["A", "[A]", "it is A"]
+    prompt = sent(chat)
+    assert prompt.endswith("Your part:\nSay the output of step 1 and {{1}}.")
+    assert "Step 1 was given this subtask" in prompt
+    assert "[the output of step 0]" in prompt  # not the output: this worker need not see that of step 0
+    assert "[A]" in prompt
+
+
+async def test_what_is_filled_in_is_not_read_for_references() -> None:
+    """An output that looks like a reference stays as it is."""
+    planner = boss(rows((0, r"a \{{1}} b \{{x}}", ()), (0, "secret", ()), (0, "{{0}}!", (0,))))
+    result = await Conductor(planner, [FunctionWorker(echo)]).run("Why?")
+    assert result.answer == "a {{1}} b {{x}}!"
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_in_arguments_an_output_is_a_string_whatever_is_in_it(first: str, second: str) -> None:
+    """It can neither end its string nor add an argument; the subtask decides what there is."""
+    subtask = 'Call it: {"a": "say \\"{{0}}\\" now", "b": {{1}}, "c": ["{{0}}{{1}}"]}'
+    worker, called = tool({"a": "string", "b": "string", "c": "array"})
+    outputs = iter([first or "x", second or "y"])
+    writer = FunctionWorker(lambda step_input: f"<{next(outputs)}>", card=Card(name="w", price=FREE))
+    plan = Plan((Step(0, "write"), Step(0, "write", (0,)), Step(1, subtask, (0, 1))))
+
+    async def run() -> None:
+        result = await Conductor(boss("none"), [writer, worker]).run(plan)
+        assert result.status == "ok"
+        one, other = (outcome.text for outcome in result.outcomes[:2])
+        assert called == [{"a": f'say "{one}" now', "b": other, "c": [one + other]}]
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize(
+    ("subtask", "arguments"),
+    [
+        ("find {{0}}", {"query": 'find {"query": "x", "limit": 9}'}),
+        ("{{0}}", {"query": '{"query": "x", "limit": 9}'}),
+        ('{"query": "{{0}}", "limit": 2}', {"query": '{"query": "x", "limit": 9}', "limit": 2}),
+        ('{"limit": 2}', {"query": '{"limit": 2}'}),
+        ('{"query": "{{0}}', {"query": '{"query": "{"query": "x", "limit": 9}'}),
+    ],
+)
+async def test_a_tool_takes_plain_text_as_its_one_required_argument(
+    subtask: str, arguments: dict[str, Any]
+) -> None:
+    """Or an object of its arguments, which only the plan can write: an output stays text."""
+    worker, called = tool({"query": "string", "limit": "integer"}, required=["query"])
+    assert 'Its subtask is its "query", or a JSON object of' in worker.card.description
+    injected = ScriptedWorker("a", '{"query": "x", "limit": 9}')
+    result = await Conductor(boss("none"), [injected, worker]).run(
+        Plan((Step(0, "x"), Step(1, subtask, (0,))))
+    )
+    assert result.status == "ok"
+    assert called == [arguments]
+
+
+async def test_arguments_that_a_step_wrote_whole() -> None:
+    """A tool of several arguments may be given all of them by a step; it cannot complete broken ones."""
+    worker, called = tool({"a": "string", "b": "string"})
+    writer = ScriptedWorker("w", '{"a": "1", "b": "2"}')
+    conductor = Conductor(boss("none"), [writer, worker])
+    assert (await conductor.run(Plan((Step(0, "x"), Step(1, "{{0}}", (0,)))))).status == "ok"
+    assert called == [{"a": "1", "b": "2"}]
+    broken = Plan((Step(0, "x"), Step(1, '{"a": "{{0}}', (0,))))
+    writer = ScriptedWorker("w", '", "b": "2"}')
+    result = await Conductor(boss("none"), [writer, worker]).run(broken)
+    assert result.outcomes[1].status == "failed"
+    assert len(called) == 1
+
+
+@pytest.mark.parametrize("on_failure", ["note", "skip", "fail", "replan"])
+async def test_a_step_that_refers_to_a_failed_one_does_not_run(on_failure: Any) -> None:
+    """There is nothing to fill in, whatever else it sees."""
+    calls: list[str] = []
+
+    def look_up(step_input: StepInput) -> str:
+        calls.append(step_input.subtask)
+        return "found"
+
+    workers: list[Worker] = [
+        ScriptedWorker("a", {"good": "A", "bad": RuntimeError("no")}),
+        FunctionWorker(look_up, card=Card(name="f", price=FREE)),
+    ]
+    plan = Plan((Step(0, "good"), Step(0, "bad"), Step(1, "look up {{1}}", (0, 1))))
+    conductor = Conductor(boss("none"), workers, on_failure=on_failure, limits=Limits(rounds=2))
+    result = await conductor.run(plan)
+    assert result.outcomes[2].status == "skipped"
+    assert calls == []
+
+
+async def test_a_subtask_that_grows_too_long_fails() -> None:
+    """Before anything is called, and by a code of its own."""
+    plan = Plan((Step(0, "x" * 90), Step(0, "{{0}}" * 12, (0,))))
+    limits = Limits(output_chars=1_000)
+    result = await Conductor(boss("none"), [FunctionWorker(echo)], limits=limits).run(plan)
+    problem = result.outcomes[1].problem
+    assert problem is not None
+    assert problem.code == "subtask_too_long"
+    assert "1,080 characters" in problem.message
+    assert result.outcomes[1].attempts == 0
+
+
+async def test_what_is_filled_in_counts_before_it_is_spent() -> None:
+    """A step whose subtask with outputs does not fit the run's tokens is not started."""
+    writer = ScriptedWorker("w", "word " * 200)
+    reader = ScriptedWorker("r", "short")
+    reader.reads_prose = False
+    plan = Plan((Step(0, "write", ()), Step(1, "{{0}}" * 20, (0,))))
+    enough = await Conductor(boss("none"), [writer, reader], limits=Limits(input_tokens=90_000)).run(plan)
+    assert enough.status == "ok"
+    result = await Conductor(boss("none"), [writer, reader], limits=Limits(input_tokens=8_000)).run(plan)
+    problem = result.outcomes[1].problem
+    assert problem is not None
+    assert problem.code == "limit"
+    assert len(reader.requests) == 1
+
+
+async def test_a_stand_in_of_another_kind_is_given_its_own_form() -> None:
+    """A model that stands in for a search is told of the output, and sees it."""
+    failing = ScriptedWorker("search", WorkerRefused("down"))
+    failing.reads_prose = False
+    chat = ScriptedWorker("chat", {"look up": "LOOKED UP", "first": "FIRST"})
+    plan = Plan((Step(1, "first"), Step(0, "look up {{0}}", (0,))))
+    retry = Retry(fallbacks={"search": ["chat"]})
+    result = await Conductor(boss("none"), [failing, chat], retry=retry).run(plan)
+    assert result.answer == "LOOKED UP"
+    assert sent(chat).endswith("look up the output of step 0")
+
+
+async def test_answers_are_known_again_by_what_was_filled_in() -> None:
+    """A cache tells two outputs apart, and a resumed run pays for no step twice."""
+    texts = iter(["A", "B", "B"])
+    writer = FunctionWorker(lambda step_input: next(texts), card=Card(name="w", price=FREE))
+    search = ScriptedWorker(Card(name="s", price=FREE, version="1"), _asked)
+    search.reads_prose = False
+    plan = Plan((Step(0, "write"), Step(1, "find {{0}}", (0,))))
+    conductor = Conductor(boss("none"), [writer, search], cache=MemoryCache())
+    answers = [(await conductor.run(plan)).answer for _ in range(3)]
+    assert answers == ["find A", "find B", "find B"]
+    assert len(search.requests) == 2
+
+    journal, replies = MemoryJournal(), [RuntimeError("no"), "done"]
+    last = ScriptedWorker("last", lambda request: replies.pop(0))
+    searched = ScriptedWorker("s", _asked)
+    searched.reads_prose = False
+    workers = [ScriptedWorker("w", "A"), searched, last]
+    whole = Plan((Step(0, "write"), Step(1, "find {{0}}", (0,)), Step(2, "end {{1}}", (1,))))
+    resumed = Conductor(boss("none"), workers, journal=journal, on_failure="fail")
+    assert (await resumed.run(whole, run_id="r")).status != "ok"
+    assert (await resumed.resume("r")).answer == "done"
+    assert len(searched.requests) == 1
+
+
+def _asked(request: Request) -> str:
+    assert request.step_input is not None
+    return request.step_input.subtask
+
+
+async def test_a_planner_is_told_of_references_where_they_are_filled_in() -> None:
+    """And of the workers they are filled in for; a pool of models alone is told nothing of it."""
+    chat = ScriptedWorker("chat", "x")
+    for pool, line in (
+        ([chat], ""),
+        ([chat, FunctionWorker(echo)], "Worker 1 reads no prose"),
+        ([FunctionWorker(echo), chat, tool({"a": "string"})[0]], "Workers 0 and 2 read no prose"),
+    ):
+        planner = boss(rows((0, "go", ())))
+        await Conductor(planner, pool).run("Why?")
+        assert ("{{n}}" in told(planner)) == bool(line)
+        assert line in told(planner)
+
+
+async def test_a_question_with_braces_is_taken_word_for_word() -> None:
+    """Planners that write the question into a subtask make nothing else of it."""
+    question = r"What does {{0}} mean, and {{step 1}}, and \{{2}}?"
+    worker = FunctionWorker(echo)
+    for options in ({}, {"direct": True}):
+        result = await Conductor(RulePlanner(), [worker], **options).run(question)  # type: ignore[arg-type]
+        assert result.status == "ok"
+        assert "{{0}}" in result.answer
+        assert r"\{{2}}" in result.answer
+
+
+async def test_a_bad_reference_goes_back_to_the_planner() -> None:
+    """With the reason, as any other mistake in a plan."""
+    bad = rows((0, "a", ())) + '{"worker": 0, "subtask": "look up {{0}}", "access": []}\n'
+    planner = boss(bad, rows((0, "a", ()), (0, "look up {{0}}", (0,))))
+    result = await Conductor(planner, [FunctionWorker(echo)]).run("Why?")
+    assert result.answer == "look up a"
+    problem = result.proposals[0].problem
+    assert problem is not None
+    assert problem.code == "bad_reference"
+    assert "not on its access list" in told(planner)
+    assert json.dumps("look up {{0}}") in told(planner)
