@@ -10,7 +10,9 @@ from podium.errors import JournalError
 from podium.journal import Log, MemoryJournal
 from podium.planners import ChatPlanner
 from podium.policy import Policy
+from podium.resume import result_of
 from podium.types import Event, PlannerStarted, Result, RunEnded, RunStarted, StepEnded
+from podium.usage import Usage
 from podium.workers import FREE
 
 pytestmark = pytest.mark.anyio
@@ -66,20 +68,23 @@ async def test_a_plan_that_is_changed_is_approved_again() -> None:
     assert (await conductor.resume("R")).answer == "b said"
 
 
-@pytest.mark.parametrize(("price", "cost"), [(PRICE, None), (FREE, 0.0)])
-async def test_a_planner_that_was_broken_off_is_in_the_result(price: Price, cost: float | None) -> None:
-    """Nobody saw the end of its call, which may have been paid for unless it is free."""
+@pytest.mark.parametrize("price", [PRICE, FREE])
+async def test_a_planner_that_was_broken_off_is_in_the_result(price: Price) -> None:
+    """Nobody saw the end of its call, which counts as its reservation and may have been paid for."""
     journal = MemoryJournal()
     planner = ScriptedWorker(Card(name="boss", price=price), '{"worker": 0, "subtask": "go", "access": []}')
     conductor = Conductor(ChatPlanner(planner), [paid("a")], journal=journal)
     await conductor.run("What?", run_id="whole")
     events = await recorded(journal, "whole")
-    at = next(index for index, event in enumerate(events) if isinstance(event, PlannerStarted))
+    at, start = next((at, event) for at, event in enumerate(events) if isinstance(event, PlannerStarted))
     left = await prefix(events[: at + 1], "R")
+    assert result_of([entry.event for entry in await left.read("R")]).cost == start.reserved.cost
     result = await Conductor(ChatPlanner(planner), [paid("a")], journal=left).resume("R")
     lost, good = result.proposals
     assert lost.problem is not None
-    assert (lost.text, lost.problem.code, lost.cost, lost.maybe_paid) == ("", "unknown", cost, cost is None)
+    assert (lost.text, lost.problem.code, lost.cost) == ("", "unknown", start.reserved.cost)
+    assert lost.usage == Usage(start.reserved.input_tokens, start.reserved.output_tokens, estimated=True)
+    assert lost.maybe_paid == result.maybe_paid == (price != FREE)
     assert (good.problem, result.status) == (None, "ok")
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from podium.budget.charging import charge
 from podium.budget.spend import Spend
-from podium.resume.rebuild import UNKNOWN
 from podium.types.events import (
     AttemptFailed,
     Event,
@@ -15,10 +14,12 @@ from podium.types.events import (
     StepEnded,
     StepStarted,
 )
-from podium.types.outcome import Call, Outcome
+from podium.types.outcome import Call, Outcome, Problem, Proposal
 from podium.usage import Usage
 from podium.workers.worker import Card
 from podium.workers.worst_case import Overlong
+
+UNKNOWN = Problem("unknown", "the run broke off while the call was under way; it may have been paid for")
 
 
 def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
@@ -27,6 +28,7 @@ def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
     planning: Spend | None = None
     for event in events:
         if isinstance(event, PlannerStarted):
+            spends += [] if planning is None else [planning]
             planning = event.reserved
         elif isinstance(event, PlannerEnded) and planning is not None:
             proposal = event.proposal
@@ -89,7 +91,8 @@ def calls_of(events: Sequence[Event]) -> Iterator[Called]:
             for start, call in failed.pop(where, []):
                 yield Called(*where, start.reserved, call, outcome)
             # One that a new plan replaced may end after its successor has begun.
-            for place in [p for p in begun if p[:2] == where and p[2] <= outcome.attempts]:
+            told = {call.attempt for call in outcome.calls}
+            for place in [p for p in begun if p[:2] == where and (p[2] <= outcome.attempts or p[2] in told)]:
                 start = begun.pop(place)
                 yield Called(*where, start.reserved, _bill(start, outcome), outcome)
     for (number, step), calls in failed.items():
@@ -116,13 +119,31 @@ def _bill(start: StepStarted, outcome: Outcome) -> Call:
 
 
 def _unseen(start: StepStarted) -> Call:
-    free = start.reserved.cost == 0
-    usage = Usage() if free else Usage(start.reserved.input_tokens, estimated=True)
+    """Return the bill of a call whose end was not recorded: its reservation."""
+    reserved = start.reserved
     return Call(
         attempt=start.attempt,
         worker=start.worker,
         problem=UNKNOWN,
-        usage=usage,
-        cost=start.reserved.cost,
+        usage=_reserved_usage(reserved),
+        cost=reserved.cost if reserved.calls else None,  # a conductor's own run tells what it spent
         maybe_paid=True,
     )
+
+
+def unseen_proposal(start: PlannerStarted) -> Proposal:
+    """Return the bill of a planner's call whose end was not recorded: its reservation."""
+    reserved = start.reserved
+    return Proposal(
+        planner=start.planner,
+        text="",
+        problem=UNKNOWN,
+        usage=_reserved_usage(reserved),
+        cost=reserved.cost,
+        maybe_paid=reserved.cost != 0,
+    )
+
+
+def _reserved_usage(reserved: Spend) -> Usage:
+    tokens = (reserved.input_tokens, reserved.output_tokens)
+    return Usage(*tokens, estimated=True) if any(tokens) else Usage()

@@ -64,6 +64,8 @@ class PaidResults:
     """By number of the round: why it was begun."""
     lost: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
     """By round and step: calls that came to nothing, or whose end nobody saw."""
+    unseen: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
+    """Those of `lost` that no recorded outcome bills."""
     _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
     """By what the step was given; each with its number among all that were added."""
     _added: int = 0

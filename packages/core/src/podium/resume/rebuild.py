@@ -3,11 +3,12 @@
 It reads events and knows no database. `reuse` says what a resumed run does with them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from podium.errors import ConfigError, JournalBroken
+from podium.resume.bills import UNKNOWN, Called, calls_of, unseen_proposal
 from podium.types.conclusion import conclusion
 from podium.types.events import (
     AnswerDelta,
@@ -29,11 +30,11 @@ from podium.types.events import (
     StepEnded,
     StepStarted,
 )
-from podium.types.outcome import Outcome, PlannedBy, Problem, Proposal, Round
+from podium.types.outcome import Call, Outcome, PlannedBy, Problem, Proposal, Round, total_cost
 from podium.types.plan import Plan
 from podium.types.result import Result
+from podium.usage import Usage
 
-UNKNOWN = Problem("unknown", "the run broke off while the call was under way; it may have been paid for")
 UNFINISHED = Problem("unfinished", "the run has not come to its end")
 
 
@@ -60,18 +61,30 @@ class _Round:
 
     def take_end(self, outcome: Outcome) -> None:
         before = self.places.get(outcome.step)
-        if is_superseded(outcome):
+        if is_aside(outcome):
             self.replaced.append(outcome)
             return
-        if before is not None and before.status == "ok":  # paid for; of one that failed, the new one tells
+        if before is not None and not _bills(outcome, before):
             self.replaced.append(before)
         self.places[outcome.step] = outcome
 
-    def finished(self, names: Sequence[str]) -> Round:
+    def finished(self, names: Sequence[str], lost: Mapping[int, Sequence[Call]]) -> Round:
+        """Return the round.
+
+        Args:
+            names: of the pool's workers.
+            lost: by step, the calls that no recorded outcome bills.
+        """
         steps = () if self.plan is None else self.plan.steps
-        outcomes = [self.places.get(index) or self._open(index, names) for index in range(len(steps))]
+        outcomes = [
+            self.places.get(index) or self._open(index, names, lost.get(index, ()))
+            for index in range(len(steps))
+        ]
         if self.plan is None:
             outcomes = [self.places[index] for index in sorted(self.places)]
+        is_open = {index for index in range(len(steps)) if index not in self.places}
+        others = {(self.number, step): calls for step, calls in lost.items() if step not in is_open}
+        self.replaced += outcomes_of_lost(others)
         return Round(
             number=self.number,
             plan=self.plan,
@@ -82,15 +95,51 @@ class _Round:
             check=self.places.get(len(steps)) if self.plan is not None else None,
         )
 
-    def _open(self, index: int, names: Sequence[str]) -> Outcome:
+    def _open(self, index: int, names: Sequence[str], calls: Sequence[Call]) -> Outcome:
         """Return what stands for a step whose end was not recorded."""
         assert self.plan is not None
         worker = names[self.plan.steps[index].worker]
-        return Outcome(round=self.number, step=index, worker=worker, status="cancelled", problem=UNFINISHED)
+        return _with_calls((self.number, index), worker, UNFINISHED, calls)
 
 
-def rounds_of(events: Iterable[Event]) -> tuple[Round, ...]:  # noqa: C901 - one case for each event
-    """Return the rounds that events tell of, their plans numbered as the last pool was."""
+def outcomes_of_lost(lost: Mapping[tuple[int, int], Sequence[Call]]) -> list[Outcome]:
+    """Return an outcome for each step whose calls were lost in a crash, and which was not run again.
+
+    Args:
+        lost: by round and step, the calls.
+    """
+    return [_with_calls(place, calls[-1].worker, UNKNOWN, calls) for place, calls in lost.items() if calls]
+
+
+def _with_calls(place: tuple[int, int], worker: str, problem: Problem, calls: Sequence[Call]) -> Outcome:
+    return Outcome(
+        round=place[0],
+        step=place[1],
+        worker=worker,
+        status="cancelled",
+        problem=problem,
+        usage=Usage.total(call.usage for call in calls),
+        cost=total_cost(call.cost for call in calls),
+        calls=tuple(calls),
+        maybe_paid=any(call.maybe_paid for call in calls),
+    )
+
+
+def _bills(outcome: Outcome, before: Outcome) -> bool:
+    """Say whether an outcome bills all calls of one that it replaces."""
+    calls = {call.attempt for call in before.calls} or ({before.attempts} if before.attempts else set[int]())
+    return before.status != "ok" and calls <= {call.attempt for call in outcome.calls}
+
+
+def rounds_of(  # noqa: C901, PLR0912 - one case for each event
+    events: Sequence[Event], nested: Sequence[Sequence[Event]] = ()
+) -> tuple[Round, ...]:
+    """Return the rounds that events tell of, their plans numbered as the last pool was.
+
+    Args:
+        events: those of the run.
+        nested: those of the runs nested in it, which bill their conductor's calls that did not end.
+    """
     rounds: dict[int, _Round] = {}
     names: tuple[str, ...] = ()
     planning: PlannerStarted | None = None
@@ -98,7 +147,7 @@ def rounds_of(events: Iterable[Event]) -> tuple[Round, ...]:  # noqa: C901 - one
         match event:
             case RunStarted() | RunResumed():
                 if planning is not None:
-                    rounds[planning.round].proposals.append(_broken_off(planning))
+                    rounds[planning.round].proposals.append(unseen_proposal(planning))
                     planning = None
                 for current in rounds.values():
                     current.renumber(names, event.workers)
@@ -106,6 +155,8 @@ def rounds_of(events: Iterable[Event]) -> tuple[Round, ...]:  # noqa: C901 - one
             case RoundStarted():
                 rounds.setdefault(event.round, _Round(event.round)).why = event.why
             case PlannerStarted():
+                if planning is not None:
+                    rounds[planning.round].proposals.append(unseen_proposal(planning))
                 planning = event
             case PlannerEnded():
                 planning = None
@@ -128,18 +179,60 @@ def rounds_of(events: Iterable[Event]) -> tuple[Round, ...]:  # noqa: C901 - one
                 pass  # never recorded
             case _:
                 assert_never(event)
-    return tuple(rounds[number].finished(names) for number in sorted(rounds))
+    if planning is not None:
+        rounds[planning.round].proposals.append(unseen_proposal(planning))
+    lost: dict[int, dict[int, list[Call]]] = {}
+    calls = list(calls_of(events))
+    for call in calls:
+        if call.ended is None:
+            bill = with_nested(call, calls, nested, events[0].run_id)
+            lost.setdefault(call.round, {}).setdefault(call.step, []).append(bill)
+    return tuple(rounds[number].finished(names, lost.get(number, {})) for number in sorted(rounds))
 
 
-def result_of(events: Sequence[Event]) -> Result:
+def with_nested(
+    call: Called, calls: Sequence[Called], nested: Sequence[Sequence[Event]], run_id: str
+) -> Call:
+    """Return the bill of a call that did not end: of a conductor, what its run spent and nobody billed.
+
+    Args:
+        call: the call.
+        calls: all calls of its run.
+        nested: the events of the runs nested in that run, at any depth; empty if they are not at hand.
+        run_id: the run.
+    """
+    place = (run_id, call.round, call.step)
+    runs = [events for events in nested if _parent_of(events)[:3] == place]
+    if call.reserved.calls or not runs:
+        return call.bill
+    billed = [c.bill for c in calls if place[1:] == (c.round, c.step) and c.ended is not None]
+    results = [result_of(events, nested) for events in runs]
+    usage = Usage.total(r.usage for r in results) - Usage.total(b.usage for b in billed)
+    cost, known = total_cost(r.cost for r in results), total_cost(b.cost for b in billed)
+    left = None if cost is None or known is None else max(cost - known, 0.0)
+    return replace(call.bill, usage=usage if usage.total_tokens > 0 else Usage(), cost=left)
+
+
+def _parent_of(events: Sequence[Event]) -> tuple[str, int, int, int]:
+    started = events[0]
+    assert isinstance(started, RunStarted)
+    assert started.parent is not None
+    return started.parent
+
+
+def result_of(events: Sequence[Event], nested: Sequence[Sequence[Event]] = ()) -> Result:
     """Return what a recorded run came to, or as far as it has come.
+
+    Args:
+        events: those of the run.
+        nested: those of the runs nested in it, at any depth, which tell what unfinished steps spent.
 
     Raises:
         JournalBroken: the events are those of no run.
     """
     if not events or not isinstance(events[0], RunStarted):
         raise JournalBroken("the record does not begin with the start of a run")
-    rounds = rounds_of(events)
+    rounds = rounds_of(events, nested)
     started, last = events[0], events[-1]
     names = next(e.workers for e in reversed(events) if isinstance(e, RunStarted | RunResumed))
     ended = next((e for e in reversed(events) if isinstance(e, RunEnded)), None)
@@ -183,16 +276,9 @@ def waiting_for(events: Sequence[Event]) -> ApprovalAsked | None:
     return None
 
 
-def _broken_off(start: PlannerStarted) -> Proposal:
-    free = start.reserved.cost == 0
-    return Proposal(
-        planner=start.planner, text="", problem=UNKNOWN, cost=0.0 if free else None, maybe_paid=not free
-    )
-
-
-def is_superseded(outcome: Outcome) -> bool:
-    """Say whether a step was stopped for a new plan."""
-    return outcome.problem is not None and outcome.problem.code == "superseded"
+def is_aside(outcome: Outcome) -> bool:
+    """Say whether an outcome is of no step of the plan: one stopped for a new plan, or lost in a crash."""
+    return outcome.problem is not None and outcome.problem.code in ("superseded", UNKNOWN.code)
 
 
 def renumbered(plan: Plan, then: Sequence[str], now: Sequence[str]) -> Plan:

@@ -10,7 +10,7 @@ from podium.journal.hash_chain import Head
 from podium.journal.journal import Log
 from podium.resume.bills import note_lengths, spent_by, steps_of
 from podium.resume.paid_results import PaidResults
-from podium.resume.rebuild import rounds_of
+from podium.resume.rebuild import outcomes_of_lost, rounds_of
 from podium.resume.reuse import paid_results_of
 from podium.types.events import (
     AnswerDelta,
@@ -61,6 +61,7 @@ class RunRecorder:
     ) -> None:
         self._log = log
         self._before = tuple(events)
+        self._nested = nested
         self._new: list[Event] = []
         self.paid_results: PaidResults = (
             paid_results_of(events, workers, nested=nested) if events else PaidResults()
@@ -171,7 +172,9 @@ class RunRecorder:
         """
         result = ended.result
         if self.is_resumed:
-            result = replace(result, rounds=rounds_of((*self._before, *self._new)))
+            if result.status != "waiting":
+                self._bill_unseen(ended)
+            result = replace(result, rounds=rounds_of((*self._before, *self._new), self._nested))
         self._log.append(RunEnded.of(result))
         try:
             await self._log.flush()
@@ -179,6 +182,22 @@ class RunRecorder:
             error.result = result
             raise
         return result
+
+    def _bill_unseen(self, ended: RunEnded) -> None:
+        """Record the calls that a crash cut off and whose steps were not run again: they are billed."""
+        lost = self.paid_results.lost
+        unseen = {place: calls for place, calls in self.paid_results.unseen.items() if place in lost}
+        for outcome in outcomes_of_lost(unseen):
+            self.tell(
+                StepEnded(
+                    run_id=ended.run_id,
+                    at=ended.at,
+                    round=outcome.round,
+                    step=outcome.step,
+                    attempt=0,
+                    outcome=outcome,
+                )
+            )
 
     async def flush(self) -> None:
         """Wait until every event so far is durable.

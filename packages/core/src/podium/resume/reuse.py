@@ -9,9 +9,9 @@ from dataclasses import replace
 from math import inf
 from typing import assert_never
 
-from podium.resume.bills import Called, calls_of
+from podium.resume.bills import calls_of
 from podium.resume.paid_results import PaidResults
-from podium.resume.rebuild import is_superseded, renumbered, result_of
+from podium.resume.rebuild import is_aside, renumbered, with_nested
 from podium.types.events import (
     AnswerDelta,
     ApprovalAsked,
@@ -32,7 +32,7 @@ from podium.types.events import (
     StepEnded,
     StepStarted,
 )
-from podium.types.outcome import Call, Outcome, total_cost
+from podium.types.outcome import Outcome
 from podium.types.plan import Plan
 from podium.usage import Usage
 
@@ -75,12 +75,13 @@ def paid_results_of(
     latest = max((e.round for e in events if isinstance(e, RoundStarted)), default=0) if again else inf
     paid_results = _read(events, workers, latest)
     calls = list(calls_of(events))
-    children = [run for run in nested if _parent_of(run)[0] == events[0].run_id]
     for call in calls:
         ended = call.ended
-        if ended is None or (ended.status != "ok" and ended.round == latest and not is_superseded(ended)):
-            bill = call.bill if ended is not None else _with_nested(call, calls, children)
+        if ended is None or (ended.status != "ok" and ended.round == latest and not is_aside(ended)):
+            bill = call.bill if ended is not None else with_nested(call, calls, nested, events[0].run_id)
             paid_results.lost.setdefault((call.round, call.step), []).append(bill)
+            if ended is None:
+                paid_results.unseen.setdefault((call.round, call.step), []).append(bill)
     return paid_results
 
 
@@ -149,27 +150,6 @@ def _read(  # noqa: C901 - one case for each event
             case _:
                 assert_never(event)
     return paid_results
-
-
-def _with_nested(call: Called, calls: Sequence[Called], children: Sequence[Sequence[Event]]) -> Call:
-    """Return the bill of a call that did not end: of a conductor, what its run spent and nobody billed."""
-    place = (call.round, call.step)
-    runs = [events for events in children if _parent_of(events)[1:3] == place]
-    if call.reserved.calls or not runs:
-        return call.bill
-    billed = [c.bill for c in calls if (c.round, c.step) == place and c.ended is not None]
-    results = [result_of(events) for events in runs]
-    usage = Usage.total(r.usage for r in results) - Usage.total(b.usage for b in billed)
-    cost, known = total_cost(r.cost for r in results), total_cost(b.cost for b in billed)
-    left = None if cost is None or known is None else max(cost - known, 0.0)
-    return replace(call.bill, usage=usage if usage.total_tokens > 0 else Usage(), cost=left)
-
-
-def _parent_of(events: Sequence[Event]) -> tuple[str, int, int, int]:
-    started = events[0]
-    assert isinstance(started, RunStarted)
-    assert started.parent is not None
-    return started.parent
 
 
 def _forget_decision(paid_results: PaidResults, number: int, plan: Plan) -> None:

@@ -88,11 +88,11 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
     log = await journal.claim(request.run_id, force=request.force or request.caller is not None)
     try:
         events = [entry.event for entry in log.entries]
-        before = result_of(events)
+        nested = await _nested_in(journal, request.run_id)
+        before = result_of(events, nested)
         if has_ended(events) and not _goes_on(request, before):
             await log.aclose()
             return Acquired(request, before=before, head=head_of(log.entries))
-        nested = await _nested_in(journal, request.run_id)
         recorder = RunRecorder(log, events, workers, nested)
         first = next(event for event in events if isinstance(event, RunStarted))
         labels = first.labels | request.labels

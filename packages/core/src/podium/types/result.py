@@ -83,14 +83,19 @@ class Result:
 
     @property
     def cost(self) -> float | None:
-        """USD for the planner and all steps; `None` when any of it is unknown.
+        """USD for the planner and all steps; `None` when the price of any of it is unknown.
 
-        A call whose usage was estimated, or that may not be on the bill, counts as the ledger counts
-        it: as the larger of its reservation and its estimate.
+        A call whose usage was estimated, or that may not be on the bill (see `maybe_paid`), counts as the
+        ledger counts it: as the larger of its reservation and its estimate.
         """
         if self.hosted_usage is not None:
             return self.hosted_cost
         return total_cost([*(p.cost for p in self.proposals), *(o.cost for o in self.outcomes)])
+
+    @property
+    def maybe_paid(self) -> bool:
+        """Whether some of `cost` may not be on the bill: a call was sent, and its end was not seen."""
+        return any(p.maybe_paid for p in self.proposals) or any(o.maybe_paid for o in self.outcomes)
 
     @property
     def usage_by_worker(self) -> dict[str, Usage]:
@@ -121,5 +126,6 @@ class Result:
             lines += explain_round(current)
         if self.forecast is not None and self.rounds:
             lines.append(compare(self.forecast, self.rounds[0].outcomes))
-        lines.append(f"In all: {spent(self.usage, self.cost, self.estimated_usage)}.")
+        unsure = ", of which some may not be on the bill" if self.maybe_paid else ""
+        lines.append(f"In all: {spent(self.usage, self.cost, self.estimated_usage)}{unsure}.")
         return scrub("\n".join(lines) + "\n")
