@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from podium import ChatWorker, Conductor, RulePlanner, ScriptedWorker
-from podium.errors import ConfigError, PlannerError
+from podium.errors import ConfigError
 from podium.planners import FixedPlanner, Planner, PlanRequest
 from podium.types import Completion, Plan, Step
 from podium.workers import FREE, Card, Request, Worker
@@ -68,15 +68,15 @@ def test_an_object_of_the_wrong_kind_is_refused_at_once(make: Callable[[], objec
 
 def test_a_worker_without_yield_is_told_so() -> None:
     """The commonest mistake names its remedy, and leaves no coroutine that nobody awaited."""
-    result = Conductor(STEP, [Returning()]).run_sync("Why?")
-    assert result.problem is not None
-    assert "call returned a coroutine: make it an async generator, with `yield`" in result.problem.message
+    told = "call returned a coroutine: make it an async generator, with `yield`"
+    with pytest.raises(TypeError, match=told):
+        Conductor(STEP, [Returning()]).run_sync("Why?")
 
 
 def test_a_planner_without_yield_is_told_so() -> None:
     """As a worker is."""
     told = "plan returned a coroutine: make it an async generator, with `yield`"
-    with pytest.raises(PlannerError, match=told):
+    with pytest.raises(TypeError, match=told):
         Conductor(ReturningPlanner(), [ONLY]).run_sync("Why?")
 
 

@@ -137,7 +137,8 @@ class Conductor(Worker):
     ) -> Result:
         """Answer a query, or carry out a plan.
 
-        A failed worker does not raise: the result says what is missing and why.
+        A failed worker does not raise, unless for a mistake in its code: the result says what is
+        missing and why.
 
         Args:
             asked: a question, a conversation, or a plan. After its question a conversation may
@@ -155,6 +156,8 @@ class Conductor(Worker):
             RunExists: the journal holds another run of this id.
             JournalError: the run cannot be recorded; its `result` is set if the run was carried out.
             ListenerFailed: `on_event` raised; its `result` is the run's.
+            TypeError: or `AttributeError`, `NameError`, `ImportError`: a mistake in the code of the
+                caller's own worker, planner or callback, as it was raised.
         """
         request = new_request(self._settings, asked, stream=on_event is not None, **options)
         return await with_listener(on_event, lambda listen: self._run(request, listen))

@@ -183,7 +183,7 @@ class HostedConductor(ResourceGroup):
         try:
             # A body whose parts are of other types than they should be is one more broken answer.
             broken = partial(WorkerBroken, maybe_paid=True)
-            with scrubbing(), Boundary("reading the answer", broken):
+            with scrubbing(), Boundary("reading the answer", broken, is_library=True):
                 async with aclosing(self._call(query, body, began + self._seconds)) as answer:
                     async for piece in answer:
                         if isinstance(piece, Completion):

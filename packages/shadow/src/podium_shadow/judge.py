@@ -167,7 +167,10 @@ class _Bench:
             messages=(Message("user", asked),), sampling=Sampling(temperature=0.0), deadline=end
         )
         try:
-            with anyio.fail_after(JUDGE_SECONDS), Boundary(f"judge {worker.card.name!r}", WorkerFailed):
+            with (
+                anyio.fail_after(JUDGE_SECONDS),
+                Boundary(f"judge {worker.card.name!r}", WorkerFailed, is_library=True),
+            ):
                 completion = await complete(worker, request)
         except (PodiumError, TimeoutError):
             self.cost = None  # it may be paid for
@@ -199,7 +202,7 @@ async def score(pairs: Sequence[Pair], scorer: Scorer, confidence: float, seed: 
 
 
 async def _score(scorer: Scorer, pair: Pair, answer: str) -> float:
-    with Boundary("the scorer", WorkerFailed):
+    with Boundary("the scorer", WorkerFailed, is_library=True):
         returned = scorer(pair.question, answer)
         value = float(await returned if isawaitable(returned) else returned)
         if not isfinite(value):

@@ -54,7 +54,8 @@ class Probe:
             return
         began = anyio.current_time()
         try:
-            with anyio.fail_after(SECONDS + _GRACE), Boundary(f"{self.role} {self.name!r}", WorkerFailed):
+            who = f"{self.role} {self.name!r}"
+            with anyio.fail_after(SECONDS + _GRACE), Boundary(who, WorkerFailed, is_library=True):
                 self.usage = await self.call()
         except (PodiumError, TimeoutError) as error:
             self.error = _told(error)

@@ -21,7 +21,7 @@ from podium.errors import (
     WorkerTimeout,
 )
 from podium.execution.run_context import RunContext, outer_run
-from podium.secrets.boundary import Boundary
+from podium.secrets.boundary import BUGS, Boundary
 from podium.types.messages import Completion, FinishReason, Part, estimate_usage, storable, usage_or_estimate
 from podium.types.outcome import Call, Problem, total_cost
 from podium.usage import Usage, is_well_formed
@@ -60,6 +60,8 @@ class Attempt:
     completion: Completion | None = None
     """The whole answer; `None` until its end was seen."""
     error: PodiumError | None = None
+    bug: Exception | None = None
+    """The exception of a worker with a mistake in its code, which is to leave the run."""
     problem: Problem | None = None
     """Why the step went on, or ended, without it; `None` while it may still be the answer."""
     usage: Usage = _NOTHING
@@ -85,6 +87,8 @@ class Attempt:
     async def run(self, on_text: Callable[["Attempt", str], None]) -> None:
         """Call the worker until it has ended. A failure is stored in `error`; a cancel is raised.
 
+        A mistake in the worker's own code is stored in `bug`, too.
+
         With a journal, the call is sent once its start and its reservation are recorded, and with
         them all that made it possible: the plan, and the ends of the steps it is shown.
 
@@ -101,6 +105,10 @@ class Attempt:
                     await self._read(on_text)
         except PodiumError as error:
             self._fail(error)
+        except BUGS as bug:
+            self.bug = bug
+            told = f"worker {self.card.name!r} raised {type(bug).__name__}: {bug}"
+            self._fail(WorkerFailed(told, maybe_paid=True))
         except TimeoutError:
             seconds = self.context.settings.limits.attempt_seconds
             told = f"worker {self.card.name!r} did not answer within {seconds:g} s (Limits.attempt_seconds)"

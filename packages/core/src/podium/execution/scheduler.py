@@ -22,6 +22,7 @@ from podium.execution.step_runner import StepRunner
 from podium.execution.step_state import ABORTED, ENOUGH, STOPPED, SUPERSEDED, UNSEEN, StepState
 from podium.policy import after
 from podium.resume.paid_results import PaidResults, step_key
+from podium.secrets.boundary import BUGS
 from podium.types.events import AnswerDelta, StepDelta, StepEnded
 from podium.types.outcome import Call, Outcome, Problem, total_cost
 from podium.types.plan import Plan, Step
@@ -69,7 +70,7 @@ class RoundScheduler:
         self.answer_sent = False
         """Whether some of the answer was sent on while it was written."""
         self.broke: Exception | None = None
-        """What somebody else who started the steps raised."""
+        """What the user's code raised, or somebody else who started the steps."""
         self._tasks = anyio.create_task_group()
         self._room = anyio.Semaphore(context.settings.limits.concurrency, fast_acquire=True)
 
@@ -186,6 +187,11 @@ class RoundScheduler:
         previous = self._context.previous.labels if step.previous else frozenset[str]()
         return self._context.labels.union(previous, *map(self._written, step.access))
 
+    def stop(self, bug: Exception) -> None:
+        """Cancel everything for a mistake in the user's code; whoever leaves the execution raises it."""
+        self.broke = self.broke or bug
+        self._tasks.cancel_scope.cancel()
+
     def refuse(self, plan: Plan, problem: Problem) -> None:
         """Take the whole plan, none of whose steps may run."""
         self._take(plan)
@@ -205,7 +211,11 @@ class RoundScheduler:
         current: StepState | None = state
         while current is not None:
             if current.outcome is None:
-                await self._run(current)
+                try:
+                    await self._run(current)
+                except BUGS as bug:
+                    self.stop(bug)
+                    return
             ready = self._settle(self._release(current))
             current = ready.pop(0) if ready else None
             self._start(ready)
@@ -309,6 +319,8 @@ class RoundScheduler:
                 state.following = runner.following
                 state.runner = state.scope = None
                 self._end(state, outcome)
+        if runner.bug is not None:
+            raise runner.bug
 
     def _lost(self, state: StepState) -> tuple[Call, ...]:
         """Return the calls that were made for the step before the run was resumed, to no end."""

@@ -20,7 +20,7 @@ from podium.execution.run_context import OuterRun, RunContext
 from podium.journal.answer_cache import Cache, answer_key, asking, look_up, remember
 from podium.prompts.render import worker_messages
 from podium.prompts.subtask import step_input
-from podium.secrets.boundary import Boundary
+from podium.secrets.boundary import BUGS, Boundary, add_place
 from podium.types.events import AttemptFailed, StepStarted
 from podium.types.messages import Completion
 from podium.types.outcome import Call, Outcome, Problem, StepStatus, total_cost
@@ -52,6 +52,8 @@ class StepRunner:
     """Those of all that is shown."""
     before: Sequence[Call] = ()
     """Calls made before the run was resumed: they are billed, and do not count against `Retry.attempts`."""
+    bug: Exception | None = None
+    """An exception that tells of a mistake in the user's code, and is to leave the run."""
     _made: list[Attempt] = field(default_factory=list)
     _heard: Attempt | None = None
     """Whose pieces are sent on; `None` while two calls run, whose pieces are held back."""
@@ -83,6 +85,12 @@ class StepRunner:
             return self._ended("failed", Problem(error.code, told))
         except PodiumError as error:
             return self._ended("failed", Problem.of(error))
+        except BUGS as bug:
+            who = self.context.settings.pool.names[self.step.worker]
+            where = f"step {self.index} of round {self.round} (worker {who!r})"
+            add_place(bug, self.context.request.run_id, where)
+            self.bug = bug
+            return self._ended("failed", Problem(WorkerFailed.code, f"{type(bug).__name__}: {bug}"))
         return self._ended("ok", None)
 
     def timed_out(self) -> Outcome:
@@ -121,10 +129,17 @@ class StepRunner:
         """Number of the call after all that were made."""
         return self.number + len(self.before) + len(self._made)
 
+    def _raise_bug(self) -> None:
+        """Raise the exception of a worker with a mistake in its code."""
+        bugs = (self.bug, *(attempt.bug for attempt in self._made))
+        for bug in filter(None, bugs):
+            raise bug
+
     async def _try(self) -> None:
         number, deadline = self.step.worker, self._deadline
         while True:
             attempt = await self._ask(number)
+            self._raise_bug()
             if self._reused is not None or (attempt is not None and attempt.completion is not None):
                 return
             order = self._fallback_order()
@@ -293,6 +308,9 @@ class StepRunner:
                     held.append(slot)
                 second = self._begin(number, context.settings.pool.breaker(number))
             except (anyio.WouldBlock, PodiumError):
+                return None
+            except BUGS as bug:
+                self.bug = bug
                 return None
             self._heard = None
             return second

@@ -85,7 +85,7 @@ def worker_errors(
             cannot be removed.
     """
     try:
-        with Boundary(f"worker {worker!r}", partial(WorkerFailed, maybe_paid=True)):
+        with Boundary(f"worker {worker!r}", partial(WorkerFailed, maybe_paid=True), is_library=True):
             try:
                 yield
             except PodiumError:

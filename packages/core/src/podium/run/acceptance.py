@@ -14,7 +14,7 @@ from podium.execution.step_runner import StepRunner
 from podium.execution.step_state import STOPPED
 from podium.prompts.render import judge_prompt
 from podium.resume.paid_results import step_key
-from podium.secrets.boundary import Boundary
+from podium.secrets.boundary import BUGS, Boundary, add_place
 from podium.types.messages import storable
 from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Step
@@ -60,9 +60,13 @@ class AcceptanceCheck:
         if known is not None:
             return known
         question = context.request.query[-1].text if context.request.query else ""
-        with Boundary("accept", WorkerFailed):
-            returned = accept(question, answer)
-            verdict = await returned if isawaitable(returned) else returned
+        try:
+            with Boundary("accept", WorkerFailed):
+                returned = accept(question, answer)
+                verdict = await returned if isawaitable(returned) else returned
+        except BUGS as bug:
+            add_place(bug, context.request.run_id, f"`accept` in round {self.round}")
+            raise
         return storable(verdict) if isinstance(verdict, str) else bool(verdict)
 
     async def _ask(self, judge: Worker, answer: str) -> bool | str:
@@ -120,6 +124,8 @@ class AcceptanceCheck:
                 check = runner.timed_out() if late else runner.stopped(STOPPED)
             self.check = check
             tell_end(ours, check, key)
+        if runner.bug is not None:
+            raise runner.bug
         return check
 
 

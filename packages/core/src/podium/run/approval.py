@@ -17,7 +17,7 @@ from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest, Asked
 from podium.resume.rebuild import waiting_for
 from podium.run.forecaster import forecast_plan
-from podium.secrets.boundary import Boundary
+from podium.secrets.boundary import BUGS, Boundary, add_place
 from podium.types.events import ApprovalAsked, ApprovalGiven, RunResumed, RunStarted
 from podium.types.messages import storable
 from podium.types.outcome import Problem
@@ -125,7 +125,11 @@ async def _decide(
                 context.settings, current, context.request.query, context.previous.visible
             ),
         )
-        verdict = await _ask(approve, request)
+        try:
+            verdict = await _ask(approve, request)
+        except BUGS as bug:
+            add_place(bug, request.run_id, f"`approve` in round {number}")
+            raise
         if isinstance(verdict, Plan):
             current = _checked(context, verdict, plan, labels)
         elif verdict is not True:

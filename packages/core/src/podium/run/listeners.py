@@ -3,8 +3,11 @@
 import logging
 from collections.abc import Awaitable, Callable
 
+import anyio
+
 from podium.errors import ListenerFailed
 from podium.secrets import scrub_error
+from podium.secrets.boundary import BUGS, add_place
 from podium.types.events import Event
 from podium.types.result import Result
 
@@ -17,14 +20,17 @@ async def with_listener(
 ) -> Result:
     """Carry out `run`, whose events go to someone else's function.
 
-    One that raises is told nothing more; what the run has begun to pay for goes on.
+    One that raises is told nothing more; what the run has begun to pay for goes on. A mistake in its
+    code (`BUGS`) cancels the run.
 
     Raises:
         ListenerFailed: the listener raised; the error holds the run's result.
+        Exception: a mistake in the listener's code, as it was raised.
     """
     if listener is None:
         return await run(None)
     raised: list[Exception] = []
+    scope = anyio.CancelScope()
 
     def tell(event: Event) -> None:
         if not raised:
@@ -33,9 +39,16 @@ async def with_listener(
             except Exception as error:
                 scrub_error(error)
                 raised.append(error)
+                if isinstance(error, BUGS):
+                    add_place(error, event.run_id, "`on_event`")
+                    scope.cancel()
+                    return
                 logging.getLogger("podium").exception("what run %s tells its events to raised", event.run_id)
 
-    result = await run(tell)
+    with scope:
+        result = await run(tell)
+    if raised and isinstance(raised[0], BUGS):
+        raise raised[0]
     if raised:
         failed = ListenerFailed(f"on_event raised {type(raised[0]).__name__}: the run went on without it")
         failed.result = result

@@ -52,7 +52,8 @@ def raise_unplanned(result: Result, cause: BaseException | None) -> None:
         cause: the error of the planner, where it is known.
     """
     problem = result.problem
-    if problem is None or result.status != "failed" or len(result.rounds) > 1:
+    is_planned = any(current.plan is not None for current in result.rounds)
+    if problem is None or result.status != "failed" or is_planned:
         return
     for code in CODES:
         if code == problem.code:

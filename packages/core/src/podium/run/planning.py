@@ -36,7 +36,7 @@ from podium.planners.planner_prompt import repair_feedback
 from podium.run.early_start import EarlyStart
 from podium.run.no_plan import no_plan
 from podium.run.plan_request import order_of, plan_request, slots_of
-from podium.secrets.boundary import Boundary
+from podium.secrets.boundary import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable
 from podium.types.outcome import Problem, Proposal
@@ -145,6 +145,10 @@ class PlanRequester:
                 error = _late(planner, limit, written)
         except PodiumError as caught:
             error = caught
+        except BUGS as bug:
+            add_place(bug, context.request.run_id, f"planner {planner.name!r} in round {self.round}")
+            error = PlannerError(f"planner {planner.name!r} raised {type(bug).__name__}: {bug}")
+            raise
         finally:
             for slot in held:
                 slot.release()

@@ -32,6 +32,7 @@ from podium.run.approval import PAUSED, WAITING, request_approval
 from podium.run.no_plan import CODES, fallback_problem
 from podium.run.plan_request import order_of
 from podium.run.planning import PlanRequester
+from podium.secrets.boundary import BUGS
 from podium.types.conclusion import answer_of, answer_outcome, conclusion, missing, steps_of, told
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
 from podium.types.messages import Part
@@ -147,6 +148,8 @@ class Rounds:
                     self.cause = error.__cause__
                 except PodiumError as error:  # raised below, outside of the task group
                     refused = error
+                except BUGS as bug:
+                    execution.stop(bug)
                 if plan is not None and plan.steps and begun.paid is None and self._is_repeated(plan):
                     why, plan = f"{why}; it repeats an earlier plan, whose answer stands", Plan(())
                 if plan is not None:
@@ -233,7 +236,11 @@ class Rounds:
 
     async def _carry_out(self, number: int, plan: Plan, execution: RoundScheduler) -> Plan:
         """Have the plan looked at and carried out; return it as it was approved."""
-        allowed = await request_approval(self.context, number, plan, self.context.labels)
+        try:
+            allowed = await request_approval(self.context, number, plan, self.context.labels)
+        except BUGS as bug:
+            execution.stop(bug)
+            return plan
         if isinstance(allowed, Problem):
             self.problem, self._stopped = allowed, True
             if allowed.code != WAITING:

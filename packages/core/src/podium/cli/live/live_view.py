@@ -12,7 +12,6 @@ from podium.cli.job import Job, follow
 from podium.cli.live.live_state import LiveState
 from podium.cli.live.live_tree import TreeRenderer
 from podium.cli.screen import Screen
-from podium.errors import PodiumError
 from podium.types.result import Result
 
 _TICK = 0.1
@@ -33,19 +32,19 @@ class View:
         Raises:
             PodiumError: as `Conductor.run`.
         """
-        came_to: Result | PodiumError
+        came_to: Result | Exception
         with self._live:
             try:
                 async with anyio.create_task_group() as drawing:
                     drawing.start_soon(self._keep_drawing)
                     try:
                         came_to = await follow(job, self._state)
-                    except PodiumError as error:  # the task group would wrap it
+                    except Exception as error:  # noqa: BLE001 - raised below: the task group would wrap it
                         came_to = error
                     drawing.cancel_scope.cancel()
             finally:
                 self._live.update(self._picture(with_answer=False), refresh=True)
-        if isinstance(came_to, PodiumError):
+        if isinstance(came_to, Exception):
             raise came_to
         return came_to
 

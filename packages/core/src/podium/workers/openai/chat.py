@@ -6,10 +6,12 @@ nothing; `podium.execution` does.
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 from typing import Any
 
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
 from podium.secrets import scrubbing
+from podium.secrets.boundary import Boundary
 from podium.types.messages import Completion, Sampling
 from podium.workers.openai.chat_request import chat_body, merge_sampling
 from podium.workers.openai.chat_response import AnswerReader
@@ -18,6 +20,8 @@ from podium.workers.openai.providers import ConstraintKind
 from podium.workers.worker import Card, Request, Worker
 
 _PATH = "/chat/completions"
+_READING = Boundary("reading the answer", partial(WorkerBroken, maybe_paid=True), is_library=True)
+"""An answer whose parts are of other types than they should be is a broken answer."""
 
 
 class ChatWorker(Worker):
@@ -84,19 +88,24 @@ class ChatWorker(Worker):
             if not request.stream:
                 whole = await self.endpoint.ask(_PATH, body, deadline=request.deadline)
                 answer = AnswerReader()
-                answer.feed(whole)
+                with _READING:
+                    answer.feed(whole)
             else:
                 answer = AnswerReader()
                 events = self.endpoint.listen(_PATH, body, deadline=request.deadline)
                 try:
                     async with aclosing(events):
                         async for event in events:
-                            if text := answer.feed(event):
+                            with _READING:
+                                text = answer.feed(event)
+                            if text:
                                 yield text
                 except (WorkerBroken, WorkerTimeout):
                     if answer.finish is None:
                         raise
-            yield answer.completion(request.messages)
+            with _READING:
+                completion = answer.completion(request.messages)
+            yield completion
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return (self.endpoint,)

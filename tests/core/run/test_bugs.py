@@ -1,0 +1,280 @@
+"""A mistake in the user's own code leaves the run as it is, and the run can be resumed once it is mended."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from core.actors import Actor, PlanningActor, boss, never, plan_of, rows
+
+from podium import Conductor, FunctionWorker, ScriptedWorker
+from podium.errors import ListenerFailed, PlannerError
+from podium.execution import Hedge, Retry
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner, PlanRequest, PlanText
+from podium.policy import Policy
+from podium.resume.rebuild import result_of
+from podium.secrets import register
+from podium.types import Completion, Event, Plan, RunStopped, StepEnded, StepStarted
+from podium.workers import FREE, Card, Request, StepInput, Worker
+
+pytestmark = pytest.mark.anyio
+
+BUGS = [TypeError, AttributeError, NameError, ImportError]
+OTHERS = [ValueError, KeyError, RuntimeError, ZeroDivisionError]
+PLAN = plan_of((0, "first", ()), (1, "second", (0,)))
+
+
+class Own(Worker):
+    """A worker of the user's, whose code raises `error` once."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.card = Card(name="own", price=FREE)
+        self.error = error
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Raise."""
+        if self.error is not None:
+            raise self.error
+        yield Completion("done")
+
+
+def _function(error: BaseException) -> FunctionWorker:
+    def own(step_input: StepInput) -> str:
+        raise error
+
+    return FunctionWorker(own, price=FREE)
+
+
+def _async_function(error: BaseException) -> FunctionWorker:
+    async def own(step_input: StepInput) -> str:
+        await anyio.lowlevel.checkpoint()
+        raise error
+
+    return FunctionWorker(own, price=FREE)
+
+
+MAKERS: list[Callable[[BaseException], Worker]] = [Own, _function, _async_function]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("kind", BUGS)
+async def test_a_mistake_in_a_worker_leaves_every_face(
+    make: Callable[[BaseException], Worker], kind: type[Exception]
+) -> None:
+    """`run` and `stream` raise the very exception, once, with a note of run and step."""
+    workers = [ScriptedWorker("a", "A"), make(error := kind("mistake"))]
+    conductor = Conductor(FixedPlanner(PLAN), workers)
+    with pytest.raises(kind) as of_run:
+        await conductor.run("What?")
+    assert of_run.value is error
+    with pytest.raises(kind, match="mistake"):
+        [event async for event in conductor.stream("What?")]
+    (first, _) = error.__notes__
+    assert "step 1 of round 1 (worker 'own') in run " in first
+
+
+@pytest.mark.parametrize("kind", BUGS)
+def test_a_mistake_in_a_worker_leaves_run_sync(kind: type[Exception]) -> None:
+    """As it is."""
+    with pytest.raises(kind, match="mistake"):
+        Conductor(FixedPlanner(plan_of((0, "go", ()))), [Own(kind("mistake"))]).run_sync("What?")
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("kind", OTHERS)
+async def test_another_exception_of_a_worker_fails_its_step(
+    make: Callable[[BaseException], Worker], kind: type[Exception]
+) -> None:
+    """It may be of the moment."""
+    result = await Conductor(FixedPlanner(plan_of((0, "go", ()))), [make(kind("x"))]).run("What?")
+    assert result.status == "failed"
+    assert result.outcomes[0].problem is not None
+    assert result.outcomes[0].problem.code == "worker_failed"
+
+
+async def test_what_had_ended_is_recorded_and_the_run_goes_on_when_the_mistake_is_mended() -> None:
+    """Steps under way are cancelled, and their ends recorded; nothing that ended is paid for again."""
+    journal = MemoryJournal()
+    first, own, slow = ScriptedWorker("first", "A"), Own(TypeError("mistake")), Actor("slow", never)
+    plan = plan_of((0, "a", ()), (1, "b", (0,)), (2, "c", ()), (0, "d", (0, 1, 2)))
+    conductor = Conductor(FixedPlanner(plan), [first, own, slow], journal=journal)
+    with pytest.raises(TypeError, match="mistake"):
+        await conductor.run("What?", run_id="r")
+    assert (slow.stopped, slow.running) == (1, 0)
+    events = [entry.event for entry in await journal.read("r")]
+    ends = {e.step: e.outcome.status for e in events if isinstance(e, StepEnded)}
+    assert ends == {0: "ok", 1: "failed", 2: "cancelled", 3: "cancelled"}
+    assert isinstance(events[-1], RunStopped)
+    assert events[-1].problem.code == "crashed"
+    assert result_of(events).status != "ok"
+    own.error = None
+    mended = [first, own, ScriptedWorker("slow", "C")]
+    result = await Conductor(FixedPlanner(plan), mended, journal=journal).resume("r")
+    assert (result.status, result.answer) == ("ok", "A")
+    assert len(first.requests) == 2
+
+
+async def test_a_step_that_starts_early_stops_the_planner() -> None:
+    """Nobody waits for the rest of a plan that cannot be carried out."""
+
+    async def write(request: Request) -> AsyncGenerator[str | Completion, None]:
+        yield rows((0, "go", ()))
+        await anyio.sleep_forever()
+
+    planner = PlanningActor(write)  # type: ignore[arg-type]
+    with anyio.fail_after(5), pytest.raises(NameError):
+        [e async for e in Conductor(planner, [Own(NameError("mistake"))]).stream("What?")]
+
+
+async def test_a_mistake_is_not_called_again_nor_handed_to_a_fallback() -> None:
+    """Nor is a second call beside it waited for."""
+    other = ScriptedWorker("other", "fine")
+    for retry in (
+        Retry(retry_on={"worker_failed"}),
+        Retry(fallbacks={"own": ("other",)}, fallback_on={"worker_failed"}),
+        Retry(hedge=Hedge(seconds=0.001)),
+    ):
+        conductor = Conductor(
+            FixedPlanner(plan_of((0, "go", ()))), [Own(AttributeError("x")), other], retry=retry
+        )
+        with pytest.raises(AttributeError):
+            await conductor.run("What?")
+    assert not other.requests
+
+
+async def _raises(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+    raise AttributeError("mistake")
+    yield ""
+
+
+async def test_a_mistake_in_a_planner_leaves_the_run() -> None:
+    """No fallback plans over it; the run can be resumed."""
+    journal = MemoryJournal()
+    conductor = Conductor(
+        PlanningActor(_raises), [ScriptedWorker("a", "A")], journal=journal, fallback_planner=boss("x")
+    )
+    with pytest.raises(AttributeError, match="mistake") as caught:
+        await conductor.run("What?", run_id="r")
+    assert "planner 'actor' in round 1 in run r" in caught.value.__notes__[0]
+    with pytest.raises(AttributeError, match="mistake"):
+        await conductor.plan("What?")
+    good = Conductor(boss(rows((0, "go", ()))), [ScriptedWorker("a", "A")], journal=journal)
+    result = await good.resume("r")
+    assert (result.status, result.answer) == ("ok", "A")
+
+
+def _bad(*_: object) -> Any:
+    raise TypeError("mistake")
+
+
+async def _bad_middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+    raise TypeError("mistake")
+    yield ""
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"accept": _bad}, "`accept` in round 1"),
+        ({"policy": Policy(approve=_bad)}, "`approve` in round 1"),
+    ],
+)
+async def test_a_mistake_in_a_callback_leaves_the_run(options: dict[str, Any], place: str) -> None:
+    """With a note of the callback."""
+    conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")], **options)
+    with pytest.raises(TypeError, match="mistake") as caught:
+        await conductor.run("What?")
+    assert place in caught.value.__notes__[0]
+
+
+async def test_a_mistake_in_a_middleware_leaves_the_run() -> None:
+    """Of a worker's call and of a planner's."""
+    workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
+    for planner in (FixedPlanner(PLAN), boss(rows((0, "go", ())))):
+        with pytest.raises(TypeError, match="mistake"):
+            await Conductor(planner, workers).run("What?", middleware=_bad_middleware)
+
+
+@pytest.mark.parametrize("journal", [None, MemoryJournal()])
+async def test_a_mistake_in_a_listener_cancels_the_run(journal: MemoryJournal | None) -> None:
+    """Another exception of it does not: what was begun is paid for."""
+    worker = Actor("a", never)
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StepStarted):
+            event.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+    conductor = Conductor(FixedPlanner(plan_of((0, "go", ()))), [worker], journal=journal)
+    with anyio.fail_after(5), pytest.raises(AttributeError, match="nothing") as caught:
+        await conductor.run("What?", on_event=listen)
+    assert "`on_event` in run" in caught.value.__notes__[0]
+    assert worker.running == 0
+
+    def fail(event: Event) -> None:
+        raise ValueError
+
+    with pytest.raises(ListenerFailed) as failed:
+        await Conductor(FixedPlanner(PLAN), [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]).run(
+            "What?", on_event=fail
+        )
+    assert failed.value.result.status == "ok"
+
+
+async def test_a_mistake_in_a_nested_run_leaves_the_outer_run() -> None:
+    """With a note of each run."""
+    inner = Conductor(
+        FixedPlanner(plan_of((0, "in", ()))), [Own(TypeError("mistake"))], card=Card(name="team")
+    )
+    with pytest.raises(TypeError, match="mistake") as caught:
+        await Conductor(FixedPlanner(plan_of((0, "out", ()))), [inner]).run("What?")
+    assert ["'own'" in note for note in caught.value.__notes__] == [True, False]
+    assert "'team'" in caught.value.__notes__[1]
+
+
+async def test_a_nested_run_without_a_plan_fails_its_step_with_the_code() -> None:
+    """What it spent is on the bill of the outer run."""
+    inner = Conductor(boss("no plan"), [ScriptedWorker("x", "X")], card=Card(name="team"))
+    result = await Conductor(FixedPlanner(plan_of((0, "out", ()))), [inner]).run("What?")
+    outcome = result.outcomes[0]
+    assert (result.status, result.answer, outcome.status) == ("failed", "", "failed")
+    assert outcome.problem is not None
+    assert outcome.problem.code == "planner_unusable"
+    assert outcome.usage.total_tokens > 0
+    assert not outcome.maybe_paid
+
+
+async def test_a_secret_in_a_mistake_is_taken_out() -> None:
+    """The exception is of its kind, and holds the text without the secret."""
+    register("hush-hush-4711")
+    for error in (TypeError("key hush-hush-4711"), _Stubborn()):
+        with pytest.raises(TypeError) as caught:
+            await Conductor(FixedPlanner(plan_of((0, "go", ()))), [Own(error)]).run("What?")
+        assert "hush-hush" not in f"{caught.value!r} {caught.value}"
+        assert caught.value.__context__ is None or "hush-hush" not in repr(caught.value.__context__)
+
+
+class _Stubborn(TypeError):
+    def __str__(self) -> str:
+        return "key hush-hush-4711"
+
+
+async def test_a_planner_error_of_the_users_own_is_a_planner_that_failed() -> None:
+    """Any exception that is no mistake leaves no plan, with the original as its cause."""
+
+    async def fails(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        raise KeyError("oops")
+        yield ""
+
+    with pytest.raises(PlannerError) as caught:
+        await Conductor(PlanningActor(fails), [ScriptedWorker("a", "A")]).run("What?")
+    cause = caught.value.__cause__
+    assert cause is not None
+    assert isinstance(cause.__cause__, KeyError)
+
+
+def test_a_plan_is_checked_before_anything_runs() -> None:
+    """A mistake in the arguments of `run` is raised as ever."""
+    with pytest.raises(TypeError):
+        Conductor(FixedPlanner(Plan(())), [ScriptedWorker("a", "A")]).run_sync("Why?", nothing=1)  # type: ignore[call-arg]
