@@ -4,16 +4,19 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partialmethod
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, UsageMetadataCallbackHandler
+from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import ensure_config
 from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says
 
-from langchain_podium import ConductorRunnable, as_planner, as_worker
+from langchain_podium import ChatPodium, ConductorRunnable, as_planner, as_worker
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
 from podium.errors import PodiumError, WorkerFailed
 from podium.execution import Retry
@@ -297,6 +300,103 @@ async def test_no_tracer_is_shown_a_secret(how: str) -> None:
     assert any("found" in shown for shown in tracer.shown)
     assert len(tracer.shown) >= 2 * 3
     assert [shown for shown in tracer.shown if KEY in shown] == []
+
+
+class Seen(BaseCallbackHandler):
+    """Keeps all that a handler is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def _take(self, kind: str, /, *args: Any, **kwargs: Any) -> None:
+        self.told.append(f"{kind} {args!r} {kwargs!r}")
+
+
+for _name in ("chain_start", "chain_end", "chain_error", "llm_end", "llm_error", "llm_new_token"):
+    setattr(Seen, f"on_{_name}", partialmethod(Seen._take, _name))
+Seen.on_custom_event = partialmethod(Seen._take, "custom_event")  # type: ignore[assignment]
+
+
+def _telling() -> Conductor:
+    """Return a conductor whose answer holds a key."""
+    return Conductor(FixedPlanner(Plan((Step(0, "do"),))), [ScriptedWorker("a", f"the key is {KEY}")])
+
+
+@pytest.mark.parametrize("output", ["answer", "result"])
+@pytest.mark.parametrize("streams", [False, True])
+async def test_no_callback_is_shown_a_secret_of_a_conductor(output: Any, *, streams: bool) -> None:
+    """Neither in what it is asked nor in its answer; the caller gets the answer as it is."""
+    seen, runnable = Seen(), ConductorRunnable(_telling(), output=output)
+    question: list[Any] = [HumanMessage(f"What does {KEY} open?"), {"role": "user", "content": f"{KEY}?"}]
+    config: Any = {"callbacks": [seen]}
+    if streams:
+        given: list[Any] = [piece async for piece in runnable.astream(question, config)]
+    else:
+        given = [await runnable.ainvoke(question, config)]
+    answer = given[0].answer if output == "result" else "".join(given)
+    assert answer == f"the key is {KEY}"
+    assert {told.split()[0] for told in seen.told} == {"chain_start", "chain_end", "custom_event"}
+    assert any("the key is sk-[secret]" in told for told in seen.told if told.startswith("chain_end"))
+    assert [told for told in seen.told if KEY in told] == []
+
+
+@pytest.mark.parametrize("how", ["ainvoke", "invoke", "astream", "stream"])
+async def test_no_callback_is_shown_a_secret_of_a_chat_model(how: str) -> None:
+    """The message that tracers get has none; the caller's has."""
+    seen, model = Seen(), ChatPodium(conductor=_telling())
+    config: Any = {"callbacks": [seen]}
+    match how:
+        case "ainvoke":
+            text = (await model.ainvoke("What?", config)).text
+        case "invoke":
+            text = (await anyio.to_thread.run_sync(lambda: model.invoke("What?", config))).text
+        case "astream":
+            text = "".join([chunk.text async for chunk in model.astream("What?", config)])
+        case _:
+            text = await anyio.to_thread.run_sync(
+                lambda: "".join(chunk.text for chunk in model.stream("What?", config))
+            )
+    assert text == f"the key is {KEY}"
+    assert any("the key is sk-[secret]" in told for told in seen.told if told.startswith("llm_end"))
+    assert [told for told in seen.told if KEY in told] == []
+
+
+async def test_a_secret_in_two_pieces_is_not_shown_whole() -> None:
+    """What callbacks are told of a stream's end is without it, for it is looked for in the whole."""
+
+    class Slow(Worker):
+        card = Card(name="slow", price=FREE)
+
+        async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+            yield f"the key is {KEY[:8]}"
+            yield KEY[8:]
+            yield Completion(f"the key is {KEY}")
+
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "do"),))), [Slow()])
+    for runnable in (ConductorRunnable(conductor), ChatPodium(conductor=conductor)):
+        seen = Seen()
+        config: Any = {"callbacks": [seen]}
+        pieces = [piece async for piece in runnable.astream("What?", config)]
+        texts = [piece if isinstance(piece, str) else piece.text for piece in pieces]
+        assert "".join(texts) == f"the key is {KEY}"
+        assert len([text for text in texts if text]) == 2
+        assert {type(piece) for piece in pieces} in ({str}, {AIMessageChunk})
+        assert [told for told in seen.told if KEY in told] == []
+        ends = [told for told in seen.told if told.startswith(("chain_end", "llm_end"))]
+        assert "the key is sk-[secret]" in ends[-1]
+
+
+async def test_no_callback_is_shown_a_secret_of_an_error() -> None:
+    """An error that the runnable raises is told without it."""
+    broken = Conductor(
+        FixedPlanner(Plan((Step(0, "do"),))),
+        [ScriptedWorker("a", WorkerFailed(f"{KEY} is wrong", maybe_paid=False))],
+    )
+    seen = Seen()
+    with pytest.raises(PodiumError):
+        await ConductorRunnable(broken).ainvoke("What?", {"callbacks": [seen]})
+    assert any(told.startswith("chain_error") for told in seen.told)
+    assert [told for told in seen.told if KEY in told] == []
 
 
 def _hangs(call: Call) -> Reply:

@@ -6,6 +6,7 @@ chat model.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Literal, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from langchain_podium.cancellation import apart, each
 from langchain_podium.events import hears, tell
 from langchain_podium.messages import ConductorInput, to_query
+from langchain_podium.scrubbed_runs import scrub_run, shown
 from langchain_podium.tracing import child_runs
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
@@ -79,7 +81,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
         **kwargs: Any,
     ) -> str | Result:
         """Ask, and wait for the whole answer."""
-        return await self._acall_with_config(self._ask, input, config, **kwargs)
+        return await self._acall_with_config(partial(self._ask, input), shown(input), config, **kwargs)
 
     def invoke(
         self,
@@ -100,7 +102,8 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
 
         Leaving the iteration cancels the run.
         """
-        pieces = self._atransform_stream_with_config(_only(input), self._stream, config, **kwargs)
+        told, stream = _only(shown(input)), partial(self._stream, input)
+        pieces = self._atransform_stream_with_config(told, stream, config, **kwargs)
         async with aclosing(cast("AsyncGenerator[str | Result, None]", pieces)):
             async for piece in pieces:
                 yield piece
@@ -140,9 +143,15 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
         )
 
     async def _ask(
-        self, asked: ConductorInput, run_manager: AsyncCallbackManagerForChainRun, **facts: Any
+        self,
+        asked: ConductorInput,
+        told: ConductorInput,
+        run_manager: AsyncCallbackManagerForChainRun,
+        **facts: Any,
     ) -> str | Result:
-        """Run; as a stream of events only where somebody takes them."""
+        """Run; as a stream of events only where somebody takes them. LangChain was told `told`."""
+        del told
+        scrub_run(run_manager)
         if not hears(run_manager):
             call = self._call(run_manager, stream=False, **facts)
             return self._given(await apart(self.conductor.run(cast("Any", to_query(asked)), **call)))
@@ -153,13 +162,16 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
 
     async def _stream(
         self,
-        inputs: AsyncIterator[ConductorInput],
+        asked: ConductorInput,
+        told: AsyncIterator[ConductorInput],
         run_manager: AsyncCallbackManagerForChainRun,
         **facts: Any,
     ) -> AsyncGenerator[str | Result, None]:
-        """Run, and yield the answer's pieces."""
+        """Run, and yield the answer's pieces. LangChain was told `told`."""
+        del told
+        scrub_run(run_manager)
         own, streamed = "", StreamedAnswer()
-        events = self._events(await anext(inputs), run_manager, stream=True, **facts)
+        events = self._events(asked, run_manager, stream=True, **facts)
         async with aclosing(events):
             async for event in events:
                 own, last = own or event.run_id, event

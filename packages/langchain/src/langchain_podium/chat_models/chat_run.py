@@ -20,9 +20,11 @@ from langchain_core.callbacks import (
 )
 from langchain_core.callbacks.manager import BaseRunManager
 from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, get_async_callback_manager_for_config
 
+from langchain_podium.chat_models.told_chunk import ToldChunk
 from langchain_podium.messages import read_usage
 from langchain_podium.tracing import under
 from podium.usage import Usage
@@ -54,6 +56,8 @@ class ChatRun:
     metadata: Mapping[str, Any]
     streams: list[AsyncGenerator[Any, None]] = field(default_factory=list)
     """What answers it in pieces, for whoever leaves before the end to close."""
+    is_ours: bool = False
+    """Whether the pieces go through `streamed`, which gives the caller each piece as it is."""
 
     @classmethod
     def of(cls, manager: BaseRunManager | BaseCallbackManager, run_id: UUID) -> Self:
@@ -65,6 +69,10 @@ class ChatRun:
     def current(cls) -> "ChatRun":
         """Return the run that is under way here; one of nobody's, where LangChain began none."""
         return _current.get() or cls.of(get_async_callback_manager_for_config(ensure_config()), uuid4())
+
+    def told(self, piece: AIMessageChunk) -> AIMessageChunk:
+        """Return what LangChain is given of a piece of the answer, and tells callbacks."""
+        return ToldChunk.of(piece) if self.is_ours else piece
 
     def get_child(self, tag: str | None = None) -> AsyncCallbackManager:
         """Return the manager of the runs below."""
@@ -91,6 +99,7 @@ def streamed(config: RunnableConfig | None) -> tuple[RunnableConfig, ChatRun]:
     config = ensure_config(config)
     manager = get_async_callback_manager_for_config(config)  # with the handlers that the run itself will have
     run = ChatRun.of(manager, config.get("run_id") or uuid4())
+    run.is_ours = True
     return {**config, "callbacks": manager, "run_id": run.run_id}, run
 
 

@@ -16,6 +16,8 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_podium.chat_models.call import ModelCall
 from langchain_podium.chat_models.chat_run import ChatRun, during, streamed
+from langchain_podium.chat_models.told_chunk import original
+from langchain_podium.scrubbed_runs import scrub_run
 from podium.aio import iterate, run_sync
 
 _Input = LanguageModelInput
@@ -51,7 +53,7 @@ class ConductedChatModel(BaseChatModel):
                     chunk = await anext(chunks, None)
                 if chunk is None:
                     return
-                yield chunk
+                yield original(chunk)
         finally:
             for stream in run.streams:  # which LangChain would leave to the garbage collector
                 await stream.aclose()
@@ -72,7 +74,7 @@ class ConductedChatModel(BaseChatModel):
                     chunk = next(chunks, None)
                 if chunk is None:
                     return
-                yield chunk
+                yield original(chunk)
 
     async def _agenerate_with_cache(
         self,
@@ -81,6 +83,7 @@ class ConductedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        scrub_run(run_manager)
         with during(run_manager):
             return await super()._agenerate_with_cache(messages, stop, run_manager, **kwargs)
 
@@ -91,6 +94,7 @@ class ConductedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        scrub_run(run_manager)
         with during(run_manager):
             return super()._generate_with_cache(messages, stop, run_manager, **kwargs)
 
@@ -122,16 +126,18 @@ class ConductedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
+        scrub_run(run_manager)
         pieces = self._call(messages, stop, kwargs).chunks()
         with during(run_manager):
-            ChatRun.current().streams.append(pieces)
+            run = ChatRun.current()
+        run.streams.append(pieces)
         async with aclosing(pieces):
             while True:
                 with during(run_manager):
                     message = await anext(pieces, None)
                 if message is None:
                     return
-                piece = ChatGenerationChunk(message=message)
+                piece = ChatGenerationChunk(message=run.told(message))
                 if run_manager is not None:
                     await run_manager.on_llm_new_token(piece.text, chunk=piece)
                 yield piece
@@ -143,14 +149,17 @@ class ConductedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
+        scrub_run(run_manager)
         call = self._call(messages, stop, kwargs)
+        with during(run_manager):
+            run = ChatRun.current()
         with closing(iterate(call.chunks)) as pieces:
             while True:
                 with during(run_manager):
                     message = next(pieces, None)
                 if message is None:
                     return
-                piece = ChatGenerationChunk(message=message)
+                piece = ChatGenerationChunk(message=run.told(message))
                 if run_manager is not None:
                     run_manager.on_llm_new_token(piece.text, chunk=piece)
                 yield piece

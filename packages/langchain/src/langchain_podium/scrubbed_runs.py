@@ -1,0 +1,93 @@
+"""What tracers and other callbacks are shown of a conductor's own runs: no secrets.
+
+LangChain itself tells them the output of a run, and the caller gets the same object as it is. So the run's
+manager, which LangChain made for this one run, is told to scrub what it passes on.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import singledispatch, wraps
+from typing import Any
+
+from langchain_core.callbacks.manager import BaseRunManager
+from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.prompt_values import PromptValue
+
+from podium.errors import PodiumError
+from podium.secrets import scrub, scrub_data, scrub_error
+from podium.types import Result, RunEnded
+
+_ENDS = ("on_chain_end", "on_chain_error", "on_llm_end", "on_llm_error", "on_llm_new_token")
+
+
+def scrub_run(run: BaseRunManager | None) -> None:
+    """Have the callbacks of a run be shown its output, or its error, without secrets."""
+    for name in _ENDS:
+        tell = getattr(run, name, None)
+        if tell is not None and not hasattr(tell, "scrubs"):
+            setattr(run, name, _scrubbing(tell))
+
+
+def shown(value: Any) -> Any:
+    """Return an input or output without secrets: the object itself if it holds none."""
+    if isinstance(value, BaseException):
+        return value if scrub_error(value) else PodiumError(scrub(repr(value)))
+    return value if scrub(repr(value)) == repr(value) else _clean(value)
+
+
+@singledispatch
+def _clean(value: object) -> Any:
+    return scrub(repr(value))
+
+
+@_clean.register
+def _(value: str) -> str:
+    return scrub(value)
+
+
+@_clean.register(list)
+@_clean.register(tuple)
+def _(value: Sequence[Any]) -> list[Any]:
+    return [shown(item) for item in value]
+
+
+@_clean.register(dict)
+def _(value: dict[str, Any]) -> dict[str, Any]:
+    return {scrub(key): shown(item) for key, item in value.items()}
+
+
+@_clean.register
+def _(value: Result) -> Any:
+    return RunEnded.of(value).to_json()["result"]
+
+
+@_clean.register
+def _(value: BaseMessage) -> BaseMessage:
+    return messages_from_dict([scrub_data(message_to_dict(value))])[0]
+
+
+@_clean.register
+def _(value: PromptValue) -> list[Any]:
+    return [shown(message) for message in value.to_messages()]
+
+
+@_clean.register
+def _(value: ChatGeneration) -> ChatGeneration:
+    return type(value)(message=shown(value.message), generation_info=shown(value.generation_info))
+
+
+@_clean.register
+def _(value: LLMResult) -> LLMResult:
+    generations = [[shown(each) for each in several] for several in value.generations]
+    return value.model_copy(update={"generations": generations, "llm_output": shown(value.llm_output)})
+
+
+def _scrubbing(tell: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a run's manager that passes on its arguments without secrets."""
+
+    @wraps(tell)
+    def scrubbing(*args: Any, **facts: Any) -> Any:
+        return tell(*map(shown, args), **{name: shown(fact) for name, fact in facts.items()})
+
+    scrubbing.scrubs = True  # type: ignore[attr-defined]
+    return scrubbing
