@@ -1,6 +1,5 @@
 """Where pairs are kept: in memory, in a file, on a server, each as the seam says."""
 
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +7,11 @@ from time import time
 
 import anyio
 import pytest
-from core.journal.write_fixtures import FOLDER
 
+from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, JournalError
 from podium.journal import SqlJournal
+from podium.planners import FixedPlanner
 from podium.secrets import register
 from podium.usage import Usage
 from podium_shadow import MemoryPairs, Pair, Pairs, Side, Spent, SqlPairs, Tally
@@ -112,12 +112,14 @@ async def test_they_are_in_the_journal_and_without_secrets(
     assert await journal.runs() == ()
 
 
-async def test_a_journal_of_before_takes_them(tmp_path: Path) -> None:
+async def test_a_journal_with_runs_takes_them(tmp_path: Path) -> None:
     """They are kept in tables of their own, and its runs stay."""
-    path = Path(shutil.copy(FOLDER / "v1.db", tmp_path / "journal.db"))
+    path = tmp_path / "journal.db"
+    conductor = Conductor([ScriptedWorker("one", "1")], FixedPlanner(Plan((Step(0, "x"),))))
+    await conductor.run("?", run_id="mine", journal=SqlJournal(path))
     await SqlPairs(path).put(WHOLE, TALLY)
     assert await SqlPairs(path).pairs() == (WHOLE,)
-    assert len(await SqlJournal(path).runs(limit=None, nested=True)) == 5
+    assert [run.run_id for run in await SqlJournal(path).runs()] == ["mine"]
 
 
 async def test_a_place_that_is_none_is_told(tmp_path: Path) -> None:

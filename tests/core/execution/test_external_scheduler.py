@@ -244,7 +244,7 @@ async def test_changed_lines_are_refused() -> None:
     journal = MemoryJournal()
     await diamond().run(DIAMOND, run_id="mine", journal=journal)
     lines = [line async for line in export(journal, ["mine"])]
-    with pytest.raises(JournalBroken, match="was changed"):
+    with pytest.raises(JournalBroken, match="record was changed"):
         MemoryJournal.of([line.replace("x:a()", "x:z()") for line in lines])
 
 
