@@ -115,7 +115,7 @@ async def test_they_are_in_the_journal_and_without_secrets(
 async def test_a_journal_with_runs_takes_them(tmp_path: Path) -> None:
     """They are kept in tables of their own, and its runs stay."""
     path = tmp_path / "journal.db"
-    conductor = Conductor([ScriptedWorker("one", "1")], FixedPlanner(Plan((Step(0, "x"),))))
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [ScriptedWorker("one", "1")])
     await conductor.run("?", run_id="mine", journal=SqlJournal(path))
     await SqlPairs(path).put(WHOLE, TALLY)
     assert await SqlPairs(path).pairs() == (WHOLE,)
