@@ -8,6 +8,9 @@ import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
+from podium.cli.probe import price_told, window_told
+from podium.workers import ChatWorker, Endpoint
+
 Podium = Callable[..., Result]
 
 
@@ -49,6 +52,28 @@ def test_table_names_the_trouble(podium: Podium, config: Path, monkeypatch: pyte
     assert all("LOOPBACK_KEY is not set" in line and "or take its workers out" in line for line in told)
     assert "speaker" in "".join(table)
     assert "LOOPBACK_KEY" not in "".join(table)
+
+
+def test_what_a_part_costs_and_who_says_so(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A price on the card is told as such; what is not known is told as unknown, with no source."""
+    facts = 'model = "small"\nprice = { input = 1.5, output = 6.0 }\ncontext_window = 8000'
+    config.write_text(config.read_text().replace('model = "small"', facts, 1))
+    thinker, speaker, planner = json.loads(podium("check", "--json").stdout)["parts"]
+    for part in (thinker, planner):
+        assert (part["price"]["input"], part["price"]["output"], part["price_source"]) == (1.5, 6.0, "card")
+        assert (part["context_window"], part["context_window_source"]) == (8000, "card")
+    assert (speaker["price"], speaker["price_source"], speaker["context_window_source"]) == (None, None, None)
+    table = podium("check", env={"COLUMNS": "200"}).stdout
+    assert "$1.5 in, 6 out (card)" in table
+    assert "8,000 (card)" in table
+    assert "unknown" in table
+
+
+def test_prices_that_were_looked_up_name_their_source() -> None:
+    """With the version of the data, and the price of long prompts."""
+    card = ChatWorker("claude-sonnet-4-5", endpoint=Endpoint("https://api.anthropic.com/v1")).card
+    assert price_told(card).startswith("$3 in, 15 out; above 200,000 tokens $6 in, 22.5 out (genai-prices 0.")
+    assert window_told(card).startswith("200,000 (genai-prices 0.")
 
 
 def test_hosted_conductor_is_called_once(podium: Podium, config: Path, server: ChatServer) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -18,7 +18,7 @@ from podium.secrets.boundary import Boundary
 from podium.types.messages import Message, read_query
 from podium.usage import Usage
 from podium.workers.openai.chat import ChatWorker
-from podium.workers.worker import Card, Request, StepInput, VisibleStep, Worker, complete
+from podium.workers.worker import Card, Price, Request, StepInput, VisibleStep, Worker, complete
 
 T = TypeVar("T")
 
@@ -63,6 +63,7 @@ class Probe:
 
     def to_json(self) -> dict[str, Any]:
         """Write the probe as plain JSON data."""
+        card = self.card or Card(name=self.name)
         return {
             "name": self.name,
             "role": self.role,
@@ -70,9 +71,37 @@ class Probe:
             "ok": self.error is None,
             "seconds": self.seconds,
             "tokens": self.usage.total_tokens,
+            "price": None if card.price is None else asdict(card.price),
+            "price_source": _source(card.price, card.price_source),
+            "context_window": card.context_window,
+            "context_window_source": _source(card.context_window, card.context_window_source),
             "structured_output": list(self.structured),
             "error": self.error,
         }
+
+
+def price_told(card: Card) -> str:
+    """Return a price in words, with where it comes from."""
+    price = card.price
+    if price is None:
+        return "unknown"
+    more = "".join(f"; above {tier.above:,} tokens ${_rates(tier.price)}" for tier in price.tiers)
+    return f"${_rates(price)}{more} ({_source(price, card.price_source)})"
+
+
+def window_told(card: Card) -> str:
+    """Return a context window in words, with where it comes from."""
+    if card.context_window is None:
+        return "unknown"
+    return f"{card.context_window:,} ({_source(card.context_window, card.context_window_source)})"
+
+
+def _rates(price: Price) -> str:
+    return f"{price.input:g} in, {price.output:g} out"
+
+
+def _source(fact: object, source: str) -> str | None:
+    return None if fact is None else source or "card"
 
 
 def worker_probe(config: Config, name: str) -> Probe:
@@ -92,6 +121,7 @@ def planner_probe(config: Config, cards: tuple[Card, ...]) -> Probe:
     if planner is not None:
         probe.name = planner.name
         probe.call = partial(_plan, planner, cards, config.limits.plan_steps)
+        probe.card = planner.card
     if isinstance(planner, ChatPlanner):
         probe.model = _model(planner.worker)
         probe.structured = tuple(sorted(planner.worker.constraint_kinds))

@@ -21,7 +21,7 @@ from podium.workers.openai.timeouts import Timeouts
 from podium.workers.worker import Price
 
 SamplingTable = Annotated[Sampling, AsTable(omit=("stop", "constraint"))]
-PriceTable = Annotated[Price, AsTable()]
+PriceTable = Annotated[Price, AsTable(omit=("tiers",))]
 Fallback = Literal["rule"]
 Count = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]

@@ -16,6 +16,7 @@ from .openai.chat import (
 from .openai.endpoint import (
     Endpoint as Endpoint,
 )
+from .openai.known_models import KnownModel as KnownModel, look_up_model as look_up_model
 from .openai.providers import PROVIDERS as PROVIDERS, Provider as Provider
 from .openai.timeouts import (
     Timeouts as Timeouts,
@@ -35,6 +36,7 @@ from .worker import (
     CallMiddleware as CallMiddleware,
     Card as Card,
     Price as Price,
+    PriceTier as PriceTier,
     Request as Request,
     StepInput as StepInput,
     VisibleStep as VisibleStep,

@@ -7,7 +7,7 @@ A worker is given messages and answers with a stream of text that ends in a
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
 
@@ -27,25 +27,45 @@ class Price:
     output: float
     cached_input: float | None = None
     """Input served from the provider's prompt cache; `None` means it costs as other input."""
+    tiers: "tuple[PriceTier, ...]" = ()
+    """Prices of calls that read more, in ascending order."""
 
     def __post_init__(self) -> None:
-        for part in fields(self):
-            price = getattr(self, part.name)
+        for name in ("input", "output", "cached_input"):
+            price = getattr(self, name)
             if price is not None and not 0 <= price < inf:
-                raise ConfigError(f"price {part.name} is {price!r}: it must be 0 or more, in USD per million")
+                raise ConfigError(f"price {name} is {price!r}: it must be 0 or more, in USD per million")
 
     def cost(self, usage: Usage) -> float:
-        """Return what `usage` costs, in USD; a hosted conductor's own calls cost as the rest."""
-        cached = usage.cached_tokens + usage.orchestration_cached_tokens
-        read = usage.input_tokens + usage.orchestration_input_tokens - cached
-        written = usage.output_tokens + usage.orchestration_output_tokens
-        cached_price = self.input if self.cached_input is None else self.cached_input
-        return (read * self.input + cached * cached_price + written * self.output) / 1e6
+        """Return what `usage` costs, in USD; a hosted conductor's own calls cost as the rest.
+
+        Of many calls together, the tier is chosen by all that they read, so the cost may be too high.
+        """
+        price = self.at(usage.total_input_tokens)
+        cached, written = usage.total_cached_tokens, usage.total_output_tokens
+        cached_price = price.input if price.cached_input is None else price.cached_input
+        read = usage.total_input_tokens - cached
+        return (read * price.input + cached * cached_price + written * price.output) / 1e6
 
     def most(self, input_tokens: int, output_tokens: int) -> float:
-        """Return what so many tokens cost at most, in USD: none of them comes from a cache."""
-        dearest = max(self.input, self.cached_input or 0.0)
-        return (input_tokens * dearest + output_tokens * self.output) / 1e6
+        """Return what up to so many tokens cost at most, in USD: none of them comes from a cache."""
+        reached = [self, *(tier.price for tier in self.tiers if input_tokens > tier.above)]
+        read = max(max(price.input, price.cached_input or 0.0) for price in reached)
+        return (input_tokens * read + output_tokens * max(price.output for price in reached)) / 1e6
+
+    def at(self, input_tokens: int) -> "Price":
+        """Return the price of a call that reads so many tokens."""
+        reached = [tier.price for tier in self.tiers if input_tokens > tier.above]
+        return reached[-1] if reached else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTier:
+    """The price of all tokens of a call that reads more than a number of tokens."""
+
+    above: int
+    """The number of input tokens."""
+    price: Price
 
 
 FREE = Price(input=0.0, output=0.0)
@@ -62,8 +82,12 @@ class Card:
     """What it is good at, in a sentence or two."""
     price: Price | None = None
     """`None` means unknown, which is never taken for free."""
+    price_source: str = ""
+    """The database that the price was looked up in, with its version; empty for a price given here."""
     context_window: int | None = None
     """Tokens its prompt and answer may have together; `None` means unknown."""
+    context_window_source: str = ""
+    """The database that the context window was looked up in, with its version; empty for one given here."""
     parts: frozenset[str] = frozenset()
     """Types of content parts it takes besides text: `image_url`, `input_audio`, `file`."""
     labels: frozenset[str] = frozenset()

@@ -34,10 +34,10 @@ class Overlong:
         more = 0 if card is None else self._most.get(card.name, 0) - worst.output_tokens
         if card is None or more <= 0 or not worst.output_tokens:
             return worst
-        cost = worst.cost
+        written, cost = worst.output_tokens + more, worst.cost
         if cost is not None and card.price is not None:
-            cost += card.price.most(0, more)
-        return replace(worst, output_tokens=worst.output_tokens + more, cost=cost)
+            cost = max(cost, card.price.most(worst.input_tokens, written))
+        return replace(worst, output_tokens=written, cost=cost)
 
 
 def answer_bound(card: Card, ledger: Ledger) -> int | None:

@@ -74,9 +74,9 @@ class LLMWorker(Worker, PromptMixin):
         more = len((self._template + (self.llm.system_prompt or "")).encode())
         if worst is None:
             return None
-        price = self.card.price
-        cost = None if price is None or worst.cost is None else worst.cost + price.most(more, 0)
-        return Spend(worst.calls, worst.input_tokens + more, worst.output_tokens, cost)
+        price, read = self.card.price, worst.input_tokens + more
+        cost = None if price is None else price.most(read, worst.output_tokens)
+        return Spend(worst.calls, read, worst.output_tokens, cost)
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Ask the model: as a stream where somebody reads along, else for an answer in one piece."""

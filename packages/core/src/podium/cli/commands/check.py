@@ -1,4 +1,4 @@
-"""`podium check`: calls each worker and the planner once, all at the same time."""
+"""`podium check`: calls each worker and the planner once, all at the same time, and shows what they cost."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,18 @@ from rich.table import Table
 from rich.text import Text
 
 from podium.cli.arguments import AsJson, ConfigPath
-from podium.cli.probe import Probe, hosted_probe, planner_probe, worker_probe
+from podium.cli.probe import Probe, hosted_probe, planner_probe, price_told, window_told, worker_probe
 from podium.cli.screen import NO_ANSWER, Screen, reporting
 from podium.config import Config, find_config, load_config
 from podium.workers.worker import Card
 
 
 def check(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Call each worker and the planner once, and show which of them work."""
+    """Call each worker and the planner once, and show which of them work and what they cost.
+
+    Prices and context windows come from the config (card), or from the data of genai-prices for the
+    endpoints of known providers.
+    """
     with reporting() as screen:
         _check(screen, load_config(find_config(config)), as_json=as_json)
 
@@ -49,7 +53,8 @@ async def _run_all(probes: Sequence[Probe]) -> None:
 
 
 def _table(screen: Screen, probes: Sequence[Probe]) -> Table:
-    table = Table("", "part", "name", "model", "latency", "tokens", "structured output")
+    head = ("", "part", "name", "model", "latency", "tokens", "structured output")
+    table = Table(*head, "USD per million tokens", "context window")
     for probe in probes:
         mark = Text("✓", style="green") if probe.error is None else Text("✗", style="red")
         about = "about " if probe.usage.estimated else ""
@@ -61,5 +66,7 @@ def _table(screen: Screen, probes: Sequence[Probe]) -> Table:
             "-" if probe.seconds is None else f"{probe.seconds:.2f} s",
             f"{about}{probe.usage.total_tokens:,}",
             ", ".join(probe.structured) or "no",
+            "-" if probe.card is None else price_told(probe.card),
+            "-" if probe.card is None else window_told(probe.card),
         )
     return table

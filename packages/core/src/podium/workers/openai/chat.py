@@ -16,6 +16,7 @@ from podium.types.messages import Completion, Sampling
 from podium.workers.openai.chat_request import chat_body, merge_sampling
 from podium.workers.openai.chat_response import AnswerReader
 from podium.workers.openai.endpoint import Endpoint
+from podium.workers.openai.known_models import with_known_facts
 from podium.workers.openai.providers import ConstraintKind
 from podium.workers.worker import Card, Request, Worker
 
@@ -30,7 +31,8 @@ class ChatWorker(Worker):
     Args:
         model: its name on the server.
         endpoint: the server. Workers of one server share an endpoint, and so its connections.
-        card: what planners are told of it; `None` names it after its model, with no known price.
+        card: what planners are told of it; `None` names it after its model. A price or context window
+            that it leaves out is looked up if the endpoint's URL is that of a known provider.
         sampling: defaults for what a request leaves open.
     """
 
@@ -50,7 +52,7 @@ class ChatWorker(Worker):
             )
         self.model = model
         self.endpoint = endpoint
-        self.card = card or Card(name=model)
+        self.card = with_known_facts(card or Card(name=model), endpoint.base_url, model)
         self.sampling = sampling
 
     def __repr__(self) -> str:

@@ -35,6 +35,8 @@ class Provider:
     """The field for each kind of constraint; an absent kind is not supported."""
     timeouts: Timeouts = Timeouts()
     """How long to wait for it, unless the endpoint says otherwise."""
+    caches_unasked: bool = False
+    """Whether it writes prompts to its cache unasked, which some of its models price above other input."""
     omitted: frozenset[Field] = frozenset()
     """Fields that it refuses or ignores, and that are not sent."""
     strict_models: tuple[str, ...] = ()
@@ -65,6 +67,7 @@ def find_provider(name: str) -> Provider:
 _ROWS = (
     Provider(
         name="openai",
+        caches_unasked=True,
         public_headers=frozenset({"openai-beta", "openai-organization"}),
         max_tokens="max_completion_tokens",
         constraints={"json": "response_format"},

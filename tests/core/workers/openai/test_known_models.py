@@ -1,0 +1,119 @@
+"""Prices and context windows of models of known providers."""
+
+import subprocess
+import sys
+
+import pytest
+
+from podium.budget import Limits
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.planners import FixedPlanner
+from podium.types import Plan, Step
+from podium.usage import Usage
+from podium.workers import FREE, Card, ChatWorker, Endpoint, Price, PriceTier, look_up_model
+
+OPENAI = "https://api.openai.com/v1"
+ANTHROPIC = "https://api.anthropic.com/v1"
+
+
+def _card(url: str, model: str, card: Card | None = None) -> Card:
+    return ChatWorker(model, endpoint=Endpoint(url), card=card).card
+
+
+def test_a_known_provider_fills_in_what_the_card_leaves_out() -> None:
+    """Price and context window come with the name and version of their source."""
+    card = _card(OPENAI, "gpt-5", Card(name="gpt", labels=frozenset({"us"})))
+    assert card.price == Price(input=1.25, output=10.0, cached_input=0.125)
+    assert card.context_window == 400_000
+    assert card.price_source.startswith("genai-prices 0.")
+    assert card.context_window_source == card.price_source
+    assert (card.name, card.labels) == ("gpt", {"us"})
+
+
+def test_the_card_comes_first() -> None:
+    """A price or window that the user gives stays, and only the other is looked up."""
+    priced = _card(OPENAI, "gpt-5", Card(name="gpt", price=FREE))
+    assert (priced.price, priced.price_source) == (FREE, "")
+    assert priced.context_window == 400_000
+    sized = _card(OPENAI, "gpt-5", Card(name="gpt", context_window=1000))
+    assert (sized.context_window, sized.context_window_source) == (1000, "")
+    assert sized.price is not None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost:8000/v1",
+        "http://127.0.0.1:8000/v1",
+        "http://[::1]:8000/v1",
+        "http://192.168.0.7/v1",
+        "http://gpu-server/v1",
+        "https://models.example.com/v1",
+        "https://proxy.example.com/x.googleapis.com/v1",
+        "https://proxy.example.com/https://api.openai.com/v1",
+        "https://api.openai.com.example.com/v1",
+        "https://notapi.openai.com.example/v1",
+    ],
+)
+@pytest.mark.parametrize("model", ["gpt-5", "gemini-2.5-pro"])
+def test_a_model_s_name_alone_says_nothing(url: str, model: str) -> None:
+    """Whoever serves a model of that name elsewhere asks what they like for it."""
+    card = _card(url, model)
+    assert (card.price, card.context_window, card.price_source) == (None, None, "")
+
+
+def test_unknown_models_of_known_providers_stay_unknown() -> None:
+    """Their price is `None`, which no cost limit takes for free."""
+    assert _card(OPENAI, "no-such-model").price is None
+    worker = ChatWorker("no-such-model", endpoint=Endpoint(OPENAI))
+    with pytest.raises(ConfigError, match="no-such-model"):
+        Conductor(FixedPlanner(Plan((Step(0, "go"),))), [worker], limits=Limits(cost=1.0)).run_sync("What?")
+
+
+def test_a_price_that_is_not_by_tokens_alone_is_unknown() -> None:
+    """A fee for each request, or an embedding model without an output price."""
+    for url, model in [("https://api.perplexity.ai", "sonar"), (OPENAI, "text-embedding-3-small")]:
+        known = look_up_model(url, model)
+        assert known is not None
+        assert known.price is None
+
+
+def test_hosts_are_compared_without_case() -> None:
+    """As DNS does."""
+    assert look_up_model("https://API.OpenAI.com/v1", "gpt-5") is not None
+
+
+def test_long_prompts_have_their_own_price() -> None:
+    """Above a number of input tokens all tokens of the call cost more."""
+    price = _card(ANTHROPIC, "claude-sonnet-4-5").price
+    dear = Price(input=6.0, output=22.5, cached_input=0.6)
+    cheap = Price(input=3.0, output=15.0, cached_input=0.3, tiers=(PriceTier(above=200_000, price=dear),))
+    assert price == cheap
+    assert cheap.cost(Usage(200_000, 1000)) == pytest.approx(0.615)
+    assert cheap.cost(Usage(200_001, 1000)) == pytest.approx(1.222506)
+    assert cheap.cost(Usage(300_000, 1000, cached_tokens=100_000)) == pytest.approx(1.2825)
+    assert cheap.most(200_000, 1000) == pytest.approx(0.615)
+    assert cheap.most(200_001, 1000) == pytest.approx(1.222506)
+
+
+def test_input_that_a_provider_caches_unasked_is_priced_as_written_to_the_cache() -> None:
+    """GPT-6 costs $2 for input, and $2.50 for input that goes into the cache."""
+    price = _card(OPENAI, "gpt-6-sol").price
+    assert price is not None
+    assert (price.input, price.cached_input) == (2.5, 0.2)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://localhost/v1"])
+def test_nothing_is_imported_where_nothing_can_be_known(url: str) -> None:
+    """A local server costs no half second at the start, and neither does `import podium`."""
+    code = (
+        "import sys, podium\n"
+        "from podium.workers import ChatWorker, Endpoint\n"
+        f"ChatWorker('gpt-5', endpoint=Endpoint({url!r}))\n"
+        "print('genai_prices' in sys.modules)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert told.stdout.strip() == "False"
