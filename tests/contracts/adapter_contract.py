@@ -21,13 +21,13 @@ import pytest
 from contracts.provider_errors import PROVIDER_ERRORS, ProviderError
 
 from podium.budget import Limits
-from podium.errors import PodiumError
+from podium.errors import PlannerError, PodiumError
 from podium.execution import Retry
 from podium.hosts import worker_error
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.types import Plan, Step
-from podium.workers import Gather, Worker
+from podium.workers import FREE, FunctionWorker, Gather, StepInput, Worker
 
 Speak = Callable[[str], Awaitable[str]]
 """What a worker says, given every text it was shown, in one."""
@@ -105,6 +105,15 @@ def saying(text: str) -> Speak:
 def failing(shown: str) -> Awaitable[str]:
     """Fail, for good."""
     raise ValueError("out of order")
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    """Return an error and what it came from."""
+    found = list[BaseException]()
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
 
 
 ONCE = Retry(attempts=1)
@@ -244,11 +253,49 @@ class AdapterContract:
         face = adapter.face(planner_of((0, "a", ())), [adapter.worker("bad", failing)], retry=ONCE)
         with pytest.raises(Exception, match="out of order") as caught:
             await face.ask("?")
-        causes, error = list[BaseException](), caught.value
-        while error is not None and error not in causes:
-            causes.append(error)
-            error = error.__cause__ or error.__context__  # type: ignore[assignment]
-        assert any(isinstance(cause, PodiumError) for cause in causes)
+        assert any(isinstance(cause, PodiumError) for cause in _causes(caught.value))
+
+    async def test_without_a_plan_the_host_raises(self, adapter: Adapter) -> None:
+        """By the error of the planner, with its code; the host may wrap it."""
+        face = adapter.face(FixedPlanner("I would rather not."), [adapter.worker("a", saying("x"))])
+        with pytest.raises(Exception, match="there is no plan") as caught:
+            await face.ask("?")
+        codes = [error.code for error in _causes(caught.value) if isinstance(error, PlannerError)]
+        assert "planner_unusable" in codes
+
+    async def test_a_plan_of_the_fallback_planner_is_marked(self, adapter: Adapter) -> None:
+        """The host's caller is told that the answer is partial."""
+        answer = await adapter.face(
+            FixedPlanner("I would rather not."),
+            [adapter.worker("a", saying("x"))],
+            fallback_planner=planner_of((0, "a", ())),
+        ).ask("?")
+        assert (answer.text, answer.status) == ("x", "partial")
+
+    @pytest.mark.parametrize("kind", [TypeError, AttributeError, NameError, ImportError])
+    async def test_a_mistake_in_a_worker_of_the_users_own_leaves_the_host(
+        self, adapter: Adapter, kind: type[Exception]
+    ) -> None:
+        """The host may wrap it."""
+
+        def mistaken(step_input: StepInput) -> str:
+            raise kind("a mistake")
+
+        workers = [adapter.worker("a", saying("x")), FunctionWorker(mistaken, price=FREE)]
+        with pytest.raises(Exception, match="a mistake") as caught:
+            await adapter.face(planner_of((0, "a", ()), (1, "b", (0,))), workers).ask("?")
+        assert any(isinstance(error, kind) for error in _causes(caught.value))
+
+    async def test_a_type_error_of_the_hosts_own_worker_fails_its_step(self, adapter: Adapter) -> None:
+        """It may come of what a server or a model wrote."""
+
+        async def speak(shown: str) -> str:
+            raise TypeError("out of order")
+
+        planner = planner_of((0, "a", ()), (1, "b", (0,)), (0, "c", (0, 1)))
+        workers = [adapter.worker("good", saying("fine")), adapter.worker("bad", speak)]
+        answer = await adapter.face(planner, workers, retry=ONCE).ask("?")
+        assert (answer.steps[1].status, answer.status) == ("failed", "partial")
 
     async def test_the_bill_of_each_step_is_right(self, adapter: Adapter) -> None:
         """Side by side as in turn, each step has what its own calls came to."""

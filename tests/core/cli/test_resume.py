@@ -47,6 +47,30 @@ def last_step_down(call: Call) -> Reply:
     return whole({"error": {"message": "no"}}, status=400) if is_last else says(call, "seven")
 
 
+def test_run_without_a_plan_is_resumed_by_asking_the_planner_anew(
+    podium: Podium, config: Path, server: ChatServer
+) -> None:
+    """A wrong key, say: no answer, exit code 1, and the run goes on once that is mended."""
+    server.reply = lambda call: whole({"error": {"message": "wrong key"}}, status=401)
+    failed = podium("run", "What is it?", "--json")
+    assert (failed.exit_code, failed.stdout) == (1, "")
+    known = re.search(r"podium resume (\w+)", failed.stderr)
+    assert known is not None
+    assert "there is no plan: planner 'thinker': worker_refused" in failed.stderr
+    shown = podium("show", known[1])
+    assert "there is no plan" in shown.stdout
+    again = podium("resume", known[1])
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert [plans(call) for call in server.calls] == [True, True]
+    server.reply = lambda call: says(call, PLAN if plans(call) else "forty-two")
+    resumed = podium("resume", known[1], "--json")
+    said = json.loads(resumed.stdout)
+    assert (resumed.exit_code, said["status"], said["answer"]) == (0, "ok", "forty-two")
+    assert said["planner"] == {"name": "thinker", "why": "", "is_fallback": False}
+    assert len(said["proposals"]) == 3
+    assert "plan by thinker" in podium("show", known[1]).stdout
+
+
 def test_failed_run_is_resumed_without_paying_twice(podium: Podium, config: Path, server: ChatServer) -> None:
     """Only the step that failed is called again, and the hint says how."""
     server.reply = last_step_down

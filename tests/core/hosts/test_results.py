@@ -53,6 +53,11 @@ async def test_metadata_is_plain_json_without_secrets() -> None:
     counted = result_metadata(ended, usage=lambda usage: {"total": usage.total_tokens})
     assert counted["usage"] == {"total": ended.usage.total_tokens}
     assert "output" not in counted["steps"][0]
+    assert metadata["planner"] == {
+        "name": "fixed",
+        "why": "the plan was fixed beforehand",
+        "is_fallback": False,
+    }
     assert plan_lines(PLAN, ended.workers)[1:] == ["1. b: guess", "2. c: write (shown step 0)"]
 
 
