@@ -8,10 +8,13 @@ import anyio
 import pytest
 from hypothesis import given, strategies as st
 
+from podium.conductor import Conductor
+from podium.errors import PlannerError
 from podium.plan_text import PlanReader, parse_plan
 from podium.planners import DirectPlanner, FixedPlanner, Planner, PlanRequest, PlanText, RulePlanner, Turn
 from podium.types import Message, Plan, Query, read_query
 from podium.workers import Calculator, Card, Documents, Gather
+from podium.workers.offline.expression_finder import find_expressions
 
 pytestmark = pytest.mark.anyio
 
@@ -347,3 +350,78 @@ async def test_the_gate_leaves_repairs_and_doubtful_choices_to_the_planner_behin
     assert (await written(DirectPlanner(BEHIND), repair)).plan.steps[0].subtask == "behind"
     twins = (Card(name="a", description="A general assistant."), Card(name="b", description="General chat."))
     assert (await written(DirectPlanner(BEHIND), asked("Hello", twins))).plan.steps[0].subtask == "behind"
+
+
+@pytest.mark.parametrize(
+    ("question", "worker"),
+    [
+        ("Gather the facts and combine them", "documents"),
+        ("Combine the results into one answer", "documents"),
+        ("What is 2026-03-31 minus 2026-01-15?", "documents"),
+        ("Buy 3-4 bolts", "documents"),
+        ("Multiply that by 3", "documents"),
+        ("What is 31 - 15?", "calculator"),
+    ],
+)
+async def test_nothing_to_gather_or_compute_goes_to_neither(question: str, worker: str) -> None:
+    """A lone step is no gathering, and dates are no arithmetic."""
+    assert [name for name, _ in await parts_of(question)] == [worker]
+
+
+async def test_parts_that_nobody_can_gather_stay_one_step() -> None:
+    """A calculator takes several sums at once, and joins nothing."""
+    plan = await written(RulePlanner(), asked("What is 2 + 2? What is 3 + 3?", OFFLINE[:1]))
+    assert plan.steps(OFFLINE[:1]) == [("calculator", "What is 2 + 2? What is 3 + 3?", ())]
+    result = await Conductor(RulePlanner(), [Calculator()]).run("What is 2 + 2? What is 3 + 3?")
+    assert (result.status, result.answer) == ("ok", "2 + 2 = 4\n3 + 3 = 6")
+
+
+@pytest.mark.parametrize(
+    ("question", "cards"),
+    [
+        ("Who wrote the journal?", (OFFLINE[0], OFFLINE[2])),
+        ("Gather it.", (OFFLINE[2],)),
+        ("What is 2026-03-31 minus 2026-01-15?", (OFFLINE[0],)),
+    ],
+)
+async def test_what_no_worker_can_do_is_not_planned(question: str, cards: tuple[Card, ...]) -> None:
+    """No step is written that is known to fail."""
+    with pytest.raises(PlannerError, match="no worker can do"):
+        await written(RulePlanner(), asked(question, cards))
+
+
+_ASKED = st.lists(
+    st.sampled_from(
+        (
+            *(
+                "What is 3 * 4?",
+                "Then multiply that by 2.",
+                "Gather the facts.",
+                "Combine it with 5.",
+                "3-4 bolts",
+            ),
+            *(
+                "Who was it?",
+                "on 2026-03-31",
+                "- item\n",
+                "and compute 10:30 - 9:15",
+                "and what is",
+                "10 km + 5 m",
+            ),
+        )
+    ),
+    min_size=1,
+    max_size=6,
+).map(" ".join)
+
+
+@given(question=_ASKED)
+def test_no_offline_step_is_without_something_to_work_on(question: str) -> None:
+    """A calculator has arithmetic, a gatherer has steps before it."""
+
+    async def steps() -> list[tuple[str, str, tuple[int, ...]]]:
+        return (await written(RulePlanner(), asked(question))).steps(OFFLINE)
+
+    for worker, subtask, access in anyio.run(steps):
+        assert worker != "gather" or access
+        assert worker != "calculator" or find_expressions(subtask, that="1" if access else None)

@@ -110,6 +110,95 @@ async def test_no_arithmetic_is_refused(subtask: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("subtask", "kind"),
+    [
+        ("2026-03-31 minus 2026-01-15", "'2026-03-31' is a date"),
+        ("What is 31.03.2026 - 15.01.2026?", "'31.03.2026' is a date"),
+        ("3/4/2026 + 5", "'3/4/2026' is a date"),
+        ("31 March 2026 minus 15 January 2026", "'31 march 2026' is a date"),
+        ("Jan 5 + 3", "'jan 5' is a date"),
+        ("2026-03 - 2026-01", "'2026-03' is a date"),
+        ("15% of 2026-03-31", "'2026-03-31' is a date"),
+        ("10:30 minus 9:15", "'10:30' is a time"),
+        ("9am + 5", "'9am' is a time"),
+        ("4:30 p.m. - 2", "is a time"),
+        ("1.2.3 - 1.2.1", "'1.2.3' is a version"),
+        ("version 2.1 minus version 2.0", "'version 2.1' is a version"),
+        ("What is 555-1234?", "'555-1234' is a phone number"),
+        ("Call 555-123-4567.", "'555-123-4567' is a phone number"),
+        ("+1 555-123-4567", "is a phone number"),
+        ("What is 007-2?", "'007-2' is a number with leading zeros"),
+        ("5 km + 300 m", "'5 km' is a quantity with a unit"),
+        ("3 * 4 hours", "'4 hours' is a quantity with a unit"),
+        ("20 °C - 5 °C", "'20 °c' is a quantity with a unit"),
+        ("3 + 2 million", "'2 million' is a quantity with a unit"),
+        ("3-4 bolts", ""),
+        ("3 – 4 bolts", ""),
+        ("Buy 3 - 4 bolts", ""),
+        ("What is 3-4 bolts?", ""),
+        ("What is 2/3 of 90?", ""),
+        ("5 apples + 3 * 4", ""),
+        ("5 apples - 3 * 4", ""),
+        ("3 + 4 dogs - 2", ""),
+        ("$5 + €3", ""),
+    ],
+)
+async def test_what_is_no_plain_number_is_not_computed_with(subtask: str, kind: str) -> None:
+    """A refusal, which names what stands in the way; never the number that the digits would give."""
+    with pytest.raises(WorkerRefused, match="no arithmetic found") as caught:
+        await ask(Calculator(), subtask)
+    assert kind in str(caught.value)
+    assert caught.value.code == "worker_refused"
+
+
+@pytest.mark.parametrize(
+    ("subtask", "answer"),
+    [
+        ("On 2024-01-15 at 10:30 I bought 3 * 4 bolts.", "3 * 4 = 12"),
+        ("Over 5 days, what is 12 * 7?", "12 * 7 = 84"),
+        ("$5 + $3", "5 + 3 = 8"),
+        ("What is 7-3?", "7-3 = 4"),
+        ("7-3", "7-3 = 4"),
+        ("Answer this question: 12/4", "12/4 = 3"),
+        ("What is 12 * 4 eggs?", "12 * 4 = 48"),
+        ("17 - 5 是多少？", "17 - 5 = 12"),
+    ],
+)
+async def test_what_stands_beside_does_not_stop_it(subtask: str, answer: str) -> None:
+    """Dates and units that nothing is computed with are passed over."""
+    assert await ask(Calculator(), subtask) == answer
+
+
+@pytest.mark.parametrize("output", ["It was on 2026-03-31.", "It is 5 km.", "At 10:30.", "x = 5 km"])
+async def test_that_is_no_number_where_it_is_a_date_or_has_a_unit(output: str) -> None:
+    """A step is not gone on from by the digits of its output."""
+    with pytest.raises(WorkerRefused, match="no arithmetic"):
+        await ask(Calculator(), "multiply the result by 2", VisibleStep(0, "x", output))
+
+
+_DATES = st.dates().map(lambda day: day.isoformat())
+_TIMES = st.times().map(lambda time: time.strftime("%H:%M"))
+_QUANTITIES = st.tuples(st.integers(0, 999), st.sampled_from(["km", " m", " kg", " hours", " days"]))
+_FOREIGN = _DATES | _TIMES | _QUANTITIES.map(lambda it: f"{it[0]}{it[1]}")
+
+
+@given(
+    first=_FOREIGN,
+    second=_FOREIGN | st.integers(0, 999).map(str),
+    sign=st.sampled_from([" - ", " minus ", "-", " + ", " plus ", " * ", " / "]),
+    asks=st.sampled_from(["", "What is ", "Calculate "]),
+    turned=st.booleans(),
+)
+def test_no_number_comes_of_dates_times_and_units(
+    first: str, second: str, sign: str, asks: str, *, turned: bool
+) -> None:
+    """In whatever order they stand, and whatever is to be done with them."""
+    left, right = (second, first) if turned else (first, second)
+    with pytest.raises(WorkerRefused, match="no arithmetic found"):
+        anyio.run(ask, Calculator(), f"{asks}{left}{sign}{right}")
+
+
+@pytest.mark.parametrize(
     ("subtask", "reason"),
     [
         ("1 / 0", "division by zero"),
@@ -204,6 +293,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+_TOLD = "Retrieved from '{folder.name}', best match first:\n\n"
+
+
 @pytest.mark.parametrize(
     ("question", "source", "passage"),
     [
@@ -220,7 +312,7 @@ async def test_documents_answer_with_passage_and_source(
 ) -> None:
     """The best passage comes first, word for word, under its file, line and headings."""
     answer = await ask(Documents(folder), question)
-    assert answer.startswith(source)
+    assert answer.startswith(f"{_TOLD.format(folder=folder)}{source}")
     assert passage in answer
 
 
@@ -249,7 +341,8 @@ async def test_at_most_top_passages(tmp_path: Path) -> None:
     for name in "dcba":
         (tmp_path / f"{name}.md").write_text("The ledger counts.\n")
     answer = await ask(Documents(tmp_path, top=2), "ledger")
-    assert answer == "[a.md:1]\n\nThe ledger counts.\n\n[b.md:1]\n\nThe ledger counts."
+    first, second = "[a.md:1]\n\nThe ledger counts.", "[b.md:1]\n\nThe ledger counts."
+    assert answer == f"{_TOLD.format(folder=tmp_path)}{first}\n\n{second}"
 
 
 async def test_long_texts_are_cut_between_lines(tmp_path: Path) -> None:
@@ -257,7 +350,7 @@ async def test_long_texts_are_cut_between_lines(tmp_path: Path) -> None:
     lines = [f"Line {number} speaks of topic{number} and of nothing else at all." for number in range(1, 401)]
     (tmp_path / "long.txt").write_text("\n".join(lines) + "\n" + "x" * 50_000)
     answer = await ask(Documents(tmp_path), "topic200")
-    head, text = answer.split("\n\n")[:2]
+    head, text = answer.split("\n\n")[1:3]
     assert lines[199] in text
     assert len(text) < 2_000
     first = int(head.removeprefix("[long.txt:").removesuffix("]"))
@@ -303,13 +396,14 @@ async def test_a_link_within_the_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "real.dat").write_text("A zebra.")
     (tmp_path / "link.md").symlink_to(tmp_path / "a" / "real.dat")
-    assert (await ask(Documents(tmp_path), "zebra")).startswith("[link.md:1]")
+    assert (await ask(Documents(tmp_path), "zebra")).split("\n\n")[1] == "[link.md:1]"
 
 
 async def test_bytes_that_are_no_utf8_are_replaced(tmp_path: Path) -> None:
     """A file in another encoding is read as far as that goes, a byte order mark left out."""
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfzebra caf\xe9")
-    assert await ask(Documents(tmp_path), "zebra") == "[a.txt:1]\n\nzebra caf\N{REPLACEMENT CHARACTER}"
+    answer = await ask(Documents(tmp_path), "zebra")
+    assert answer == f"{_TOLD.format(folder=tmp_path)}[a.txt:1]\n\nzebra caf\N{REPLACEMENT CHARACTER}"
 
 
 async def test_calls_at_the_same_time(folder: Path) -> None:

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podium.plan_text.stemming import words
+from podium.workers.offline import calculator, gather
 from podium.workers.offline.expression_finder import find_expressions
 from podium.workers.worker import Card
 
@@ -32,10 +33,36 @@ class Match:
     """Whether no other worker fits as well."""
 
 
-def best_fit(part: str, cards: Sequence[Card]) -> Match:
-    """Return the worker whose card fits `part` best; of equals the earlier one."""
-    text, told = part[:_READ], [f"{card.name} {card.description[:_READ]}" for card in cards]
-    if find_expressions(text, that="1") and any(map(_CALCULATES.search, told)):
+def best_fit(part: str, cards: Sequence[Card], *, back: bool = False) -> Match | None:
+    """Return the worker whose card fits `part` best; of equals the earlier one.
+
+    Args:
+        part: what is to be done.
+        cards: the workers.
+        back: whether it goes on from an earlier step, which its worker is shown.
+
+    Returns:
+        The worker; `None` where none can do it, as a calculator cannot without arithmetic.
+    """
+    able = [number for number, card in enumerate(cards) if _can(card, part[:_READ], back=back)]
+    if not able:
+        return None
+    fit = _best(part[:_READ], [cards[number] for number in able], back=back)
+    return replace(fit, worker=able[fit.worker])
+
+
+def _can(card: Card, text: str, *, back: bool) -> bool:
+    """Say whether a worker can do something with a subtask at all; only of Podium's own is it known."""
+    if card.description == gather.DESCRIPTION:
+        return back
+    if card.description == calculator.DESCRIPTION:
+        return bool(find_expressions(text, that="1" if back else None))
+    return True
+
+
+def _best(text: str, cards: Sequence[Card], *, back: bool) -> Match:
+    told = [f"{card.name} {card.description[:_READ]}" for card in cards]
+    if find_expressions(text, that="1" if back else None) and any(map(_CALCULATES.search, told)):
         return _highest([float(bool(_CALCULATES.search(card))) for card in told], "its arithmetic")
     wanted = set(words(text))
     looks_up = 1.5 if _LOOKS_UP.search(text) else 0.0
@@ -50,13 +77,16 @@ def best_fit(part: str, cards: Sequence[Card]) -> Match:
     return _highest([_generality(card) for card in told], "")
 
 
-def gatherer(cards: Sequence[Card]) -> Match:
-    """Return the worker that is to join results; of those that do not say that they do, the most general."""
+def gatherer(cards: Sequence[Card]) -> Match | None:
+    """Return the worker that is to join results; of those that do not say that they do, the most general.
+
+    `None` where none can.
+    """
     for kind in (_GATHERS, _WRITES):
         scores = [float(bool(kind.search(f"{card.name} {card.description[:_READ]}"))) for card in cards]
         if any(scores):
             return _highest(scores, "gathering")
-    return best_fit("", cards)
+    return best_fit("", cards, back=True)
 
 
 def _is_tool(card: str) -> bool:

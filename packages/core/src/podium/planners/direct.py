@@ -66,7 +66,7 @@ def _plan(request: PlanRequest) -> PlanText | None:
     """Return the plan of one step; `None` for what is to be handed on."""
     question = request.query[-1].text.strip()
     fit = best_fit(question, request.cards)
-    if not (fit.alone and _is_simple(question, request)):
+    if not (fit and fit.alone and _is_simple(question, request)):
         return None
     text = write_plan(Plan((Step(fit.worker, f"Answer this question: {literal(question)}"),)), "rows")
     name = request.cards[fit.worker].name

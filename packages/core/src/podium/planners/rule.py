@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 
+from podium.errors import PlannerError
 from podium.plan_text.writer import write_plan
 from podium.planners.card_matcher import best_fit, gatherer
 from podium.planners.planner import Planner, PlanRequest, PlanText
@@ -33,7 +34,12 @@ class RulePlanner(Planner):
     name = "rule"
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Plan, row by row."""
+        """Plan, row by row.
+
+        Raises:
+            PlannerError: no worker of the pool can do what is asked, as where there is only a calculator
+                and no arithmetic.
+        """
         plan, why = _plan(request)
         text = write_plan(plan, "rows")
         if request.stream:
@@ -43,23 +49,29 @@ class RulePlanner(Planner):
 
 
 def _plan(request: PlanRequest) -> tuple[Plan, str]:
-    """Return the plan for a request, and in words why it is so."""
+    """Return the plan for a request, and in words why it is so.
+
+    Raises:
+        PlannerError: no worker can do a part of it.
+    """
     question = request.query[-1].text.strip() or "Answer the question, going by what is attached to it."
-    parts = split(question)
+    parts, last = split(question), gatherer(request.cards)
     most = max(request.asked_steps - 1, 1)  # one step is left for gathering
-    if most == 1:
+    if most == 1 or last is None:
         parts = [Part(question)]
     elif len(parts) > most:
         parts[most - 1 :] = [Part("\n".join(part.text for part in parts[most - 1 :]), parts[most - 1].back)]
     steps, reasons = [], []
     for number, part in enumerate(parts):
-        fit = best_fit(part.text, request.cards)
+        fit = best_fit(part.text, request.cards, back=part.back)
+        if fit is None:
+            workers = ", ".join(card.name for card in request.cards)
+            raise PlannerError(f"no worker can do {part.text[:200]!r}: there are {workers}")
         subtask = literal(_shortened(part.text, request))
         steps.append(Step(fit.worker, subtask, (number - 1,) if part.back else ()))
         reasons.append(f"{request.cards[fit.worker].name} {_because(fit.why, 'fits better')}")
-    if len(parts) == 1:
+    if len(parts) == 1 or last is None:
         return Plan(tuple(steps)), f"the question is of one part: {reasons[0]}"
-    last = gatherer(request.cards)
     steps.append(Step(last.worker, _GATHER, tuple(range(len(parts)))))
     reasons.append(f"and {request.cards[last.worker].name} {_because(last.why, 'speaks of gathering')}")
     return Plan(tuple(steps)), f"matched {len(parts)} parts: {', '.join(reasons)}"

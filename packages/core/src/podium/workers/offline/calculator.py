@@ -10,9 +10,10 @@ from decimal import Decimal
 from podium.errors import ConfigError, WorkerRefused
 from podium.types.messages import Completion
 from podium.workers.offline.expression_finder import MAX_READ, find_expressions, formula
+from podium.workers.offline.foreign_quantities import mask
 from podium.workers.worker import FREE, Card, Request, StepInput, Worker, step_input_of
 
-_DESCRIPTION = (
+DESCRIPTION = (
     "Exact arithmetic: calculates expressions, percentages, powers and roots that stand in its subtask."
 )
 _VALUE = r"(-?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
@@ -25,7 +26,8 @@ class Calculator(Worker):
     It reads signs and plain words ("8 squared plus the square root of 16"); "that" and "the
     result" are what the last visible step came to. It answers with a line for each expression,
     as in `17.5% of 2,340 = 409.5`; a value behind `≈` is rounded to 12 digits. Numbers are
-    written the English way. Other prose ("the sum of 3 and 4") is not read.
+    written the English way. Other prose ("the sum of 3 and 4") is not read. It refuses to compute
+    with what is no plain number: dates, times, versions, phone numbers, units, two currencies.
 
     Args:
         name: what plans call it.
@@ -47,7 +49,7 @@ class Calculator(Worker):
             )
             raise ConfigError(message) from error
         self._library = simpleeval
-        self.card = Card(name=name, description=_DESCRIPTION, price=FREE, labels=frozenset(labels))
+        self.card = Card(name=name, description=DESCRIPTION, price=FREE, labels=frozenset(labels))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Work out the subtask.
@@ -66,7 +68,11 @@ class Calculator(Worker):
         that = _result_of(step_input.visible[-1].output) if step_input.visible else None
         expressions = find_expressions(step_input.subtask, that=that)
         if not expressions:
-            hint = "write it as in '17 * 23' or '15% of 80'"
+            _, foreign = mask(step_input.subtask.lower())
+            fault = (
+                f"{foreign[0].text!r} is {foreign[0].kind}, and only plain numbers count; " if foreign else ""
+            )
+            hint = f"{fault}write it as in '17 * 23' or '15% of 80'"
             raise WorkerRefused(f"no arithmetic found in {step_input.subtask[:200]!r}: {hint}")
         return "\n".join(f"{expression} {self._value(expression)}" for expression in expressions)
 
@@ -89,8 +95,13 @@ class Calculator(Worker):
 
 
 def _result_of(output: str) -> str | None:
-    """Return the number an earlier step came to: behind its last sign of equality, or its only one."""
-    found = re.findall(f"[=≈] ?{_VALUE}", output[-MAX_READ:])[-1:] or re.findall(_VALUE, output[:MAX_READ])
+    """Return the number an earlier step came to: behind its last sign of equality, or its only one.
+
+    `None` where that is no plain number: a date, a quantity with a unit.
+    """
+    end, _ = mask(output[-MAX_READ:].lower())
+    start, foreign = mask(output[:MAX_READ].lower())
+    found = re.findall(f"[=≈] ?{_VALUE}", end)[-1:] or ([] if foreign else re.findall(_VALUE, start))
     return found[0] if len(found) == 1 else None
 
 

@@ -96,7 +96,8 @@ class Documents(Worker):
         if not found:
             asked = storable(" ".join(query.split())[:100])
             return f"No passage in {self.folder.resolve().name!r} speaks of that: {asked}"
-        return "\n\n".join(_cited(passage) for passage in found)
+        told = f"Retrieved from {self.folder.resolve().name!r}, best match first:"
+        return "\n\n".join((told, *(_cited(passage) for passage in found)))
 
     def _refresh(self) -> None:
         documents = documents_in(self.folder)

@@ -6,6 +6,8 @@ between them are then an expression.
 
 import re
 
+from podium.workers.offline.foreign_quantities import MASK, mask
+
 FUNCTIONS = ("sqrt", "abs", "round", "floor", "ceil", "ln", "log10", "exp")
 """Functions of one number that may stand in an expression."""
 MAX_READ = 16 * 1024
@@ -24,11 +26,19 @@ _EXPRESSION = re.compile(rf"(?<![\w.])(?<![0-9],){_OPERAND}(?>({_OPERATOR}{_OPER
 _LITERAL = re.compile(rf"({_NUMBER})( ?%)?")
 _SHARE = re.compile(rf"({_NUMBER} ?%) of ({_NUMBER}(?: ?%)?)")
 _THAT = re.compile(r"\b(?:that|(?:the|this|that) (?:previous )?(?:result|value|answer|number))\b")
-_RANGE = re.compile(r"[0-9]+(?:[-/][0-9]+)+")
-_ASKED = re.compile(r"(?:^|\b(?:is|are|calculate|compute|evaluate|solve|work out|what's))\s*$")
+_RANGE = re.compile(r"[0-9]+(?: ?[-/] ?[0-9]+)+")
+_ASKED = re.compile(r"(?:\b(?:is|are|calculate|compute|evaluate|solve|work out|what's)|question:)\s*$")
+_ENDS = re.compile(r"\s*(?:$|[^\sa-z.,]|[.,](?![0-9])|(?:and|then|also|is|equals?)\b)")
+_JOINED = re.compile(rf"(?:[0-9)%{MASK}] ?[-+*/^]|% of) ?{MASK}|{MASK} ?[-+*/^] ?[-(]?[0-9{MASK}]")
+_NO_NOUN = r"(?!(?:is|are|and|or|then|also|by|to|from|of|in|calculate|compute|evaluate|solve|mod)\b)"
+_WORD_BEFORE = re.compile(rf"[0-9)] ?{_NO_NOUN}[^\W\d_]+ ?[-+*/^] ?$")
+_WORD_AFTER = re.compile(rf" ?{_NO_NOUN}[^\W\d_]+ ?[-+*/^] ?[0-9(]")
+_AROUND = 40
+"""How far before an expression is looked, in characters."""
+_CURRENCY = re.compile(r"[$€£¥₹]")
 _ANY = rf"({_NUMBER}(?: ?%)?|\([^()\n]{{1,99}}\))"
 REWRITES = (
-    ("$5 + €3", r"[$€£¥₹]", ""),
+    ("$5 + $3", r"[$€£¥₹]", ""),
     ("3  +\t4", r"[^\S\n]+", " "),
     ("7 minus 2", r"[−–]|\bminus\b", "-"),
     ("3 plus 4", r"\bplus\b", "+"),
@@ -59,23 +69,42 @@ _REWRITES = [(re.compile(pattern), plain) for _, pattern, plain in REWRITES]
 def find_expressions(text: str, *, that: str | None = None) -> list[str]:
     """Return the expressions in `text`, in order, as they are understood: `17.5% of 2,340`, `2 ^ 10`.
 
+    There are none in a text that computes with something else than plain numbers: dates, times,
+    units, amounts of two currencies.
+
     Args:
         text: any text; beyond `MAX_READ` characters it is not read.
         that: the number meant by "that" and "the result"; `None` means that they mean none.
     """
-    plain = text[:MAX_READ].lower()
+    plain, _ = mask(text[:MAX_READ].lower())
+    if len(set(_CURRENCY.findall(plain))) > 1:
+        return []
     if that is not None:
         plain = _THAT.sub(f"({that})" if that.startswith("-") else that, plain)
     for pattern, sign in _REWRITES:
         plain = pattern.sub(sign, plain)
+    if _JOINED.search(plain):
+        return []
     found: list[str] = []
     for match in _EXPRESSION.finditer(plain):
-        # "pages 3-5" and "24/7" are no arithmetic, unless that is what is asked for.
-        before = plain[max(0, match.start() - 20) : match.start()]
-        prose = _RANGE.fullmatch(match[0]) and not _ASKED.search(before)
-        if not prose and (match[1] or re.search(_CALL, match[0])):
-            found.append(_balanced(match[0]))
+        before = plain[max(0, match.start() - _AROUND) : match.start()]
+        if not (match[1] or re.search(_CALL, match[0])) or _is_range(match, before):
+            continue
+        sign = "-" if match[0].startswith("-") else ""
+        if _WORD_BEFORE.search(before + sign) or _WORD_AFTER.match(plain, match.end()):
+            return []  # "5 apples + 3 * 4": a part of it cannot be read
+        found.append(_balanced(match[0]))
     return found
+
+
+def _is_range(match: re.Match[str], before: str) -> bool:
+    """Say whether it is a range or the like: "pages 3-5", "3-4 bolts", "24/7"."""
+    if not _RANGE.fullmatch(match[0]):
+        return False
+    asked, ends = _ASKED.search(before), _ENDS.match(match.string, match.end())
+    if " " in match[0]:
+        return not (asked or ends)
+    return not ((asked or not before.strip()) and ends)
 
 
 def formula(expression: str) -> str:

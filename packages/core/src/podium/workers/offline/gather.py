@@ -6,7 +6,7 @@ from podium.errors import WorkerRefused
 from podium.types.messages import Completion
 from podium.workers.worker import FREE, Card, Request, VisibleStep, Worker, step_input_of
 
-_DESCRIPTION = "Gathers the outputs of earlier steps into one answer, word for word; adds nothing of its own."
+DESCRIPTION = "Gathers the outputs of earlier steps into one answer, word for word; adds nothing of its own."
 
 
 class Gather(Worker):
@@ -24,7 +24,7 @@ class Gather(Worker):
     reads_prose = False
 
     def __init__(self, name: str = "gather", *, labels: Iterable[str] = ()) -> None:
-        self.card = Card(name=name, description=_DESCRIPTION, price=FREE, labels=frozenset(labels))
+        self.card = Card(name=name, description=DESCRIPTION, price=FREE, labels=frozenset(labels))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Join the visible steps.

@@ -1,0 +1,74 @@
+"""Finds numbers in a text that belong to something else: dates, times, units, versions, phone numbers.
+
+Arithmetic on their digits would give a number that means nothing.
+"""
+
+import re
+from typing import NamedTuple
+
+MASK = "\ue000"
+"""Stands in a masked text for each of them."""
+
+
+class Foreign(NamedTuple):
+    """A quantity that is no plain number."""
+
+    text: str
+    kind: str
+    """What it is, as in "a date"."""
+
+
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_DAY = r"[0-9]{1,2}(?:st|nd|rd|th)?"
+_UNITS = (
+    "nm|mm|cm|dm|m|km|mi|miles?|ft|feet|foot|inch(?:es)?|yards?|yd|km/h|kmh|mph|knots?|m/s|mg|g|kg|lbs?|pounds?"
+    "|oz|ounces?|tons?|tonnes?|ml|cl|dl|l|lit(?:er|re)s?|gallons?|cups?|tsp|tbsp|ms|s|secs?|seconds?|mins?"
+    "|minutes?|h|hrs?|hours?|days?|weeks?|months?|years?|°[cfk]?|degrees?|kelvin|celsius|fahrenheit|k?hz|mhz|ghz"
+    "|k?w|k?wh|mw|m?v|amps?|ma|mah|k?j|k?cal|bits?|bytes?|[kmgt]i?b|px|hundred|thousand|million|billion|trillion"
+    "|dozen"
+)
+_KINDS = {
+    "date": (
+        "a date",
+        (
+            r"[0-9]{4}(?P<sep>[-/.])[0-9]{1,2}(?P=sep)[0-9]{1,2}"
+            r"|[0-9]{1,2}(?P<mark>[-/.])[0-9]{1,2}(?P=mark)(?:[0-9]{4}|[0-9]{2})|(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])"
+            rf"|{_DAY} (?:of )?{_MONTH}(?:,? [0-9]{{4}})?|{_MONTH} {_DAY}(?:,? [0-9]{{4}})?"
+        ),
+    ),
+    "time": ("a time", r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?(?: ?[ap]\.?m\b\.?)?|[0-9]{1,2} ?[ap]\.?m\b\.?"),
+    "version": ("a version", r"v(?:ersion)? ?[0-9]++(?>(?:\.[0-9]++)+)|[0-9]++(?>(?:\.[0-9]++){2,})"),
+    "phone": (
+        "a phone number",
+        (
+            r"(?<![0-9)%])(?<![0-9)%] )\+[0-9][0-9 ()/-]{6,20}[0-9]"
+            r"|(?:[0-9]{1,3}[ -])?(?:\([0-9]{2,4}\) ?|[0-9]{3}-)[0-9]{3}-[0-9]{4}|[0-9]{3}-[0-9]{4}"
+        ),
+    ),
+    "zeros": (
+        "a number with leading zeros",
+        r"0[0-9]++(?>(?:[-/][0-9]++)+)|[0-9]++[-/]0[0-9]++(?>(?:[-/][0-9]++)*)",
+    ),
+    "unit": ("a quantity with a unit", rf"[0-9][0-9,.]*+(?: ?(?:{_UNITS}))(?:[²³]|(?!\w))"),
+}
+_PATTERNS = "|".join(f"(?P<{name}>{pattern})" for name, (_, pattern) in _KINDS.items())
+_FOREIGN = re.compile(rf"(?<![\w.,])(?<![0-9][-/])(?:{_PATTERNS})(?![\w%]|[.,:/-][0-9])")
+
+
+def mask(text: str) -> tuple[str, list[Foreign]]:
+    """Return `text` with `MASK` in place of each quantity that is no plain number, and these in order.
+
+    Args:
+        text: in lower case.
+    """
+    found: list[Foreign] = []
+
+    def masked(match: re.Match[str]) -> str:
+        kind = next(kind for name, (kind, _) in _KINDS.items() if match[name] is not None)
+        found.append(Foreign(match[0], kind))
+        return MASK
+
+    return _FOREIGN.sub(masked, text.replace(MASK, " ")), found
