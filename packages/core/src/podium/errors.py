@@ -21,8 +21,11 @@
     └── WorkerError            one call of one worker went wrong
         ├── WorkerUnavailable  it could not be reached, or says it is overloaded or down
         ├── WorkerRefused      it understood the request and will not serve it
+        │   └── AnswerRefused      the model or a content filter refused to answer
         ├── WorkerTimeout      it did not answer in time; if it was sent, it may be paid
         ├── WorkerBroken       what came back is not a whole answer
+        │   ├── AnswerToolCalls    the answer calls tools, and none were offered
+        │   └── AnswerNotUtf8      the answer's bytes are not UTF-8
         └── WorkerFailed       code behind a worker raised
 
 Every error has a stable `code`, which is what is journalled and matched on; the
@@ -284,6 +287,12 @@ class WorkerRefused(WorkerError):
     code = "worker_refused"
 
 
+class AnswerRefused(WorkerRefused):
+    """The model, or a content filter of its provider, refused to answer."""
+
+    code = "answer_refused"
+
+
 class WorkerTimeout(WorkerError):
     """The worker did not answer in time."""
 
@@ -294,6 +303,18 @@ class WorkerBroken(WorkerError):
     """What came back is not a whole answer: garbage, cut off, empty, without an end."""
 
     code = "worker_broken"
+
+
+class AnswerToolCalls(WorkerBroken):
+    """The answer calls tools, and the request offered none."""
+
+    code = "answer_tool_calls"
+
+
+class AnswerNotUtf8(WorkerBroken):
+    """The bytes of the answer are not UTF-8."""
+
+    code = "answer_not_utf8"
 
 
 class WorkerFailed(WorkerError):

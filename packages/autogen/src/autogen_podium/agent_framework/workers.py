@@ -1,6 +1,6 @@
 """Workers that are Agent Framework's: agents, which remember nothing without a session, and chat clients."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Unpack, cast
 
@@ -9,6 +9,7 @@ from agent_framework import (
     AgentResponseUpdate,
     ChatResponse,
     ChatResponseUpdate,
+    Message as FrameworkMessage,
     ResponseStream,
     SupportsAgentRun,
     SupportsChatGetResponse,
@@ -17,9 +18,9 @@ from agent_framework import (
 from autogen_podium.agent_framework.messages import read_usage, to_framework
 from podium.aio import events_of
 from podium.errors import ConfigError, WorkerBroken, WorkerFailed
-from podium.hosts import CardMaker, CardOptions, read_completion, sampling_arguments, worker_errors
+from podium.hosts import CardMaker, CardOptions, read_completion, sampling_arguments, tool_call, worker_errors
 from podium.planners import ChatPlanner, Planner, RulePlanner
-from podium.types import Completion
+from podium.types import Completion, Part
 from podium.workers import Card, Request, Worker
 
 Participant = SupportsAgentRun | SupportsChatGetResponse[Any] | Worker
@@ -99,9 +100,17 @@ class FrameworkWorker(Worker):
             request.messages,
             text=sent or ("" if last is None else last.text),
             finish_reason="stop" if finish == "tool_calls" else finish,
+            tool_calls=_open_calls(response.messages),
             usage=read_usage(response.usage_details),
             model=getattr(response, "model", None),
         )
+
+
+def _open_calls(messages: Sequence[FrameworkMessage]) -> list[Part]:
+    """Return the calls of tools in the last message, which nobody has made."""
+    contents = messages[-1].contents if messages else []
+    calls = [content for content in contents if content.type == "function_call"]
+    return [tool_call(call.call_id, call.name, call.arguments) for call in calls]
 
 
 def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:

@@ -12,6 +12,7 @@ from podium.budget.charging import charge
 from podium.budget.ledger import Ledger, Reservation
 from podium.budget.spend import NOTHING, Spend
 from podium.errors import (
+    AnswerToolCalls,
     LimitExceeded,
     PlannerError,
     PodiumError,
@@ -158,7 +159,11 @@ class Attempt:
         if wrong := _misfit(completion):
             told = f"worker {self.card.name!r} returned a completion whose {wrong}"
             raise WorkerFailed(told, maybe_paid=True)
-        if not completion.text.strip() and not (completion.tool_calls and self.request.tools):
+        if completion.tool_calls and self.request.tools is None:
+            raise self._broken(
+                f"called tools that nobody offered: {_names(completion)}", completion, AnswerToolCalls
+            )
+        if not completion.text.strip() and not completion.tool_calls:
             raise self._broken("returned an empty answer", completion)
         if len(completion.text) > self.context.settings.limits.output_chars:
             raise self._too_long(completion)
@@ -169,11 +174,13 @@ class Attempt:
         most = self.context.settings.limits.output_chars
         return self._broken(f"wrote more than {most:,} characters: raise Limits.output_chars", completion)
 
-    def _broken(self, what: str, completion: Completion | None = None) -> WorkerBroken:
+    def _broken(
+        self, what: str, completion: Completion | None = None, kind: type[WorkerBroken] = WorkerBroken
+    ) -> WorkerBroken:
         told = f"worker {self.card.name!r} {what}"
         if completion is None or completion.usage == _NOTHING:
-            return WorkerBroken(told, maybe_paid=True)
-        return WorkerBroken(told, maybe_paid=True, usage=completion.usage, cost=completion.cost)
+            return kind(told, maybe_paid=True)
+        return kind(told, maybe_paid=True, usage=completion.usage, cost=completion.cost)
 
     def _settle(self) -> None:
         """Bill the call, and remember how it went."""
@@ -268,6 +275,13 @@ def _misfit(completion: Completion) -> str:
     if cost is not None and not _is_cost(cost):
         return f"cost is {cost!r:.80}: it is a number of USD, 0 or more, or None"
     return ""
+
+
+def _names(completion: Completion) -> str:
+    """Return the names of the tools that an answer calls, shortened."""
+    functions = [call.get("function") for call in completion.tool_calls]
+    names = [str(each.get("name")) if isinstance(each, Mapping) else "?" for each in functions]
+    return f"{', '.join(names):.200}"
 
 
 def _is_call(call: object) -> bool:

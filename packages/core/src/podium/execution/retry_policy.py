@@ -11,6 +11,9 @@ from types import MappingProxyType
 from typing import Literal
 
 from podium.errors import (
+    AnswerNotUtf8,
+    AnswerRefused,
+    AnswerToolCalls,
     ConfigError,
     PodiumError,
     WorkerBroken,
@@ -33,9 +36,8 @@ OnFailure = Literal["note", "skip", "replan", "fail"]
 - `fail`: the other steps are cancelled.
 """
 
-_CODES = frozenset(
-    kind.code for kind in (WorkerUnavailable, WorkerRefused, WorkerTimeout, WorkerBroken, WorkerFailed)
-)
+_REFUSALS = frozenset(kind.code for kind in (WorkerRefused, AnswerRefused, AnswerToolCalls, AnswerNotUtf8))
+_CODES = _REFUSALS.union(kind.code for kind in (WorkerUnavailable, WorkerTimeout, WorkerBroken, WorkerFailed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class Retry:
     nothing."""
     retry_on: frozenset[str] = frozenset({WorkerUnavailable.code, WorkerBroken.code, WorkerTimeout.code})
     """Error codes after which the same worker may be called again, or a fallback."""
-    fallback_on: frozenset[str] = frozenset({WorkerRefused.code})
+    fallback_on: frozenset[str] = _REFUSALS
     """Error codes after which only a fallback may be called."""
     first_wait: float = 0.5
     """Longest wait before the second call of a worker, in seconds; it doubles with each failure. The

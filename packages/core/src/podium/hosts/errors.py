@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from podium.errors import (
+    AnswerNotUtf8,
     PodiumError,
     WorkerBroken,
     WorkerError,
@@ -113,13 +114,15 @@ def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader |
         for each in chain:
             if (known := reader(each)) is not None:
                 return known
+    said = origin.quote(f"{type(error).__name__}: {error}")
+    if any(isinstance(each, UnicodeDecodeError) for each in chain):
+        return AnswerNotUtf8(f"{origin.url} sent bytes that are not UTF-8: {said}", maybe_paid=True)
     for each in chain:
         if (status := _status(each)) is not None:
             fault = status_fault(origin, status, _headers(each), _body(each))
             # a success whose answer the client could not read
             fault.maybe_paid = fault.maybe_paid or status < HTTPStatus.MULTIPLE_CHOICES
             return fault
-    said = origin.quote(f"{type(error).__name__}: {error}")
     if any(_CUT_OFF.search(str(each)) for each in chain):
         return WorkerBroken(f"{origin.url} was cut off: {said}", maybe_paid=True)
     names = [name for each in chain for name in _class_names(each)]

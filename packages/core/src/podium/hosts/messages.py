@@ -96,7 +96,7 @@ def read_completion(  # noqa: PLR0913 - the facts of one answer
         model: the model that answered.
 
     Raises:
-        WorkerRefused: the model or its provider's filter would not answer.
+        AnswerRefused: the model or its provider's filter refused to answer.
         WorkerBroken: the end of the answer was not seen, or the answer is empty.
     """
     message = {"content": text, "tool_calls": list(tool_calls), "refusal": refusal}

@@ -16,6 +16,7 @@ import anyio
 from podium.budget.ledger import Reservation
 from podium.budget.spend import Spend
 from podium.errors import (
+    AnswerRefused,
     LimitExceeded,
     PlanError,
     PlanForbidden,
@@ -25,7 +26,6 @@ from podium.errors import (
     PlanSyntaxCode,
     PlanSyntaxError,
     PodiumError,
-    WorkerRefused,
     WorkerTimeout,
 )
 from podium.execution.run_context import RunContext
@@ -241,7 +241,7 @@ class PlanRequester:
             raise PlanSyntaxError("truncated", message, position=len(written.text))
         if written.whole.finish_reason == "content_filter":
             message = f"planner {written.planner.name!r}: a content filter of its server cut the text"
-            raise WorkerRefused(message, maybe_paid=True)
+            raise AnswerRefused(message, maybe_paid=True)
         plan = reader.close().renumbered(order)
         if not plan.steps and not self.turns:
             message = "there is no previous answer to keep yet: write at least one step"

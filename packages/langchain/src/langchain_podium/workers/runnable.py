@@ -6,19 +6,20 @@ chat models, retrievers and tools no more than any other.
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
-from langchain_core.messages import BaseMessageChunk
+from langchain_core.messages import AIMessage, BaseMessageChunk
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs
 
 from langchain_podium.cancellation import apart, each
-from langchain_podium.messages import text_of
+from langchain_podium.messages import text_of, write_calls
 from langchain_podium.usage import Spent
 from langchain_podium.workers.errors import langchain_errors
 from podium.errors import WorkerBroken
 from podium.hosts import prompt_text, spent_completion
-from podium.types import Completion
+from podium.types import Completion, Part
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 
@@ -65,11 +66,13 @@ class RunnableWorker(Worker):
                         yield text
         with langchain_errors(self.card.name, lambda: spent.known):
             text = streamed or self._text(returned)
-            if not text.strip():
+            calls = _calls(returned)
+            if not text.strip() and not calls:
                 raise WorkerBroken(f"worker {self.card.name!r} returned no text", maybe_paid=True)
-        if request.stream and not streamed:
+        if request.stream and text and not streamed:
             yield text
-        yield spent_completion(text, None if spent.is_open else spent.usage, self.card)
+        completion = spent_completion(text, None if spent.is_open else spent.usage, self.card)
+        yield replace(completion, tool_calls=calls)
 
     async def _invoke(self, given: Any, config: RunnableConfig) -> Any:
         return await self.runnable.ainvoke(given, config)
@@ -87,6 +90,13 @@ class RunnableWorker(Worker):
 
 
 _END = object()
+
+
+def _calls(returned: object) -> tuple[Part, ...]:
+    """Return the calls of tools that a Runnable asks somebody else to make."""
+    if isinstance(returned, dict) and returned.get("messages"):
+        returned = returned["messages"][-1]
+    return write_calls(returned) if isinstance(returned, AIMessage) else ()
 
 
 def _joined(before: Any, chunk: Any) -> Any:

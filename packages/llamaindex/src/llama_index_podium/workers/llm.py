@@ -14,7 +14,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 
-from llama_index_podium.messages import to_llama
+from llama_index_podium.messages import calls_of, to_llama
 from llama_index_podium.usage import usage_of
 from llama_index_podium.workers.blocking import in_thread, inherits, pieces_in_thread
 from llama_index_podium.workers.offered import Offered
@@ -172,7 +172,8 @@ class LLMWorker(Worker, PromptMixin):
             request.messages,
             text="".join(reading.texts),
             finish_reason=reading.finish or (None if reading.states else "stop"),
-            tool_calls=self._calls(reading.last) if request.tools is not None else (),
+            tool_calls=self._calls(reading.last) if request.tools else calls_of(reading.last.message),
+            refusal=reading.refusal or None,
             usage=reading.usage,
         )
 
@@ -207,6 +208,8 @@ class _Reading:
         self.texts: list[str] = []
         self.last: ChatResponse | None = None
         self.usage: Usage | None = None
+        self.refusal = ""
+        """The text in which the model refused to answer."""
         self.finish: str | None = None
         """Why the model stopped, in its provider's word."""
         self.states = False
@@ -222,5 +225,7 @@ class _Reading:
         raw = raw if isinstance(raw, dict) else {}
         self.states = self.states or "choices" in raw
         choice = (raw.get("choices") or [raw])[0]
+        spoken = choice.get("message") or choice.get("delta") or {}
+        self.refusal += str(spoken.get("refusal") or "") if isinstance(spoken, dict) else ""
         said = next((choice[key] for key in _FINISHES if choice.get(key)), None)
         self.finish = str(said) if said else self.finish

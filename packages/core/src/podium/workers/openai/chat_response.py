@@ -6,7 +6,7 @@ An answer counts only if its end was seen and it is not empty.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podium.errors import WorkerBroken, WorkerRefused
+from podium.errors import AnswerRefused, WorkerBroken
 from podium.types.messages import Completion, FinishReason, Message, Part, storable, usage_or_estimate
 from podium.usage import Usage
 from podium.workers.openai.usage import read_usage
@@ -81,7 +81,7 @@ class AnswerReader:
             messages: the request's; they estimate the usage if the server reported none.
 
         Raises:
-            WorkerRefused: the model or a content filter refused to answer.
+            AnswerRefused: the model or a content filter refused to answer.
             WorkerBroken: the answer's end was not seen, or the answer is empty.
         """
         if self.finish is None:
@@ -91,10 +91,11 @@ class AnswerReader:
         if self.finish.lower() in _FAILURES:
             message = f"the server gave up on the answer: {self.finish!r:.80}"
             raise WorkerBroken(message, maybe_paid=True, usage=self._usage)
-        if finish == "content_filter" or (self._refusal and not text):
-            said = storable(self._refusal)[:300]
-            message = f"the model or its content filter refused to answer: {said!r}"
-            raise WorkerRefused(message, maybe_paid=True, usage=self._usage)
+        if finish == "content_filter" or self._refusal:
+            message = "the model or its content filter refused to answer"
+            if self._refusal:
+                message += f": {storable(self._refusal)[:300]!r}"
+            raise AnswerRefused(message, maybe_paid=True, usage=self._usage)
         calls = tuple(_storable_json(call) for call in self._calls.values())
         if not text.strip() and not calls:
             hint = ": its tokens went on reasoning, so raise max_tokens" if finish == "length" else ""

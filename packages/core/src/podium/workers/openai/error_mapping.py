@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
-from podium.errors import WorkerBroken, WorkerError, WorkerRefused, WorkerUnavailable
+from podium.errors import AnswerRefused, WorkerBroken, WorkerError, WorkerRefused, WorkerUnavailable
 from podium.secrets import scrub
 from podium.types.messages import storable
 
@@ -28,6 +28,7 @@ _REFUSING_WORDS = (
     "insufficient_quota", "billing", "credit", "invalid", "authentication", "permission", "unauthenticated",
     "not_found", "notfound", "badrequest", "bad_request", "content", "context_length", "unsupported",
 )  # fmt: skip
+_FILTER_WORDS = ("content_filter", "content_policy", "responsibleaipolicy", "moderation")
 _BUSY_WORDS = (
     "rate_limit", "ratelimit", "overloaded", "unavailable", "server_error", "servererror", "internal",
     "timeout", "capacity", "exhausted",
@@ -81,7 +82,7 @@ def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
     if status is not None:
         kind = _kind_of_status(status, words)
     elif _any_of(_REFUSING_WORDS, words):
-        kind = WorkerRefused
+        kind = AnswerRefused if _any_of(_FILTER_WORDS, words) else WorkerRefused
     else:
         kind = WorkerUnavailable if _any_of(_BUSY_WORDS, words) else WorkerBroken
     message = f"{origin.url} answered with an error: {origin.quote(said) or 'no reason given'}"
@@ -108,6 +109,8 @@ def _kind_of_status(status: int, words: list[str]) -> type[WorkerError]:
         return WorkerBroken
     if status == HTTPStatus.TOO_MANY_REQUESTS and _any_of(("insufficient_quota", "billing"), words):
         return WorkerRefused
+    if status == HTTPStatus.BAD_REQUEST and _any_of(_FILTER_WORDS, words):
+        return AnswerRefused
     busy = status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return WorkerUnavailable if busy else WorkerRefused
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from podium.errors import WorkerBroken, WorkerRefused, WorkerTimeout
+from podium.errors import AnswerNotUtf8, WorkerBroken, WorkerRefused, WorkerTimeout
 from podium.workers.openai.error_mapping import Origin, answer_fault, status_fault
 from podium.workers.openai.sse import MAX_ANSWER, SseEvent, SseReader
 from podium.workers.openai.timeouts import Timeouts
@@ -143,6 +143,10 @@ class Exchange:
     def _read_object(self, content: bytes) -> dict[str, Any]:
         try:
             raw = json.loads(content)
+        except UnicodeDecodeError as exc:
+            raise AnswerNotUtf8(
+                f"{self._origin.url}: its answer is not UTF-8: {exc}", maybe_paid=True
+            ) from exc
         except (ValueError, RecursionError) as exc:
             raise self._broken("its answer is not JSON", content.decode(errors="replace")) from exc
         return self._checked(raw)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from podium.errors import ConfigError, WorkerBroken, WorkerRefused
+from podium.errors import AnswerRefused, ConfigError, WorkerBroken
 from podium.types.messages import (
     Completion,
     Constraint,
@@ -127,19 +127,22 @@ class ResponsesReader:
             messages: the request's; they estimate the usage if the server reported none.
 
         Raises:
-            WorkerRefused: a content filter stopped the answer.
+            AnswerRefused: the model or a content filter refused to answer.
             WorkerBroken: the answer's end was not seen, or the answer is empty.
         """
         whole = self._whole
         if whole is None:
             raise WorkerBroken("the stream ended before the response was completed", maybe_paid=True)
         reason = (whole.get("incomplete_details") or {}).get("reason")
-        if reason == "content_filter":
-            raise WorkerRefused("the provider's content filter stopped the answer", maybe_paid=True)
+        items = [item for item in whole.get("output") or () if isinstance(item, Mapping)]
+        refusal = _joined(items, "refusal", "refusal")
+        if reason == "content_filter" or refusal:
+            message = "the model or its content filter refused to answer"
+            message += f": {self._quote(refusal)!r}" if refusal else ""
+            raise AnswerRefused(message, maybe_paid=True, usage=read_usage(whole.get("usage")))
         if whole.get("status") not in ("completed", "incomplete"):
             raise WorkerBroken(f"the response ended {whole.get('status')!r}", maybe_paid=True)
-        items = [item for item in whole.get("output") or () if isinstance(item, Mapping)]
-        text = _text(items) or "".join(self._pieces)
+        text = _joined(items, "output_text", "text") or "".join(self._pieces)
         calls = tuple(_call(item) for item in items if item.get("type") == "function_call")
         if not text.strip() and not calls:
             raise WorkerBroken("the answer is empty; a very small max_tokens can do that", maybe_paid=True)
@@ -166,9 +169,10 @@ def _part(part: Part, role: str) -> Part:
     return part
 
 
-def _text(items: Sequence[Mapping[str, Any]]) -> str:
+def _joined(items: Sequence[Mapping[str, Any]], kind: str, key: str) -> str:
+    """Return what the parts of this type hold under `key`, as one text."""
     parts = (part for item in items if item.get("type") == "message" for part in item.get("content") or ())
-    return storable("".join(str(part.get("text", "")) for part in parts if part.get("type") == "output_text"))
+    return storable("".join(str(part.get(key, "")) for part in parts if part.get("type") == kind))
 
 
 def _call(item: Mapping[str, Any]) -> Part:

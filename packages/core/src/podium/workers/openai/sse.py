@@ -5,7 +5,7 @@ Lines and whole streams are bounded in bytes. httpx2's own reader bounds single 
 
 from typing import NamedTuple
 
-from podium.errors import WorkerBroken
+from podium.errors import AnswerNotUtf8, WorkerBroken
 
 MAX_LINE = 2**20
 """Longest line of a stream, in bytes."""
@@ -37,6 +37,7 @@ class SseReader:
         """Return the events that `piece` completes.
 
         Raises:
+            AnswerNotUtf8: the data of an event is not UTF-8.
             WorkerBroken: a line is over `MAX_LINE` bytes, or the stream is over `MAX_ANSWER`.
         """
         self._size += len(piece)
@@ -65,11 +66,11 @@ class SseReader:
     def close(self) -> list[SseEvent]:
         """Return the event that the end of the stream cut short, if any. Its data may be incomplete."""
         events: list[SseEvent] = []
-        self._end_line(events)
+        self._end_line(events, cut=True)
         self._end_event(events)
         return events
 
-    def _end_line(self, events: list[SseEvent]) -> None:
+    def _end_line(self, events: list[SseEvent], *, cut: bool = False) -> None:
         if self._at_start:
             self._at_start = False
             if self._line.startswith(b"\xef\xbb\xbf"):
@@ -77,16 +78,24 @@ class SseReader:
         if not self._line:
             self._end_event(events)
             return
-        field, _, value = self._line.decode(errors="replace").partition(":")
+        field, _, value = bytes(self._line).partition(b":")
         self._line.clear()
-        value = value.removeprefix(" ")
-        if field == "data":
-            self._data.append(value)
-        elif field == "event":
-            self._name = value
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._data.append(_decoded(value, cut=cut))
+        elif field == b"event":
+            self._name = value.decode(errors="replace")
 
     def _end_event(self, events: list[SseEvent]) -> None:
         if self._data:
             events.append(SseEvent(self._name, "\n".join(self._data)))
             self._data = []
         self._name = ""
+
+
+def _decoded(data: bytes, *, cut: bool) -> str:
+    """Return data as text; the last character of data that the end of the stream cut may be incomplete."""
+    try:
+        return data.decode(errors="replace" if cut else "strict")
+    except UnicodeDecodeError as error:
+        raise AnswerNotUtf8(f"an event of the stream is not UTF-8: {error}", maybe_paid=True) from error
