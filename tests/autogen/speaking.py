@@ -25,6 +25,15 @@ READ, WRITTEN = 30, 12
 """Tokens that each call reports."""
 
 
+def client_of(url: str, **options: Any) -> OpenAIChatCompletionClient:
+    """Return a client of a server that retries nothing."""
+    info: dict[str, Any] = {"vision": True, "function_calling": True, "json_output": True}
+    info |= {"structured_output": True, "family": "unknown"}
+    return OpenAIChatCompletionClient(
+        model=MODEL, model_info=info, max_retries=0, **{"api_key": "none", "base_url": url, **options}
+    )
+
+
 class ModelServer(ChatServer):
     """A scripted server, with AutoGen's own clients of it."""
 
@@ -34,14 +43,7 @@ class ModelServer(ChatServer):
 
     def client(self, **options: Any) -> OpenAIChatCompletionClient:
         """Return a client that retries nothing; it is closed with the server."""
-        info: dict[str, Any] = {"vision": True, "function_calling": True, "json_output": True}
-        info |= {"structured_output": True, "family": "unknown"}
-        made = OpenAIChatCompletionClient(
-            model=MODEL,
-            model_info=info,
-            max_retries=0,
-            **{"api_key": "none", "base_url": self.url, **options},
-        )
+        made = client_of(self.url, **options)
         self._clients.append(made)
         return made
 

@@ -315,6 +315,26 @@ async def test_who_asks_for_approval_has_not_answered() -> None:
         await complete(as_worker(Agent(Asking(saying("x")), name="one")), question("?"))
 
 
+async def test_a_client_that_calls_tools_nobody_offered_has_not_answered() -> None:
+    """The step fails with a code of its own, and the client is asked once."""
+
+    class Calling(SpeakingClient):
+        def _inner_get_response(self, **kwargs: Any) -> Any:
+            async def whole() -> Any:
+                response = await SpeakingClient._inner_get_response(self, **{**kwargs, "stream": False})
+                response.messages = [Message("assistant", [Content.from_function_call("1", "look")])]
+                return response
+
+            return whole()
+
+    client = Calling(saying("x"))
+    result = await Conductor(planner_of((0, "x", ())), [as_worker(client, name="one")]).run("?")
+    assert result.problem is not None
+    assert (result.status, result.problem.code) == ("failed", "answer_tool_calls")
+    assert "called tools that nobody offered: look" in result.problem.message
+    assert len(client.asked) == 1
+
+
 async def test_a_chat_client_plans_and_works() -> None:
     """Sampling reaches it."""
     asked: list[Any] = []

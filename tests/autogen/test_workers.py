@@ -8,12 +8,14 @@ from typing import Any
 import anyio
 import pytest
 from autogen.scripts import model, team
-from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
+from autogen.speaking import READ, WRITTEN, ModelServer, Speaker, client_of
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.tools import FunctionTool
+from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
+from contracts.odd_answers import CALLS, FILTERED, LATIN, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
 from servers.chat_server import CUT, STALL, Call, Reply, chunk, events, says, whole
 
@@ -386,3 +388,18 @@ async def test_who_plans() -> None:
         nobody: Any = team
         with pytest.raises(ConfigError, match="plans nothing"):
             as_planner(nobody)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("odd", [FILTERED, CALLS, LATIN], ids=lambda odd: odd.name)
+async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream: bool) -> None:
+    """As with Podium's own client; AutoGen's clients leave refusals out of their results."""
+    clients: list[OpenAIChatCompletionClient] = []
+
+    def make(url: str) -> Worker:
+        clients.append(client_of(url))
+        return as_worker(clients[-1])
+
+    await check(make, odd, stream=stream)
+    for client in clients:
+        await client.close()

@@ -4,10 +4,11 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+from contracts.odd_answers import CALLS, LATIN, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
 from crewai import LLM, Agent, Crew, Task
 from crewai.tools import tool
@@ -372,3 +373,12 @@ async def test_what_is_told_of_the_run_is_in_the_agents_prompt_word_for_word() -
     await Conductor(FixedPlanner(Plan(steps)), [twin, spy]).run("The question?")
     assert requests[0].messages[0].text in shown[0]
     await asyncio.sleep(0)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("odd", [CALLS, LATIN], ids=lambda odd: odd.name)
+async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream: bool) -> None:
+    """As with Podium's own client; CrewAI's LLMs give text, without refusals and reasons to end."""
+    with ExitStack() as stack:
+        await check(lambda url: as_worker(stack.enter_context(provider_llm(url))), odd, stream=stream)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypedDict
 
 import pytest
+from contracts.odd_answers import CALLS, ODD_ANSWERS, REFUSED, OddAnswer, check
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
@@ -21,6 +22,7 @@ from servers.chat_server import CUT, RESET, Call, ChatServer, Reply, chunk, comp
 from langchain_podium import ConductorRunnable, as_planner, as_worker
 from podium import Card, Conductor, Plan, Price, ScriptedWorker, Step
 from podium.errors import (
+    AnswerRefused,
     ConfigError,
     WorkerBroken,
     WorkerError,
@@ -171,7 +173,7 @@ async def test_calls_of_offered_tools_come_back(openai: Make, *, stream: bool) -
         (lambda c: Reply((RESET,)), WorkerUnavailable, True, "connection"),
         (lambda c: says(c, "half an ans", finish_reason=None), WorkerBroken, True, "finish_reason"),
         (lambda c: says(c, ""), WorkerBroken, True, "empty"),
-        (lambda c: says(c, "", finish_reason="content_filter"), WorkerRefused, True, "refused"),
+        (lambda c: says(c, "", finish_reason="content_filter"), AnswerRefused, True, "refused"),
     ],
 )
 async def test_what_goes_wrong_is_told_in_podium_s_errors(
@@ -447,3 +449,18 @@ async def test_a_planner_is_any_chat_model(openai: Make) -> None:
         result = await Conductor(planner, [ScriptedWorker("a", "done")]).run("What?")
     assert (result.answer, result.proposals[0].usage, result.cost) == ("done", Usage(11, 7), 18e-6)
     assert planner.name == "boss"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("odd", ODD_ANSWERS, ids=lambda odd: odd.name)
+async def test_an_answer_that_is_none_has_its_own_code(openai: Make, odd: OddAnswer, *, stream: bool) -> None:
+    """As with Podium's own client."""
+    if stream and odd is REFUSED:
+        pytest.skip("langchain-openai leaves refusals out of its streams")
+    await check(lambda url: as_worker(openai(url)), odd, stream=stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_calls_that_a_chain_leaves_open_are_told_as_that(openai: Make, *, stream: bool) -> None:
+    """A model with tools of its own in a chain leaves its calls to nobody."""
+    await check(lambda url: as_worker(RunnableLambda(str) | openai(url), name="chain"), CALLS, stream=stream)

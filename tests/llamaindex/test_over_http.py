@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.llms import ChatMessage
@@ -224,3 +225,10 @@ async def test_a_tool_that_is_required_is_called(llm: Make) -> None:
         )
     (call,) = team.get_tool_calls_from_response(response)
     assert (call.tool_name, call.tool_kwargs) == ("look", {})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("odd", ODD_ANSWERS, ids=lambda odd: odd.name)
+async def test_an_answer_that_is_none_has_its_own_code(llm: Make, odd: OddAnswer, *, stream: bool) -> None:
+    """As with Podium's own client."""
+    await check(lambda url: as_worker(llm(url)), odd, stream=stream)

@@ -307,7 +307,7 @@ async def _ten_megabytes_at_once(request: PlanRequest) -> AsyncGenerator[str | P
         (_bytes, "planner_failed", "a bytes, not text"),
         (_empty, "no_plan", "holds no plan"),
         (_cut, "truncated", "token limit"),
-        (_filtered, "worker_refused", "content filter"),
+        (_filtered, "answer_refused", "content filter"),
         (_ten_megabytes_at_once, "too_long", "at most 262,144 characters"),
     ],
 )

@@ -24,6 +24,7 @@ from podium.secrets import register, scrubbing
 from podium.types import Completion, Part, Sampling, Tools
 from podium.workers import Card, Request, Worker
 
+_REFUSALS: Final = ("refusal", "non_standard")
 _FINISHES: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _STATING: Final = frozenset(
     {
@@ -147,10 +148,17 @@ class ChatModelWorker(Worker):
             text=streamed or str(answer.text),
             finish_reason=_finish(answer) or (None if provider in _STATING else "stop"),
             tool_calls=write_calls(answer),
-            refusal=answer.additional_kwargs.get("refusal"),
+            refusal=_refusal(answer),
             usage=usage_counts(answer.usage_metadata),
             model=metadata.get("model_name") or metadata.get("model"),
         )
+
+
+def _refusal(answer: AIMessage) -> str | None:
+    """Return the text in which a model refused to answer, in Chat Completions or in a content block."""
+    blocks = [block for block in answer.content if isinstance(block, dict)]
+    found = [block.get("value", block).get("refusal") for block in blocks if block.get("type") in _REFUSALS]
+    return answer.additional_kwargs.get("refusal") or "".join(map(str, filter(None, found))) or None
 
 
 def _finish(answer: object) -> str | None:

@@ -1,0 +1,81 @@
+"""Answers that are no answers, as servers send them, and the code that each has in every adapter."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from servers.chat_server import USAGE, Call, ChatServer, Reply, chunk, completion, events, says, whole
+
+from podium import Conductor, Plan, Step
+from podium.planners import FixedPlanner
+from podium.types import Outcome
+from podium.workers import Worker
+
+LOOK = {"id": "call-1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+
+@dataclass(frozen=True)
+class OddAnswer:
+    """One answer, and what is said of it."""
+
+    name: str
+    reply: Callable[[Call], Reply]
+    code: str
+    says: str
+
+
+def _refuses(call: Call) -> Reply:
+    if call.body.get("stream"):
+        begun = chunk({"role": "assistant", "content": ""})
+        return events(begun, chunk({"refusal": "I would rather not"}), chunk({}, finish_reason="stop"))
+    body = completion(None)
+    body["choices"][0]["message"]["refusal"] = "I would rather not"
+    return whole(body)
+
+
+def _is_filtered(call: Call) -> Reply:
+    return says(call, "Once upon", finish_reason="content_filter")
+
+
+def _calls_tools(call: Call) -> Reply:
+    return says(call, "", tool_calls=[LOOK], finish_reason="tool_calls")
+
+
+def _talks_and_calls_tools(call: Call) -> Reply:
+    return says(call, "Let me look.", tool_calls=[LOOK], finish_reason="tool_calls")
+
+
+def _is_latin(call: Call) -> Reply:
+    if call.body.get("stream"):
+        return events(b'data: {"choices": [{"index": 0, "delta": {"content": "caf\xe9"}}]}\n\n')
+    return whole(b'{"choices": [{"index": 0, "message": {"content": "caf\xe9"}, "finish_reason": "stop"}]}')
+
+
+REFUSED = OddAnswer("refused", _refuses, "answer_refused", "I would rather not")
+FILTERED = OddAnswer("filtered", _is_filtered, "answer_refused", "content filter refused to answer")
+CALLS = OddAnswer("calls", _calls_tools, "answer_tool_calls", "called tools that nobody offered: look")
+TALK = OddAnswer("talk-and-calls", _talks_and_calls_tools, "answer_tool_calls", "nobody offered: look")
+LATIN = OddAnswer("latin-1", _is_latin, "answer_not_utf8", "not UTF-8")
+ODD_ANSWERS = (REFUSED, FILTERED, CALLS, TALK, LATIN)
+
+
+async def check(make: Callable[[str], Worker], odd: OddAnswer, *, stream: bool) -> Outcome:
+    """See that a run tells of the answer by its code, and that the worker was called once.
+
+    Args:
+        make: returns a worker for the URL of a server.
+        odd: what the server answers.
+        stream: whether the run is streamed.
+    """
+    planner = FixedPlanner(Plan((Step(0, "Say it."),)))
+    options: dict[str, Any] = {"on_event": lambda event: None} if stream else {}
+    async with ChatServer(odd.reply) as server:
+        result = await Conductor(planner, [make(server.url)]).run("What?", **options)
+        assert len(server.calls) == 1
+    (outcome,) = result.outcomes
+    assert (result.status, result.answer) == ("failed", "")
+    assert outcome.problem is not None
+    assert (outcome.problem.code, outcome.attempts) == (odd.code, 1)
+    assert odd.says in outcome.problem.message
+    assert outcome.usage.total_tokens >= (USAGE["total_tokens"] if not stream and odd is not LATIN else 1)
+    return outcome

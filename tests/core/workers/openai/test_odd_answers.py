@@ -1,0 +1,98 @@
+"""Refusals, calls of tools that nobody offered, and bytes that are not UTF-8, by Podium's own client."""
+
+import pytest
+from contracts.odd_answers import ODD_ANSWERS, REFUSED, OddAnswer, check
+from servers.chat_server import Call, ChatServer, Reply, chunk, completion, events, says, whole
+
+from podium import Conductor, HostedConductor
+from podium.execution import Retry
+from podium.planners import FixedPlanner
+from podium.types import Plan, Step
+from podium.workers import ChatWorker, Endpoint, ScriptedWorker, Worker
+
+pytestmark = pytest.mark.anyio
+
+
+def _worker(url: str) -> Worker:
+    return ChatWorker("m", endpoint=Endpoint(url))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("odd", ODD_ANSWERS, ids=lambda odd: odd.name)
+async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream: bool) -> None:
+    """The worker is called once, and the problem says what came."""
+    await check(_worker, odd, stream=stream)
+
+
+async def test_a_fallback_answers_in_its_place() -> None:
+    """Another worker may answer what the first refused."""
+    plan = FixedPlanner(Plan((Step(0, "Say it."),)))
+    async with ChatServer(REFUSED.reply) as server:
+        pool = [_worker(server.url), ScriptedWorker("other", "with pleasure")]
+        result = await Conductor(plan, pool, retry=Retry(fallbacks={"m": ("other",)})).run("What?")
+        assert len(server.calls) == 1
+    assert (result.answer, result.status) == ("with pleasure", "ok")
+
+
+async def test_the_last_character_of_a_cut_stream_is_no_wrong_encoding() -> None:
+    """A stream that breaks within a character is told as cut off."""
+    frames = (chunk({"content": "half"}), b'data: {"choices": [{"delta": {"content": "caf\xc3')
+
+    async with ChatServer(lambda call: events(*frames, done=False)) as server:
+        pool = [_worker(server.url)]
+        result = await Conductor(FixedPlanner(Plan((Step(0, "x"),))), pool, retry=Retry(attempts=1)).run(
+            "What?", on_event=lambda event: None
+        )
+    assert result.problem is not None
+    assert result.problem.code == "worker_broken"
+    assert "finish_reason" in result.problem.message
+
+
+async def test_bytes_after_the_end_of_an_answer_do_not_count() -> None:
+    """An answer whose end was seen is an answer."""
+    frames = (chunk({"content": "whole"}), chunk({}, finish_reason="stop"), b"data: \xe9\n\n")
+    async with ChatServer(lambda call: events(*frames)) as server:
+        planner = FixedPlanner(Plan((Step(0, "x"),)))
+        result = await Conductor(planner, [_worker(server.url)]).run("What?", on_event=lambda event: None)
+    assert (result.answer, result.status) == ("whole", "ok")
+
+
+async def test_a_filter_that_refuses_the_prompt_is_a_refusal() -> None:
+    """Some servers answer 400 with a code of their filter."""
+    body = {"error": {"code": "content_filter", "message": "The prompt was filtered."}}
+    async with ChatServer(lambda call: whole(body, status=400)) as server:
+        planner = FixedPlanner(Plan((Step(0, "x"),)))
+        result = await Conductor(planner, [_worker(server.url)]).run("What?")
+        assert len(server.calls) == 1
+    assert result.problem is not None
+    assert result.problem.code == "answer_refused"
+
+
+async def test_tools_that_were_offered_may_be_called() -> None:
+    """The calls are the caller's to make."""
+    offered = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+    def reply(asked: Call) -> Reply:
+        return says(asked, "", tool_calls=[call], finish_reason="tool_calls")
+
+    async with ChatServer(reply) as server:
+        planner = FixedPlanner(Plan((Step(0, "x"),)))
+        result = await Conductor(planner, [_worker(server.url)]).run("What?", tools=[offered])
+    assert result.status == "ok"
+    assert [each["function"]["name"] for each in result.tool_calls] == ["look"]
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_hosted_conductor_may_refuse(api: str) -> None:
+    """In the field of either API."""
+    chat = completion(None)
+    chat["choices"][0]["message"]["refusal"] = "I would rather not"
+    part = {"type": "refusal", "refusal": "I would rather not"}
+    response = {"status": "completed", "output": [{"type": "message", "content": [part]}]}
+    async with ChatServer(lambda call: whole(chat if api == "chat" else response)) as server:
+        hosted = HostedConductor("fugu", endpoint=Endpoint(server.url), api=api)  # type: ignore[arg-type]  # parametrized
+        result = await hosted.run("What?")
+    assert result.problem is not None
+    assert (result.status, result.problem.code) == ("failed", "answer_refused")
+    assert "I would rather not" in result.problem.message
