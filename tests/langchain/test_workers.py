@@ -283,7 +283,9 @@ async def test_a_tool_of_several_arguments_is_given_json() -> None:
     with pytest.raises(WorkerRefused, match=r'"a" \(integer\)'):
         await complete(worker, ask("six times seven"))
     with pytest.raises(WorkerFailed, match="validation error"):
-        await complete(worker, ask('{"a": "x"}'))
+        await complete(worker, ask('{"a": 6}'))
+    with pytest.raises(WorkerRefused, match="takes integer as 'a', and was given 'x'"):
+        await complete(worker, ask('{"a": "x", "b": 1}'))
     assert called == [(6, 7)]
 
     @tool

@@ -57,6 +57,20 @@ async def test_a_tool_of_several_arguments_is_given_json() -> None:
     assert tool.arguments == [{"a": 6, "b": 7}]
 
 
+async def test_a_number_that_is_written_as_text_is_a_number() -> None:
+    """An output that is filled in is text; one that is no number is refused before the tool is called."""
+    tool = Called()
+    schema = {"properties": {"a": {"type": "integer"}, "b": {"type": "number"}, "c": {"type": "string"}}}
+    worker = ToolWorker(schema, tool, card=Card(name="add"))
+    await complete(worker, ask('{"a": " 42\\n", "b": "1.5e3", "c": "7"}'))
+    await complete(worker, ask('{"a": 42, "b": null, "c": 7}'))
+    assert tool.arguments == [{"a": 42, "b": 1500.0, "c": "7"}, {"a": 42, "b": None, "c": 7}]
+    for name, wrong in (("a", "about 42"), ("a", "4.5"), ("a", ""), ("b", "nan"), ("b", "1e999")):
+        with pytest.raises(WorkerRefused, match=f"as '{name}', and was given"):
+            await complete(worker, ask(json.dumps({name: wrong})))
+    assert len(tool.arguments) == 2
+
+
 async def test_a_tool_without_arguments_is_given_none() -> None:
     """Whatever the subtask says."""
     tool = Called()

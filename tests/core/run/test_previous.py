@@ -7,9 +7,9 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanForbidden, PlanInvalid
 from podium.journal import MemoryJournal
-from podium.plan_text import KEEP, Change, edit_plan, read_edits
+from podium.plan_text import KEEP, Change, edit_plan, read_edits, write_plan
 from podium.policy import ApprovalRequest, Policy, Rule
-from podium.types import Plan, Step
+from podium.types import Completion, Plan, Step
 from podium.workers import Card, Request, ScriptedWorker
 from podium.workers.scripted import Reply
 
@@ -118,6 +118,35 @@ async def test_the_same_plan_again_is_carried_out_where_it_is_shown_another_roun
     assert result.answer == "THREE"
     assert "TWO" in sent(worker.requests[2])
     assert "ONE" not in sent(worker.requests[2])
+
+
+async def test_an_answer_made_of_a_cut_output_of_an_earlier_round_is_partial() -> None:
+    """However many rounds lie between them; a round that is not shown it is whole."""
+    better = '{"worker": 1, "subtask": "better it %d", "access": [%s]}'
+    for access, status in (('"previous"', "partial"), ("", "ok")):
+        cut = ScriptedWorker("finder", Completion("half of it", finish_reason="length"))
+        writer = ScriptedWorker("writer", "WHOLE")
+        plans = [rows((0, "find", ()), (1, "write", (0,))), better % (1, access), better % (2, access)]
+        result = await Conductor(boss(*plans), [cut, writer], limits=Limits(rounds=3)).run("Why?")
+        assert (len(result.rounds), result.answer, result.status) == (3, "WHOLE", status)
+        if status == "partial":
+            assert result.problem is not None
+            assert result.problem.code == "cut"
+            assert "round 1: " in result.problem.message
+            assert "step 0 (finder)" in result.problem.message
+
+
+async def test_an_answer_made_of_one_with_gaps_is_partial() -> None:
+    """What a later round is shown was made without an output, and the result still says so."""
+    finder = ScriptedWorker("finder", {"find": "FACT", "fail": RuntimeError("no")})
+    writer = ScriptedWorker("writer", "TEXT")
+    first = rows((0, "find", ()), (0, "fail", ()), (1, "write", (0, 1)))
+    for previous, status in ((True, "partial"), (False, "ok")):
+        planner = boss(first, write_plan(Plan((Step(1, "better it", previous=previous),)), "rows"))
+        result = await Conductor(planner, [finder, writer], limits=Limits(rounds=2)).run("Why?")
+        assert (result.answer, result.status) == ("TEXT", status)
+        if result.problem is not None:
+            assert result.problem.message.startswith("round 1: the answer was made without step 1 (finder)")
 
 
 async def test_labels_of_the_round_before_count() -> None:

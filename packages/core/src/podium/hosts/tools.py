@@ -8,6 +8,7 @@ planner to write it.
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import replace
+from math import isfinite
 from typing import Any, TypeGuard
 
 from podium.errors import WorkerRefused
@@ -15,6 +16,9 @@ from podium.hosts.errors import HostErrorReader, worker_errors
 from podium.prompts import holds_object, mentioned
 from podium.types import Completion, storable
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
+
+_NUMBERS: Mapping[str, Callable[[str], float]] = {"integer": int, "number": float}
+"""Types of JSON schema, and what reads a text as one."""
 
 
 class ToolWorker(Worker):
@@ -58,7 +62,8 @@ class ToolWorker(Worker):
         """Call the tool.
 
         Raises:
-            WorkerRefused: the subtask holds no JSON object, and the tool needs one.
+            WorkerRefused: the subtask holds no JSON object, and the tool needs one; or an argument that
+                is to be a number is another text.
             WorkerError: the tool raised.
         """
         given = self._read(step_input_of(request))
@@ -87,7 +92,8 @@ class ToolWorker(Worker):
         """Return the tool's arguments.
 
         Raises:
-            WorkerRefused: the subtask holds no JSON object, and the tool needs one.
+            WorkerRefused: the subtask holds no JSON object, and the tool needs one; or an argument that
+                is to be a number is another text.
         """
         if not self._arguments:
             return {}
@@ -101,11 +107,30 @@ class ToolWorker(Worker):
             arguments = None
         if self._text is not None:
             is_whole = template.lstrip().startswith("{") and holds_object(template)
-            return arguments if is_whole and self._fits(arguments) else {self._text: subtask}
+            if not is_whole or not self._fits(arguments):
+                return {self._text: subtask}
         if not isinstance(arguments, dict):
             takes = f"tool {self.card.name!r} takes {self._described()}"
             raise WorkerRefused(f"{takes}: write the subtask as a JSON object of them")
-        return arguments
+        return {name: self._typed(name, value) for name, value in arguments.items()}
+
+    def _typed(self, name: str, value: object) -> object:
+        """Return a number for a text where the tool takes a number, as an output that is filled in is text.
+
+        Raises:
+            WorkerRefused: the text is no such number. Not every host checks, and Python multiplies text.
+        """
+        kind = self._arguments.get(name, {}).get("type")
+        if not isinstance(value, str) or kind not in _NUMBERS:
+            return value
+        try:
+            number = _NUMBERS[kind](value)
+            if isinstance(number, int) or isfinite(number):
+                return number
+        except ValueError:
+            pass
+        told = f"tool {self.card.name!r} takes {kind} as {name!r}, and was given {value[:80]!r}"
+        raise WorkerRefused(f"{told}: let a step before it give the number and nothing else")
 
     def _fits(self, arguments: object) -> TypeGuard[dict[str, Any]]:
         """Say whether a JSON value names arguments of the tool, and those that it requires."""

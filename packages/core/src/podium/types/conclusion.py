@@ -20,7 +20,8 @@ def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]
     if answering is None or answer is None:
         return "", "failed", _failure(rounds[-1]) if rounds else None
     failed = [current for current in rounds if current.number > answering.number and _is_failed(current)]
-    lacks = (answer.problem, _lack(answering), _failure(failed[-1]) if failed else None)
+    failure = _failure(failed[-1]) if failed else None
+    lacks = (answer.problem, _lack(answering), _lack_before(rounds, answering), failure)
     problems = [problem for problem in lacks if problem is not None]
     if not problems:
         return answer.text, "ok", None
@@ -106,6 +107,26 @@ def _lack(current: Round) -> Problem | None:
     if not short:
         return None
     return Problem(_code(short), "the answer was made of outputs that are not whole: " + _list(short))
+
+
+def _lack_before(rounds: Sequence[Round], current: Round) -> Problem | None:
+    """Return what the earlier rounds lack whose outputs reached the answer by `"previous"`."""
+    found = list[Problem]()
+    for before in reversed([earlier for earlier in rounds if earlier.number < current.number]):
+        steps = () if current.plan is None else current.plan.steps
+        if not any(steps[index].previous for index in _behind_end(current)):
+            break
+        answer = answer_of(before)
+        problems = (None if answer is None else answer.problem, _lack(before))
+        found += [Problem(p.code, f"round {before.number}: {p.message}") for p in problems if p is not None]
+        current = before
+    return Problem(found[0].code, "; ".join(problem.message for problem in found)) if found else None
+
+
+def _behind_end(current: Round) -> set[int]:
+    """Return the steps whose output reached the last step of the round's plan, and the last step."""
+    outcomes = steps_of(current)
+    return set() if current.plan is None or not outcomes else _behind(current.plan, outcomes)
 
 
 def _failure(current: Round) -> Problem | None:
