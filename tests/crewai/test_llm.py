@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from crewai import Agent, Crew, Process, Task
 from crewai.events.event_bus import crewai_event_bus
-from crewai.events.types.llm_events import LLMCallCompletedEvent, LLMCallFailedEvent, LLMStreamChunkEvent
+from crewai.events.types.llm_events import (
+    LLMCallCompletedEvent,
+    LLMCallFailedEvent,
+    LLMCallStartedEvent,
+    LLMStreamChunkEvent,
+)
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools import tool
 from pydantic import BaseModel
@@ -219,6 +224,25 @@ def test_what_happens_is_told_as_events() -> None:
     assert told[0].usage["total_tokens"] > 6
     assert len(broken.writer.requests) == 1  # CrewAI would have called three times, for the words in it
     assert caught.value.result.status == "failed"
+
+
+def test_no_event_shows_a_secret() -> None:
+    """Neither of what is asked nor of the answer; the caller gets the answer as it is."""
+    key, told = "sk-abcdefghijklmnop1234", list[Any]()
+    broken = ScriptedWorker("w", RuntimeError(f"{key} is wrong"))
+    with crewai_event_bus.scoped_handlers():
+        kinds = (LLMCallStartedEvent, LLMCallCompletedEvent, LLMCallFailedEvent, LLMStreamChunkEvent)
+        for kind in kinds:
+            crewai_event_bus.on(kind)(lambda source, event: told.append(event))
+        llm = Scene(f"the key is {key}").llm
+        llm.stream = True
+        assert llm.call(f"What is {key}?") == f"the key is {key}"
+        crewai_event_bus.flush()
+        with pytest.raises(RunFailed):
+            ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "x"),))), [broken])).call("?")
+        crewai_event_bus.flush()
+    assert {type(event) for event in told} == set(kinds)
+    assert [event for event in told if key in repr(event)] == []
 
 
 def test_windows_and_counts() -> None:

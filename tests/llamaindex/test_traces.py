@@ -19,10 +19,11 @@ from pydantic import Field
 
 from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
 from llama_index_podium.events import PlanReadyEvent, StepEndEvent, StepEvent, StepStartEvent
-from podium import Card, Plan, Step
+from podium import Card, Conductor, Plan, ScriptedWorker, Step
 from podium.errors import RunFailed
 from podium.execution import Retry
 from podium.plan_text import write_plan
+from podium.planners import FixedPlanner
 
 pytestmark = pytest.mark.anyio
 
@@ -220,3 +221,28 @@ async def test_callback_managers_are_told_too(streaming: bool) -> None:  # noqa:
     assert parents[found[0].id_] == shelf
     assert parents[written[0].id_] == writer
     assert {parents[one] for one in (planner, shelf, writer)} == {query[0].id_}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_no_handler_is_shown_a_secret(heard: Heard, *, streaming: bool) -> None:
+    """Neither of a query nor of its steps, in what Podium tells; the caller gets the answer as it is."""
+    key = "sk-abcdefghijklmnop1234"
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    finder = ScriptedWorker("finder", f"found {key}")
+    writer = ScriptedWorker("writer", f"the key is {key}")
+    plan = Plan((Step(0, f"Look up {key}."), Step(1, "Say it.", (0,))))
+    asked = ConductorQueryEngine(
+        Conductor(FixedPlanner(plan), [finder, writer]),
+        streaming=streaming,
+        callback_manager=CallbackManager([debug]),
+    )
+    response: Any = await asked.aquery(f"What is {key}?")
+    text = "".join([piece async for piece in response.async_response_gen()]) if streaming else str(response)
+    assert text == f"the key is {key}"
+    kinds = (CBEventType.QUERY, CBEventType.AGENT_STEP)
+    pairs = [pair for kind in kinds for pair in debug.get_event_pairs(kind)]
+    told = [repr(event.payload) for pair in pairs for event in pair]
+    own = [event for event in heard.events.seen if type(event).__module__ == PlanReadyEvent.__module__]
+    told += map(repr, own)
+    assert any("the key is sk-[secret]" in each for each in told)
+    assert [each for each in told if key in each] == []

@@ -21,6 +21,7 @@ from podium.aio import run_sync
 from podium.conductor import Conductor
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ConductorFace, ContinuationStore
+from podium.secrets import scrub, scrub_data
 
 _UNKNOWN_WINDOW: Final = 128_000
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,12 +88,12 @@ class ConductorLLM(BaseLLM):
         source = {"from_task": from_task, "from_agent": from_agent}
         with llm_call_context():
             self._emit_call_started_event(
-                messages, list(tools or ()), callbacks, available_functions, **source
+                scrub_data(messages), list(tools or ()), callbacks, available_functions, **source
             )
             try:
                 answer = await self._answer(messages, tools or (), response_model, source)
             except Exception as error:  # CrewAI's listeners hear of every failure
-                self._emit_call_failed_event(str(error), **source)
+                self._emit_call_failed_event(scrub(str(error)), **source)
                 raise
             calls = [dict(call) for call in answer.tool_calls]
             output = calls or answer_text(self._apply_stop_words(answer.text), response_model)
@@ -118,7 +119,7 @@ class ConductorLLM(BaseLLM):
         )
 
         def on_text(text: str) -> None:
-            self._emit_stream_chunk_event(text, **source)
+            self._emit_stream_chunk_event(scrub(text), **source)
 
         return await run_call(call, on_text if self._streams() else None)
 
@@ -128,10 +129,10 @@ class ConductorLLM(BaseLLM):
         with self._lock:
             self._track_token_usage_internal(usage)
         self._emit_call_completed_event(
-            output,
+            scrub_data(output),
             LLMCallType.TOOL_CALL if answer.tool_calls else LLMCallType.LLM_CALL,
             **source,
-            messages=self._format_messages(messages),
+            messages=scrub_data(self._format_messages(messages)),
             usage=usage,
             finish_reason=answer.finish_reason,
         )

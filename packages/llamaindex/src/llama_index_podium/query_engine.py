@@ -6,6 +6,7 @@ the nodes behind it, its metadata, and what is an error.
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -30,6 +31,7 @@ from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.hosts import ConductorFace, StreamedAnswer, answered, plan_metadata, whole_answers
 from podium.planners import Planner
+from podium.secrets import scrub
 from podium.types import AnswerDelta, Event, Outcome, Plan, PlanReady, RunEnded, StepEnded
 from podium.workers import Worker
 
@@ -109,14 +111,15 @@ class ConductorQueryEngine(BaseQueryEngine):
         return AsyncStreamingResponse(pieces, answering.nodes, answering.metadata)
 
     async def _whole(self, query: QueryBundle) -> Response:
-        payload: dict[Any, Any] = {EventPayload.QUERY_STR: query.query_str}
+        payload: dict[Any, Any] = {EventPayload.QUERY_STR: scrub(query.query_str)}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as told:
             steps = Steps(self.callback_manager)
             middleware = whole_answers(steps.middleware)
             run = self.conductor.run(query.query_str, middleware=middleware, on_event=steps.tell)
             result = answered(await run)
             response = Response(result.answer, merge(result, steps.found), metadata_of(result))
-            told.on_end(payload={EventPayload.RESPONSE: response})
+            shown = replace(response, response=scrub(result.answer))
+            told.on_end(payload={EventPayload.RESPONSE: shown})
         return response
 
     def _get_prompt_modules(self) -> PromptMixinType:
@@ -169,7 +172,7 @@ class _Answering:
         Raises:
             RunFailed: there is no answer, or another than what was yielded of it.
         """
-        told = Told(self._callbacks, CBEventType.QUERY, {EventPayload.QUERY_STR: self._query})
+        told = Told(self._callbacks, CBEventType.QUERY, {EventPayload.QUERY_STR: scrub(self._query)})
         with told.inside():
             self._steps = steps = Steps(self._callbacks)
             events = self._conductor.stream(self._query, middleware=steps.middleware)
@@ -194,7 +197,7 @@ class _Answering:
                 if rest := sent.rest(result):
                     yield rest
         finally:
-            told.end({EventPayload.RESPONSE: sent.text})
+            told.end({EventPayload.RESPONSE: scrub(sent.text)})
 
     def _take(self, event: Event, sent: StreamedAnswer) -> str | None:
         """Take note of an event, and return the new piece of the answer that it is."""

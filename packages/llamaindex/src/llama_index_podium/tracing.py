@@ -9,7 +9,7 @@ import inspect
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final, Self
 from uuid import uuid4
 
@@ -24,8 +24,9 @@ from llama_index_instrumentation.span import active_span_id
 from llama_index_podium.events import PlanReadyEvent, StepEndEvent, StepInProgressEvent, StepStartEvent
 from llama_index_podium.messages import to_llama
 from llama_index_podium.sources import FINDING, Place
+from podium.errors import PodiumError
 from podium.hosts import plan_metadata
-from podium.secrets import scrub
+from podium.secrets import scrub, scrub_data, scrub_error
 from podium.types import Completion, Event, PlanReady, StepEnded
 from podium.workers import Caller, Request, Worker, step_input_of
 
@@ -83,9 +84,9 @@ class Steps:
                     span_id=self._span,
                     run_id=event.run_id,
                     round=event.round,
-                    plan=plan_metadata(event.plan),
+                    plan=scrub_data(plan_metadata(event.plan)),
                     planner=event.planner,
-                    why=event.why,
+                    why=scrub(event.why),
                 )
             )
         elif isinstance(event, StepEnded):
@@ -165,7 +166,9 @@ class _Call:
         if caller is not None:
             self._facts = {"run_id": caller.run_id, **_place(caller)._asdict(), "worker": name}
             self._tags |= {f"podium_{key}": value for key, value in self._facts.items()}
-        self._bound = inspect.signature(worker.call).bind(request)
+        shown = _shown(request)
+        self._messages = shown.messages
+        self._bound = inspect.signature(worker.call).bind(shown)
         self._written: list[str] = []
         self._output: str | None = None
         self._ended = False
@@ -175,7 +178,7 @@ class _Call:
         dispatcher.span_enter(
             self.span, self._bound, instance=self._worker, parent_id=active_span_id.get(), tags=self._tags
         )
-        payload = {EventPayload.MESSAGES: to_llama(self._request.messages), "podium": self._tags}
+        payload = {EventPayload.MESSAGES: to_llama(self._messages), "podium": self._tags}
         self._told = Told(callbacks, CBEventType.AGENT_STEP, payload)
         if self._facts:
             subtask = scrub(step_input_of(self._request).subtask)
@@ -199,7 +202,7 @@ class _Call:
         else:
             self._written.append(piece)
             if self._facts:
-                self._send(StepInProgressEvent, delta=piece)
+                self._send(StepInProgressEvent, delta=scrub(piece))
 
     def end(self) -> None:
         """Tell that the call is over, once."""
@@ -213,12 +216,21 @@ class _Call:
         """Tell that the call came to nothing."""
         if not self._ended:
             self._ended = True
+            error = error if scrub_error(error) else PodiumError(scrub(repr(error)))
             dispatcher.event(SpanDropEvent(span_id=self.span, err_str=str(error)))
             dispatcher.span_drop(self.span, self._bound, instance=self._worker, err=error)
             self._told.end({EventPayload.EXCEPTION: error})
 
     def _send(self, kind: type[StepStartEvent | StepInProgressEvent], **facts: Any) -> None:
         dispatcher.event(kind(span_id=self.span, tags=dict(self._tags), **self._facts, **facts))
+
+
+def _shown(request: Request) -> Request:
+    """Return a request as tracers are shown it: without secrets."""
+    if scrub(repr(request)) == repr(request):
+        return request
+    messages = tuple(replace(each, content=scrub_data(each.content)) for each in request.messages)
+    return replace(request, messages=messages, step_input=None, tool_messages=())
 
 
 def _place(caller: Caller) -> Place:

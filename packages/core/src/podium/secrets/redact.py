@@ -47,14 +47,18 @@ def scrub(text: str) -> str:
 
 
 def scrub_data(value: Any) -> Any:
-    """Return JSON data with a mark in the place of every secret in it."""
+    """Return JSON data with a mark in the place of every secret in it.
+
+    Another object that shows a secret becomes a mark as a whole.
+    """
     if isinstance(value, str):
         return _scrub(value)
-    if isinstance(value, list):
-        return [scrub_data(item) for item in value]
+    if isinstance(value, list | tuple):
+        clean = [scrub_data(item) for item in value]
+        return clean if isinstance(value, list) else tuple(clean)
     if isinstance(value, dict):
         return {_scrub(key): scrub_data(item) for key, item in value.items()}
-    spelled = json.dumps(value)
+    spelled = json.dumps(value, default=repr)
     return value if _scrub(spelled) == spelled else MARK
 
 
