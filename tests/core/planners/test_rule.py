@@ -13,6 +13,7 @@ from podium.errors import PlannerError
 from podium.plan_text import PlanReader, parse_plan
 from podium.planners import DirectPlanner, FixedPlanner, Planner, PlanRequest, PlanText, RulePlanner, Turn
 from podium.types import Message, Plan, Query, read_query
+from podium.usage import Usage
 from podium.workers import Calculator, Card, Documents, Gather
 from podium.workers.offline.expression_finder import find_expressions
 
@@ -388,6 +389,15 @@ async def test_what_no_worker_can_do_is_not_planned(question: str, cards: tuple[
     """No step is written that is known to fail."""
     with pytest.raises(PlannerError, match="no worker can do"):
         await written(RulePlanner(), asked(question, cards))
+
+
+async def test_a_run_that_no_worker_can_do_costs_nothing() -> None:
+    """The error says what cannot be done; no tokens are guessed for rules."""
+    with pytest.raises(
+        PlannerError, match="no worker can do 'Who are you\\?': there are calculator"
+    ) as caught:
+        await Conductor(RulePlanner(), [Calculator(), Gather()]).run("Who are you?")
+    assert (caught.value.usage, caught.value.cost) == (Usage(), 0.0)
 
 
 _ASKED = st.lists(

@@ -72,6 +72,8 @@ class PlannerCall:
             usage, told = self._measured(error.usage, query), error.cost
         elif not self.pieces and isinstance(error, WorkerError) and not error.maybe_paid:
             return Usage(), 0.0, False
+        elif self.planner.card is None and self.reserved.amount == Spend():
+            return Usage(), 0.0, False  # it asks nobody
         else:
             usage, told, maybe_paid = estimate_usage(query, self.text), None, True
         cost = self._cost(usage, told)
