@@ -16,7 +16,7 @@ Podium = Callable[..., Result]
 def test_presets_load(podium: Podium, tmp_path: Path, preset: str) -> None:
     """Every preset is a config that loads as it is written."""
     path = tmp_path / "podium.toml"
-    assert podium("init", "--preset", preset, str(path)).exit_code == 0
+    assert podium("init", "--offline", "--preset", preset, str(path)).exit_code == 0
     assert load_config(path).is_hosted == (preset == "fugu")
 
 
@@ -26,7 +26,7 @@ def test_presets_make_a_conductor(podium: Podium, tmp_path: Path, monkeypatch: p
         monkeypatch.setenv(variable, "sk-0123456789")
     for preset in ("providers", "vllm", "fugu", "offline"):
         path = tmp_path / f"{preset}.toml"
-        podium("init", "--preset", preset, str(path))
+        podium("init", "--offline", "--preset", preset, str(path))
         made = load_config(path).conductor()
         assert isinstance(made, HostedConductor) == (preset == "fugu")
 
@@ -37,12 +37,12 @@ def test_file_is_kept_without_force(podium: Podium, tmp_path: Path) -> None:
     path.write_text("mine")
     assert podium("init", str(path)).exit_code == 2
     assert path.read_text() == "mine"
-    assert podium("init", "--force", str(path)).exit_code == 0
+    assert podium("init", "--offline", "--force", str(path)).exit_code == 0
     assert "[planner]" in path.read_text()
 
 
 def test_unwritable_path_is_told(podium: Podium, tmp_path: Path) -> None:
     """A path that cannot be written is no traceback."""
-    result = podium("init", str(tmp_path / "missing" / "podium.toml"))
+    result = podium("init", "--offline", str(tmp_path / "missing" / "podium.toml"))
     assert result.exit_code == 2
     assert "cannot be written" in result.stderr

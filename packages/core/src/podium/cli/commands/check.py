@@ -15,9 +15,9 @@ from podium.workers.worker import Card
 
 
 def check(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Call each worker and the planner once, and show which of them work and what they cost.
+    """Call each worker and the planner once, and show which of them work.
 
-    Prices and context windows come from the config (card), or from the data of genai-prices for the
+    Their prices and context windows come from the config (card), or from the data of genai-prices for the
     endpoints of known providers.
     """
     with reporting() as screen:

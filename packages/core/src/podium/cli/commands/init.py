@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from podium.cli.model_proposals import Proposal, propose_models
 from podium.cli.screen import Screen, reporting
 from podium.errors import ConfigError
 
@@ -22,14 +23,19 @@ def init(
             "fugu: a hosted conductor; offline: no model at all."
         ),
     ] = "providers",
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no endpoint for its models.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file that is there.")] = False,
 ) -> None:
-    """Write a commented podium.toml to start from."""
+    """Write a commented podium.toml to start from.
+
+    For the preset `providers`, each endpoint whose key is in the environment is asked for its
+    models, and the newest is proposed.
+    """
     with reporting() as screen:
-        _write(screen, preset, path, force=force)
+        _write(screen, preset, path, offline=offline, force=force)
 
 
-def _write(screen: Screen, preset: Preset, path: Path, *, force: bool) -> None:
+def _write(screen: Screen, preset: Preset, path: Path, *, offline: bool, force: bool) -> None:
     """Write the preset to `path`.
 
     Raises:
@@ -38,6 +44,11 @@ def _write(screen: Screen, preset: Preset, path: Path, *, force: bool) -> None:
     text = (files("podium") / "config" / "presets" / f"{preset}.toml").read_text(encoding="utf-8")
     if path.is_dir():
         path /= "podium.toml"
+    if path.exists() and not force:
+        raise ConfigError(f"{path} is there already: write it anew with --force")
+    proposals: list[Proposal] = []
+    if preset == "providers" and not offline:
+        text, proposals = propose_models(text)
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
@@ -45,4 +56,7 @@ def _write(screen: Screen, preset: Preset, path: Path, *, force: bool) -> None:
         raise ConfigError(f"{path} is there already: write it anew with --force") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error}") from error
+    for proposal in proposals:
+        found = proposal.model or f"no model proposed ({proposal.problem}): look it up"
+        screen.note(f"podium: {proposal.endpoint}: {found}")
     screen.note(f"podium: wrote {path}; read its first lines, then run `podium check`")

@@ -89,6 +89,11 @@ class Endpoint(PerLoop["Exchange"]):
         async with self.opened() as exchange:
             return await exchange.ask(path, body, self._end(deadline))
 
+    async def get(self, path: str, *, deadline: float | None = None) -> dict[str, Any]:
+        """Return the JSON object at a path, such as `/models`. Takes and raises what `ask` does."""
+        async with self.opened() as exchange:
+            return await exchange.get(path, self._end(deadline))
+
     async def listen(
         self, path: str, body: Mapping[str, Any], *, deadline: float | None = None
     ) -> AsyncGenerator[dict[str, Any], None]:

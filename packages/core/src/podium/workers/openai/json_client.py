@@ -9,7 +9,7 @@ import json
 from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from podium.errors import AnswerNotUtf8, WorkerBroken, WorkerRefused, WorkerTimeout
 from podium.workers.openai.error_mapping import Origin, answer_fault, status_fault
@@ -57,6 +57,12 @@ class Exchange:
         content = await self._wait(self._fetch(path, upload), upload, end)
         return self._read_object(content)
 
+    async def get(self, path: str, end: float) -> dict[str, Any]:
+        """Return the JSON object at a path. Takes and raises what `ask` does."""
+        upload = Upload(b"")
+        content = await self._wait(self._fetch(path, upload, "GET"), upload, end)
+        return self._read_object(content)
+
     async def listen(
         self, path: str, body: Mapping[str, Any], end: float
     ) -> AsyncGenerator[dict[str, Any], None]:
@@ -66,7 +72,7 @@ class Exchange:
         """
         upload = self._upload(body, end)
         first = min(end, get_running_loop().time() + self._timeouts.first_byte)
-        download = await self._wait(self._post(path, upload), upload, first)
+        download = await self._wait(self._send(path, upload), upload, first)
         try:
             if "json" in download.headers.get("content-type", ""):
                 yield self._read_object(await self._wait(_read(download, MAX_ANSWER), upload, end))
@@ -94,16 +100,18 @@ class Exchange:
         except (TypeError, ValueError, RecursionError) as exc:
             raise WorkerRefused(f"the messages contain something that JSON cannot express: {exc}") from exc
 
-    async def _fetch(self, path: str, upload: Upload) -> bytes:
-        download = await self._post(path, upload)
+    async def _fetch(self, path: str, upload: Upload, method: Literal["GET", "POST"] = "POST") -> bytes:
+        download = await self._send(path, upload, method)
         try:
             return await _read(download, MAX_ANSWER)
         finally:
             await download.aclose()
 
-    async def _post(self, path: str, upload: Upload) -> Download:
+    async def _send(self, path: str, upload: Upload, method: Literal["GET", "POST"] = "POST") -> Download:
         """Send a request, and return the response if its status is 200 and it is not compressed."""
-        download = await self._transport.post(path, upload, connect_seconds=self._timeouts.connect)
+        download = await self._transport.send(
+            path, upload, connect_seconds=self._timeouts.connect, method=method
+        )
         encoding = download.headers.get("content-encoding", "identity")
         if download.status == HTTPStatus.OK and encoding == "identity":
             return download

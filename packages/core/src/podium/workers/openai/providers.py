@@ -23,6 +23,10 @@ class Provider:
     """What users call it, in `Endpoint(provider=…)` and in `podium.toml`."""
     telemetry_name: str | None = None
     """Its `gen_ai.provider.name` in OpenTelemetry's conventions; `None` means `name`."""
+    key_header: str | None = None
+    """A header of its own for the key, which its list of models needs besides the bearer token."""
+    list_headers: Mapping[str, str] = field(default_factory=dict)
+    """Other headers that its list of models needs."""
     public_headers: frozenset[str] = frozenset()
     """Its own request headers whose values are not secret, in lower case."""
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -79,6 +83,8 @@ _ROWS = (
     # Opus 4.7 refuse sampling, too.
     Provider(
         name="anthropic",
+        key_header="x-api-key",
+        list_headers={"anthropic-version": "2023-06-01"},
         public_headers=frozenset({"anthropic-beta", "anthropic-version"}),
         effort=None,
         omitted=frozenset({"seed"}),

@@ -10,6 +10,7 @@ flows and decompression, none of which an endpoint may use, and would double the
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from functools import cache
+from typing import Literal
 
 import aiohttp
 import anyio
@@ -108,13 +109,16 @@ class Transport:
             client=session, verify=_no_tls(), proxy=httpx2.Proxy(proxy) if proxy else None
         )
 
-    async def post(self, path: str, upload: Upload, *, connect_seconds: float) -> Download:
+    async def send(
+        self, path: str, upload: Upload, *, connect_seconds: float, method: Literal["GET", "POST"] = "POST"
+    ) -> Download:
         """Send a request, and return the response as soon as its headers have arrived.
 
         Args:
             path: appended to the base URL.
             upload: the body.
             connect_seconds: limit for name lookup, TCP and TLS together.
+            method: the HTTP method.
 
         Raises:
             WorkerUnavailable: no connection could be made, or it ended before the response began.
@@ -123,7 +127,7 @@ class Transport:
         headers = self._headers.copy()
         headers["Content-Length"] = str(len(upload.content))
         request = httpx2.Request(
-            "POST",
+            method,
             self._url(path),
             headers=headers,
             stream=upload,

@@ -1,0 +1,115 @@
+"""Puts current models into a preset: those that the endpoints with a key in the environment list."""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import anyio
+
+from podium.errors import PodiumError
+from podium.workers.openai.endpoint import Endpoint
+from podium.workers.openai.model_list import choose_model, list_models
+from podium.workers.openai.providers import find_provider
+
+SECONDS = 10.0
+"""Longest wait for all lists of models together, in seconds."""
+_BLOCK = re.compile(r"^(?=\[)", re.MULTILINE)
+_MODEL = re.compile(r"^model = .*$", re.MULTILINE)
+_WORKER = re.compile(r'^worker = "\w+"', re.MULTILINE)
+_LINE = re.compile(r"^(?=[^#\n])", re.MULTILINE)
+_BASE_URL = re.compile(r"^base_url = .*$", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Proposal:
+    """An endpoint of a preset, and the model proposed for it."""
+
+    endpoint: str
+    base_url: str
+    key_env: str
+    model: str | None = None
+    """`None` where none was found."""
+    problem: str = "was not asked"
+    """Why there is no model."""
+
+
+def propose_models(preset: str, environ: Mapping[str, str] = os.environ) -> tuple[str, list[Proposal]]:
+    """Return a preset with a model for each endpoint that lists some, and what was found.
+
+    The endpoints are asked at the same time. Once one model was found, endpoints without one are
+    commented out, with their workers. `NAME_BASE_URL` in the environment takes the place of the URL
+    of `[endpoints.NAME]`.
+
+    Args:
+        preset: the text of a config.
+        environ: the environment variables.
+    """
+    whole = tomllib.loads(preset)
+    tables = whole.get("endpoints", {})
+    proposals = {name: _proposal(name, table, environ) for name, table in tables.items()}
+    anyio.run(_ask_all, list(proposals.values()), tables, environ)
+    able = (name for name, worker in whole["workers"].items() if proposals[worker["endpoint"]].model)
+    planner = next(able, None)
+    blocks = [_filled(block, proposals, planner) for block in _BLOCK.split(preset)]
+    return "".join(blocks), list(proposals.values())
+
+
+def _proposal(name: str, table: Mapping[str, str], environ: Mapping[str, str]) -> Proposal:
+    own, default = environ.get(f"{name.upper()}_BASE_URL", "").strip().rstrip("/"), table["base_url"]
+    if own and not urlsplit(own).path:
+        own += urlsplit(default).path
+    return Proposal(name, own or default, table["key_env"])
+
+
+async def _ask_all(
+    proposals: list[Proposal], tables: Mapping[str, Mapping[str, str]], environ: Mapping[str, str]
+) -> None:
+    async with anyio.create_task_group() as asking:
+        for proposal in proposals:
+            if key := environ.get(proposal.key_env, "").strip():
+                asking.start_soon(_ask, proposal, tables[proposal.endpoint]["provider"], key)
+            else:
+                proposal.problem = f"{proposal.key_env} is not set"
+
+
+async def _ask(proposal: Proposal, provider: str, key: str) -> None:
+    row = find_provider(provider)
+    headers = {**row.list_headers, **({row.key_header: key} if row.key_header else {})}
+    try:
+        endpoint = Endpoint(proposal.base_url, api_key=key, provider=row, headers=headers)
+        listed = await list_models(endpoint, deadline=anyio.current_time() + SECONDS)
+    except PodiumError as error:
+        proposal.problem = str(error)
+        return
+    proposal.model = choose_model(listed, proposal.base_url)
+    proposal.problem = "lists no chat model"
+
+
+def _filled(block: str, proposals: Mapping[str, Proposal], planner: str | None) -> str:
+    """Return a table of the preset with what was found; commented out if nothing was for its endpoint.
+
+    Args:
+        block: the text of the table, and of the comments after it.
+        proposals: what was found, by the endpoint's name.
+        planner: the worker that plans; `None` where no model was found, and the table stays as it is.
+    """
+    tables = tomllib.loads(block)
+    if planner is None:
+        return block
+    if "planner" in tables:
+        return _WORKER.sub(f'worker = "{planner}"', block)
+    for kind in ("endpoints", "workers"):
+        for name, table in tables.get(kind, {}).items():
+            proposal = proposals[table.get("endpoint", name)]
+            if proposal.model is None:
+                return _LINE.sub("# ", block)
+            block = _line(block, _BASE_URL, "base_url", proposal.base_url)
+            return _line(block, _MODEL, "model", proposal.model)
+    return block
+
+
+def _line(block: str, pattern: re.Pattern[str], key: str, value: str) -> str:
+    return pattern.sub(lambda _: f'{key} = "{value}"', block)

@@ -1,0 +1,147 @@
+"""`podium init` asks endpoints for their models."""
+
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers.chat_server import RESET, STALL, Call, ChatServer, Reply, whole
+from typer.testing import Result
+
+from podium.cli import model_proposals
+from podium.config import load_config
+
+Podium = Callable[..., Result]
+NAMES = ("OPENAI", "ANTHROPIC", "GEMINI")
+LISTS: dict[str, Any] = {
+    "OPENAI": {
+        "data": [
+            {"id": "gpt-9", "created": 1_900_000_000},
+            {"id": "gpt-10", "created": 1_950_000_000},
+            {"id": "gpt-10-mini", "created": 1_960_000_000},
+            {"id": "gpt-10-realtime", "created": 1_970_000_000},
+            {"id": "text-embedding-9", "created": 1_980_000_000},
+            {"id": 'gpt-99"\nevil = "x', "created": 1_990_000_000},
+            {"created": 1_990_000_000},
+            "gpt-98",
+        ]
+    },
+    "ANTHROPIC": {
+        "data": [
+            {"id": "claude-grand-9", "created_at": "2031-05-01T00:00:00Z", "type": "model"},
+            {"id": "claude-grand-8", "created_at": "2030-05-01T00:00:00Z", "type": "model"},
+            {"id": "claude-odd", "created_at": "some day", "type": "model"},
+        ]
+    },
+    "GEMINI": {"data": [{"id": f"models/gemini-{v}"} for v in ("9.5-pro", "10.1-pro", "10.2-flash-lite")]},
+}
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ChatServer]]:
+    """Serve the lists of all three providers, whose keys are set."""
+    with ExitStack() as stack:
+        running = {}
+        for name in NAMES:
+            reply = _listing(name)
+            running[name] = stack.enter_context(ChatServer(reply).in_thread())
+            url = running[name].url
+            # one as the provider's own client has it, without the path
+            monkeypatch.setenv(f"{name}_BASE_URL", url.removesuffix("/v1") if name == "ANTHROPIC" else url)
+            monkeypatch.setenv(f"{name}_API_KEY", f"sk-of-{name.lower()}-0123456789")
+        yield running
+
+
+def _listing(name: str) -> Callable[[Call], Reply]:
+    return lambda call: whole(LISTS[name] if call.method == "GET" else {}, status=200)
+
+
+def _init(podium: Podium, tmp_path: Path, *options: str) -> tuple[str, Result]:
+    path = tmp_path / "podium.toml"
+    result = podium("init", *options, str(path))
+    assert result.exit_code == 0, result.output
+    return path.read_text(), result
+
+
+def test_the_newest_chat_model_of_each_endpoint_is_proposed(
+    podium: Podium, tmp_path: Path, servers: dict[str, ChatServer]
+) -> None:
+    """By date where the endpoint says one, else by the version in the name; no embeddings, no small ones."""
+    text, result = _init(podium, tmp_path)
+    models = {name: worker["model"] for name, worker in tomllib.loads(text)["workers"].items()}
+    assert models == {"gpt": "gpt-10", "claude": "claude-grand-9", "gemini": "gemini-10.1-pro"}
+    assert 'CHOOSE-A-MODEL"' not in text
+    assert "gpt-10" in result.stderr
+    assert all(
+        [call.path.endswith("/models") for call in server.calls] == [True] for server in servers.values()
+    )
+    headers = servers["ANTHROPIC"].calls[0].headers
+    assert headers["x-api-key"] == "sk-of-anthropic-0123456789"
+    assert "anthropic-version" in headers
+    assert "x-api-key" not in servers["OPENAI"].calls[0].headers
+    assert "sk-of" not in text + result.output
+    assert load_config(tmp_path / "podium.toml").conductor()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(lambda _: whole({"error": "no"}, status=401), id="refused"),
+        pytest.param(lambda _: whole({}, status=500), id="down"),
+        pytest.param(lambda _: whole("not JSON"), id="garbage"),
+        pytest.param(lambda _: whole({"data": "none"}), id="no list"),
+        pytest.param(lambda _: whole({"data": [{"id": "text-embedding-9"}]}), id="no chat model"),
+        pytest.param(lambda _: Reply((RESET,)), id="reset"),
+        pytest.param(lambda _: Reply((STALL,)), id="stalled"),
+    ],
+)
+def test_an_endpoint_that_lists_nothing_is_commented_out(
+    podium: Podium,
+    tmp_path: Path,
+    servers: dict[str, ChatServer],
+    reply: Callable[[Call], Reply],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others are proposed, one of them plans, and the reason is told; nothing waits for long."""
+    monkeypatch.setattr(model_proposals, "SECONDS", 0.5)
+    servers["OPENAI"].reply = reply
+    text, result = _init(podium, tmp_path)
+    said = tomllib.loads(text)
+    assert set(said["workers"]) == {"claude", "gemini"}
+    assert set(said["endpoints"]) == {"anthropic", "gemini"}
+    assert said["planner"]["worker"] == "claude"
+    assert "openai: no model proposed (" in result.stderr
+    assert '# model = "CHOOSE-A-MODEL"' in text
+    assert load_config(tmp_path / "podium.toml").conductor()
+
+
+def test_without_keys_nobody_is_asked_and_nothing_is_named(
+    podium: Podium, tmp_path: Path, servers: dict[str, ChatServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file says where to look models up; it does not name one that may be retired."""
+    for name in NAMES:
+        monkeypatch.delenv(f"{name}_API_KEY")
+    text, result = _init(podium, tmp_path)
+    assert not any(server.calls for server in servers.values())
+    assert {worker["model"] for worker in tomllib.loads(text)["workers"].values()} == {"CHOOSE-A-MODEL"}
+    assert text.count("https://") >= 6
+    assert result.stderr.count("is not set): look it up") == 3
+
+
+def test_offline_asks_nobody(podium: Podium, tmp_path: Path, servers: dict[str, ChatServer]) -> None:
+    """Even where keys are set."""
+    text, _ = _init(podium, tmp_path, "--offline")
+    assert not any(server.calls for server in servers.values())
+    assert "CHOOSE-A-MODEL" in text
+
+
+def test_a_file_that_is_there_is_told_before_anyone_is_asked(
+    podium: Podium, tmp_path: Path, servers: dict[str, ChatServer]
+) -> None:
+    """It is left as it is."""
+    path = tmp_path / "podium.toml"
+    path.write_text("mine")
+    assert podium("init", str(path)).exit_code == 2
+    assert not any(server.calls for server in servers.values())
