@@ -270,7 +270,7 @@ class Conductor(Worker):
         journal = journal_of(self._settings, journal)
         if plan is not None:  # the run checks it again, and knows whether there is a round before
             plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
-        async with self._open(), journal:
+        async with self._open():
             given = ApprovalGiven(
                 run_id=run_id, at=0.0, round=0, approved=approved, plan=plan, by=by, why=why
             )
@@ -295,7 +295,7 @@ class Conductor(Worker):
                 yield piece
 
     async def _run(self, request: RunRequest, listen: Listener | None) -> Result:
-        async with self._open(), request.journal or nullcontext():
+        async with self._open():
             return await RunSession(self._settings, request, listen).run()
 
     def _check(self, plan: Plan) -> None:
@@ -317,8 +317,10 @@ class Conductor(Worker):
 
     def _open(self) -> AbstractAsyncContextManager[object]:
         """Return what keeps everything open during a run: nothing, where the caller does."""
-        # Its own parts, and not itself: a run that ends closes nothing under another one.
-        return nullcontext() if self._entries.get() else _Parts(self._parts())
+        # Its own parts, and not itself: a run that ends closes nothing under another one. A journal that
+        # is not entered keeps itself open for the next run.
+        parts = [part for part in self._parts() if not isinstance(part, Journal)]
+        return nullcontext() if self._entries.get() else _Parts(parts)
 
     def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:
         settings = self._settings

@@ -7,13 +7,15 @@ leaves an SQLite transaction open with its locks.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any, ClassVar, Literal, TypeVar
 
 import anyio
 
 from podium.aio import shielded
 from podium.errors import JournalError
+from podium.journal.sql.lease import new_holder
 
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 1.0
@@ -64,6 +66,16 @@ class BatchRows:
     """State, end, cost, holder, run id and fence of each run whose row changes."""
 
 
+@dataclass(slots=True)
+class Tenure:
+    """How this process holds runs in a database."""
+
+    holder: str = field(default_factory=new_holder)
+    """The name under which it holds them."""
+    renewed_at: float = -inf
+    """When the lease of the holder was last renewed, on the clock of `time.monotonic`."""
+
+
 class Database(ABC):
     """The connections to one database.
 
@@ -86,6 +98,7 @@ class Database(ABC):
     def __init__(self, name: str, patience: float) -> None:
         self.name = name
         self.patience = patience
+        self.tenure = Tenure()
 
     async def transaction(self, work: Work[_Result], *, reads: bool = False) -> _Result:
         """Run `work` in a transaction, and again while the database fails, for `patience` seconds.
@@ -156,6 +169,10 @@ class Database(ABC):
     async def aclose(self) -> None:
         """Close all connections."""
 
+    async def park(self) -> None:
+        """Close all connections, apart from one that this process keeps for the next use if it can."""
+        await self.aclose()
+
 
 class DatabaseUrl(ABC):
     """Where a database is. `str()` of it has no password."""
@@ -171,3 +188,7 @@ class DatabaseUrl(ABC):
         Raises:
             JournalError: the file of the database cannot be created.
         """
+
+    @abstractmethod
+    async def unpark(self) -> None:
+        """Close what `Database.park` keeps of this database."""

@@ -8,13 +8,11 @@ protects a run a second time.
 """
 
 from collections.abc import Collection
-
-import anyio
+from time import monotonic
 
 from podium.journal.entry import question_of
 from podium.journal.sql.batch import Batch
 from podium.journal.sql.database import BatchRows, Database, Transaction, Value
-from podium.journal.sql.lease import new_holder
 from podium.journal.sql.run_log import RunState, SqlLog
 
 _FORGET_SECONDS = 86400.0
@@ -31,10 +29,8 @@ class FencedStore:
 
     def __init__(self, database: Database, lease: float) -> None:
         self.database = database
-        self.holder = new_holder()
+        self.holder = database.tenure.holder
         self._lease = lease
-        self._renewed_at = -lease
-        """When the lease was last renewed, by the event loop's clock."""
         # no value from outside is in these statements
         self._renew = f"""
             INSERT INTO podium_leases (holder, until) VALUES (?, {database.now} + ?)
@@ -63,10 +59,10 @@ class FencedStore:
         await transaction.execute(self._forget, _FORGET_SECONDS)
 
     async def _write(self, batch: Batch) -> Collection[SqlLog]:
-        now = anyio.current_time()
-        if now - self._renewed_at >= self._lease / 3:
+        now, tenure = monotonic(), self.database.tenure
+        if now - tenure.renewed_at >= self._lease / 3:
             await self.database.attempt(self.renew)  # before the database holds runs of this holder
-            self._renewed_at = now
+            tenure.renewed_at = now
         if not batch.counts and not batch.states:
             return ()
         written = await self._hashes(batch) if batch.is_retry else frozenset[str]()

@@ -94,6 +94,9 @@ class PostgresUrl(DatabaseUrl):
         del synchronous
         return PostgresDatabase(self._name, patience, self._url)
 
+    async def unpark(self) -> None:
+        """Do nothing: connections belong to an event loop, and none is kept."""
+
 
 class PostgresDatabase(Database):
     """The connections to a server: one for batches, and a pool for everything else.

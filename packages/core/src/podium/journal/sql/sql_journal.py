@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from uuid import uuid4
 
 from podium.aio import PerLoop, shielded
@@ -62,7 +63,8 @@ class SqlJournal(PerLoop[_Open], Journal):
 
     One task commits what all runs of one event loop append, many records at a time. Connections stay open
     while the journal is entered (any number of times, in any number of event loops and threads) and while a
-    log is open; outside of that, each use opens and closes them.
+    log is open. Of an SQLite file that is used without that, the process keeps one connection open, until it
+    ends; connections to PostgreSQL belong to an event loop, and each use opens and closes them.
 
     Args:
         location: the path of an SQLite file, or a URL such as `sqlite:///runs.db` or
@@ -178,4 +180,13 @@ class SqlJournal(PerLoop[_Open], Journal):
         try:
             await part.writer.aclose()
         finally:
-            await part.database.aclose()
+            await part.database.park()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await super().__aexit__(kind, error, traceback)
+        await shielded(self.url.unpark())

@@ -4,6 +4,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
+from errno import EACCES, EISDIR
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import anyio
 import anyio.to_thread
 
 from podium.errors import ConfigError, JournalError
+from podium.journal.sql import parked
 from podium.journal.sql.database import (
     BatchRows,
     Database,
@@ -21,6 +23,7 @@ from podium.journal.sql.database import (
     Value,
     Work,
 )
+from podium.journal.sql.parked import Parked
 
 BUSY_SECONDS = 0.5
 """How long SQLite itself waits for the lock of a file before the attempt fails."""
@@ -54,10 +57,26 @@ class SqliteUrl(DatabaseUrl):
         database = SqliteDatabase(str(self), patience, path, synchronous)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            _create(path)
+            database.take(parked.take(path, synchronous))
         except OSError as error:
             raise JournalError(database.describe(error)) from error
         return database
+
+    async def unpark(self) -> None:
+        """Close the connection that this process keeps to the file."""
+        await anyio.to_thread.run_sync(parked.drop, self._path.absolute())
+
+
+def _create(path: Path) -> None:
+    """Create a file if there is none. Opening one that is there, and closing it, would end SQLite's locks."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path)) from None
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise PermissionError(EACCES, os.strerror(EACCES), str(path)) from None
 
 
 class SqliteDatabase(Database):
@@ -114,6 +133,23 @@ class SqliteDatabase(Database):
         """Close all connections; one that is in use is closed after its transaction."""
         self._is_closed = True
         await self._in_thread(self._close_idle)
+
+    async def park(self) -> None:
+        """Close all connections, apart from one that this process keeps for the next use."""
+        self._is_closed = True
+        try:
+            kept = self._idle.pop()
+        except IndexError:
+            return
+        parked.keep(self._path, self._synchronous, kept, self.tenure)
+        if self._idle:
+            await self._in_thread(self._close_idle)
+
+    def take(self, kept: Parked | None) -> None:
+        """Take a connection that this process kept."""
+        if kept is not None:
+            self._idle.append(kept.connection)
+            self.tenure = kept.tenure
 
     async def _in_thread(self, function: Callable[[], _Result]) -> _Result:
         return await anyio.to_thread.run_sync(function, limiter=self._threads)

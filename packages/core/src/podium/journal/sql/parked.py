@@ -1,0 +1,87 @@
+"""Connections to SQLite files that the process keeps between two uses, so that no run opens the file again.
+
+A kept connection belongs to nobody until it is taken, by one user, in any event loop and thread. At the end
+of the process and before a fork all are closed: SQLite's connections must not be used across a fork.
+"""
+
+import atexit
+import os
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from podium.journal.sql.database import Synchronous, Tenure
+
+MOST = 8
+"""Most files to which a connection is kept; that which was kept longest is closed first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A connection that is kept."""
+
+    connection: sqlite3.Connection
+    tenure: Tenure
+    file: tuple[int, int]
+    """Device and number of the file, which tell whether the path still names it."""
+
+
+_parked: dict[tuple[Path, Synchronous], Parked] = {}
+_lock = Lock()
+
+
+def keep(path: Path, synchronous: Synchronous, connection: sqlite3.Connection, tenure: Tenure) -> None:
+    """Keep a connection that no transaction uses."""
+    try:
+        made = Parked(connection, tenure, _file(path))
+    except OSError:  # the file was deleted
+        connection.close()
+        return
+    with _lock:
+        before = _parked.pop((path, synchronous), None)
+        _parked[path, synchronous] = made
+        surplus = [_parked.pop(key) for key in list(_parked)[:-MOST]]
+    for each in [*surplus, *([] if before is None else [before])]:
+        each.connection.close()
+
+
+def take(path: Path, synchronous: Synchronous) -> Parked | None:
+    """Return the kept connection to a file, which is the caller's from now on; `None` if there is none."""
+    with _lock:
+        kept = _parked.pop((path, synchronous), None)
+    if kept is not None and kept.file != _file(path):  # another file is at this path now
+        kept.connection.close()
+        return None
+    return kept
+
+
+def drop(path: Path) -> None:
+    """Close the kept connections to a file."""
+    with _lock:
+        dropped = [_parked.pop(key) for key in list(_parked) if key[0] == path]
+    for each in dropped:
+        each.connection.close()
+
+
+def _drop_all() -> None:
+    with _lock:
+        dropped = list(_parked.values())
+        _parked.clear()
+    for each in dropped:
+        each.connection.close()
+
+
+def _file(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_dev, stat.st_ino
+
+
+def _forget_lock() -> None:
+    global _lock  # noqa: PLW0603 - a thread of the parent may have held it at the fork
+    _lock = Lock()
+
+
+atexit.register(_drop_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_drop_all, after_in_child=_forget_lock)
