@@ -17,6 +17,7 @@ from podium.conductor import Conductor
 from podium.errors import PlannerError, WorkerBroken, WorkerRefused, WorkerUnavailable
 from podium.execution import OnFailure, Retry
 from podium.execution.run_context import outer_run
+from podium.hosts import answer_sources
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, FixedPlanner
@@ -176,6 +177,7 @@ def limits(draw: st.DrawFn, rounds: int) -> Limits:
     return Limits(
         plan_steps=7,
         rounds=rounds,
+        replans=draw(st.integers(1, 2)),
         steps=draw(seldom(st.integers(1, 12), 30)),
         calls=draw(seldom(st.integers(1, 15), 60)),
         input_tokens=draw(seldom(st.integers(3_000, 30_000), None)),
@@ -194,7 +196,7 @@ def scripts(draw: st.DrawFn) -> Script:
     """Draw a run."""
     count = draw(st.integers(1, 3))
     policy = draw(st.sampled_from(["skip", "note", "replan", "fail"]))
-    rounds = draw(st.integers(2 if policy == "replan" else 1, 3))
+    rounds = draw(st.integers(1, 3))
     first = draw(plans(count))
     ways = st.sampled_from(["ok", "ok", "ok", "ok", "refuses", "down", "cut", "breaks", "hangs"])
     return Script(
@@ -259,6 +261,22 @@ def test_every_run_comes_to_its_end(script: Script) -> None:
     assert result.status in ("ok", "partial", "failed")
     assert (result.status == "failed") == (not result.answer)
     assert (result.problem is None) == (result.status == "ok")
+
+
+@given(scripts())
+def test_an_answer_is_the_last_steps_output_or_none(script: Script) -> None:
+    """`ok` means that each step behind the answer ended well and was shown all that it needs."""
+    _, _, result = perform(script)
+    planned = [current for current in result.rounds if current.plan is not None and current.plan.steps]
+    lasts = [current.outcomes[len(current.plan.steps) - 1] for current in planned if current.plan is not None]
+    assert result.answer in ("", *(last.text for last in lasts if last.status == "ok"))
+    assert bool(result.answer) == any(last.status == "ok" for last in lasts)
+    sources = answer_sources(result)
+    assert all(outcome.status == "ok" for outcome in sources)
+    if result.status == "ok":
+        assert result.answer == lasts[-1].text
+        steps = planned[-1].plan.steps if planned[-1].plan is not None else ()
+        assert all(o.shown is None or len(o.shown) >= steps[o.step].least for o in sources)
 
 
 @given(scripts())
