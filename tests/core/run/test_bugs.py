@@ -11,6 +11,7 @@ from core.actors import Actor, PlanningActor, boss, never, plan_of, rows
 from podium import Conductor, FunctionWorker, ScriptedWorker
 from podium.errors import ListenerFailed, PlannerError
 from podium.execution import Hedge, Retry
+from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner, PlanRequest, PlanText
 from podium.policy import Policy
@@ -258,6 +259,30 @@ async def test_a_secret_in_a_mistake_is_taken_out() -> None:
 class _Stubborn(TypeError):
     def __str__(self) -> str:
         return "key hush-hush-4711"
+
+
+@pytest.mark.parametrize("kind", BUGS)
+async def test_a_function_that_is_called_with_what_a_model_wrote_fails_its_step(
+    kind: type[Exception],
+) -> None:
+    """Wrong arguments are the model's mistake, and cannot be told apart from one of the code."""
+
+    async def weather(arguments: dict[str, Any]) -> str:
+        if kind is TypeError:
+            return _weather(**arguments)
+        raise kind("x")
+
+    schema = {"properties": {"city": {"type": "string"}, "day": {"type": "string"}}}
+    tool = ToolWorker(schema, weather, card=Card(name="weather", price=FREE))
+    plan = plan_of((0, '{"city": "Bern", "dya": "today"}', ()))
+    result = await Conductor(FixedPlanner(plan), [tool]).run("What?")
+    assert result.status == "failed"
+    assert result.outcomes[0].problem is not None
+    assert kind.__name__ in result.outcomes[0].problem.message
+
+
+def _weather(city: str, day: str = "") -> str:
+    return f"sunny in {city} {day}"
 
 
 async def test_a_planner_error_of_the_users_own_is_a_planner_that_failed() -> None:

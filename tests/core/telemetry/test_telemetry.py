@@ -31,9 +31,10 @@ from podium import (
     FunctionWorker,
     HostedConductor,
     Limits,
+    RulePlanner,
     ScriptedWorker,
 )
-from podium.errors import PodiumError, WorkerUnavailable
+from podium.errors import PodiumError, WorkerTimeout, WorkerUnavailable
 from podium.execution import Retry
 from podium.types import Completion, StepStarted
 from podium.usage import Usage
@@ -300,6 +301,24 @@ async def test_every_span_ends_when_a_stream_is_left(seen: Seen) -> None:
                 break
     assert ended_all(seen)
     assert "invoke_agent conductor > round 1 > step 0 > invoke_agent slow" in seen.tree()
+
+
+async def test_a_round_names_its_planner(seen: Seen) -> None:
+    """Each call of a planner has a span; the round says who planned, and whether that is the fallback."""
+    failing = ScriptedWorker("boss", WorkerTimeout("late", maybe_paid=True))
+    conductor = Conductor(
+        ChatPlanner(failing),
+        [ScriptedWorker("a", "x")],
+        retry=Retry(attempts=2, first_wait=0.001),
+        fallback_planner=RulePlanner(),
+    )
+    assert (await conductor.run("Why?")).status == "partial"
+    calls = [span.attributes or {} for span in seen.spans if span.name == "plan boss"]
+    assert [(said["error.type"], said["podium.maybe_paid"]) for said in calls] == [
+        ("worker_timeout", True)
+    ] * 2
+    said = seen.named("round 1").attributes or {}
+    assert (said["podium.planner"], said["podium.planner.fallback"]) == ("rule", True)
 
 
 async def test_every_span_ends_when_a_run_raises(seen: Seen) -> None:

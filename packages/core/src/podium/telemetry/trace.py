@@ -141,12 +141,20 @@ class Trace:
 
     def _planner_ended(self, event: PlannerEnded) -> None:
         done, place = event.proposal, (event.round, _PLANNER)
-        call = Call(attempt=1, worker=done.planner, problem=done.problem, usage=done.usage, cost=done.cost)
+        call = Call(
+            attempt=1,
+            worker=done.planner,
+            problem=done.problem,
+            usage=done.usage,
+            cost=done.cost,
+            maybe_paid=done.maybe_paid,
+        )
         self._end_call(place, call, at=event.at, text=done.text)
 
     def _plan_ready(self, event: PlanReady) -> None:
         if (event.round,) in self._tree:
             said: Attributes = {"podium.planner": event.planner, "podium.plan.steps": len(event.plan.steps)}
+            said["podium.planner.fallback"] = event.is_fallback
             self._tree[event.round,].span.set_attributes(said)
 
     def _looked_at(self, event: ApprovalAsked | ApprovalGiven) -> None:
