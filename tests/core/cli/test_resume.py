@@ -396,5 +396,7 @@ def test_planner_that_may_not_be_asked_is_named(podium: Podium, config: Path, se
     server.calls.clear()
     told = podium("run", "What is it?", "--labels", "confidential").stderr
     assert "the fallback planner 'rule' wrote the plan: planner 'boss': policy" in told
+    assert "planned by rule, the fallback" in told
+    assert "podium resume" not in told
     assert "never reaches 'far'" in told
     assert not any(plans(call) for call in server.calls)

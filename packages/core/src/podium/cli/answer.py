@@ -10,6 +10,7 @@ from podium.cli.result_json import result_json, status_line, step_outputs
 from podium.cli.run_lookup import SHORT
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
 from podium.errors import JournalError, ListenerFailed, PodiumError
+from podium.run.no_plan import FALLBACK
 from podium.types.result import Result
 
 _EXITS = {"partial": PARTIAL, "failed": NO_ANSWER, "waiting": WAITING}
@@ -91,6 +92,8 @@ def show_answer(screen: Screen, result: Result) -> None:
 def _hint(result: Result) -> str:
     """Say what can be done about a run that has no whole answer."""
     short = result.run_id[:SHORT]
+    if result.problem is not None and result.problem.code == FALLBACK:
+        return ""  # its recorded plan would be carried out again
     match result.status:
         case "ok":
             return ""
