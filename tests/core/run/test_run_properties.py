@@ -114,8 +114,10 @@ class Stage:
         return planner
 
     def worker(self, name: str, slots: int | None) -> Actor:
-        """Return one that plays the next call of the script whenever it is called."""
-        return Actor(Card(name=name, price=PRICED, concurrency=slots), self.act)
+        """Return one that plays the next call of the script whenever it is called; `w1` reads no prose."""
+        worker = Actor(Card(name=name, price=PRICED, concurrency=slots), self.act)
+        worker.reads_prose = name != "w1"
+        return worker
 
     async def act(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Play a call."""
@@ -153,8 +155,11 @@ class Stage:
 
 
 @st.composite
-def plans(draw: st.DrawFn, workers: int) -> Plan:
-    """Draw a plan of up to seven steps, some of which wait for some of their inputs only."""
+def plans(draw: st.DrawFn, workers: int, *, later: bool = False) -> Plan:
+    """Draw a plan of up to seven steps, some of which wait for some of their inputs or refer to them.
+
+    Steps of a later round may be shown the round before.
+    """
     steps: list[Step] = []
     count = draw(st.integers(1, 7))
     for index in range(count):
@@ -162,7 +167,10 @@ def plans(draw: st.DrawFn, workers: int) -> Plan:
         if index == count - 1:  # most plans have no step that nobody sees
             seen |= set(range(index)) - {used for step in steps for used in step.access}
         enough = draw(st.none() | st.integers(1, len(seen))) if seen else None
-        steps.append(Step(draw(st.integers(0, workers - 1)), f"subtask {index}", tuple(seen), enough))
+        subtask, previous = f"subtask {index}", later and draw(st.booleans())
+        if seen and enough is None:
+            subtask += "".join(f" {{{{{step}}}}}" for step in draw(st.sets(st.sampled_from(sorted(seen)))))
+        steps.append(Step(draw(st.integers(0, workers - 1)), subtask, tuple(seen), enough, previous))
     return Plan(tuple(steps))
 
 
@@ -198,9 +206,10 @@ def scripts(draw: st.DrawFn) -> Script:
     policy = draw(st.sampled_from(["skip", "note", "replan", "fail"]))
     rounds = draw(st.integers(1, 3))
     first = draw(plans(count))
+    later = [draw(st.sampled_from([first, draw(plans(count, later=True))])) for _ in range(rounds - 1)]
     ways = st.sampled_from(["ok", "ok", "ok", "ok", "refuses", "down", "cut", "breaks", "hangs"])
     return Script(
-        plans=tuple(draw(st.sampled_from([first, first, draw(plans(count))])) for _ in range(rounds)),
+        plans=(first, *later),
         ways=tuple(draw(st.lists(ways, min_size=1, max_size=12))),
         ticks=tuple(draw(st.lists(st.integers(0, 64), min_size=1, max_size=12))),
         tokens=tuple(draw(st.lists(st.integers(1, TOKENS), min_size=1, max_size=5))),
@@ -284,8 +293,8 @@ def test_a_worker_is_shown_its_access_list_and_no_more(script: Script) -> None:
     """No output reaches a worker but those of the steps it was to be shown, in any round and nested run."""
     stage, events, _ = perform(script)
     runs = {event.run_id: event for event in events if isinstance(event, RunStarted)}
-    access = {
-        (event.run_id, event.round, index): step.access
+    steps = {
+        (event.run_id, event.round, index): step
         for event in events
         if isinstance(event, PlanReady)
         for index, step in enumerate(event.plan.steps)
@@ -296,6 +305,7 @@ def test_a_worker_is_shown_its_access_list_and_no_more(script: Script) -> None:
         if run not in runs:  # it was stopped as soon as it began, inside of another
             continue
         given = _marks(message.text for message in runs[run].query)
+        assert not any("{{" in message.text for message in request.messages)
         for mark in _marks(message.text for message in request.messages) - given:
             source = stage.written[mark]
             while source[0] != run:  # the output of a nested run is that of the step it answers for
@@ -304,7 +314,9 @@ def test_a_worker_is_shown_its_access_list_and_no_more(script: Script) -> None:
                 source = parent[:3]
             # What is taken over from an earlier round stands for the step that repeats it.
             taken_over = script.on_failure == "replan" and source[1] < number
-            assert taken_over or source[2] in access[run, number, step]
+            shown = steps[run, number, step]
+            before = shown.previous and (source[1] == number - 1 or script.on_failure == "replan")
+            assert taken_over or before or (source[1] == number and source[2] in shown.access)
 
 
 def _marks(texts: Iterable[str]) -> set[str]:
