@@ -311,6 +311,13 @@ PROVIDER_ERRORS = (
         "did not answer in time",
         maybe_paid=True,
     ),
+    ProviderError(
+        "closed-loop",
+        lambda: RuntimeError("Event loop is closed"),
+        WorkerUnavailable,
+        "another event loop",
+        maybe_paid=True,
+    ),
     ProviderError("no-json", no_json, WorkerBroken, "sent no JSON", maybe_paid=True),
     ProviderError(
         "any-other",

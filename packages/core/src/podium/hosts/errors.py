@@ -35,8 +35,17 @@ _CLIENT_SIDE: Final = "APIConnectionError"
 """Base class of the connection and timeout errors of OpenAI's and Anthropic's clients. Libraries
 derived from these give such errors a status that no server sent."""
 
-_CUT_OFF: Final = re.compile("without sending complete message body|incomplete chunked read")
-"""What httpx says of an answer that was cut off; clients of models wrap it as a connection error."""
+_TEXTS: Final[Sequence[tuple[re.Pattern[str], type[WorkerError], str]]] = (
+    # what httpx says of an answer that was cut off; clients of models wrap it as a connection error
+    (
+        re.compile("without sending complete message body|incomplete chunked read"),
+        WorkerBroken,
+        "was cut off",
+    ),
+    # what asyncio says to a client whose kept connection belongs to an event loop that has ended
+    (re.compile("^Event loop is closed$"), WorkerUnavailable, "lost a connection of another event loop"),
+)
+"""Texts of an exception or of its causes, and the error they mean; the call may be paid for."""
 
 _CLASS_WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool]]] = (
     (
@@ -123,8 +132,14 @@ def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader |
             # a success whose answer the client could not read
             fault.maybe_paid = fault.maybe_paid or status < HTTPStatus.MULTIPLE_CHOICES
             return fault
-    if any(_CUT_OFF.search(str(each)) for each in chain):
-        return WorkerBroken(f"{origin.url} was cut off: {said}", maybe_paid=True)
+    return _by_words(origin, chain, said)
+
+
+def _by_words(origin: Origin, chain: Sequence[BaseException], said: str) -> WorkerError:
+    """Return the error that the texts or the class names of an exception and its causes mean."""
+    for text, kind, message in _TEXTS:
+        if any(text.search(str(each)) for each in chain):
+            return kind(f"{origin.url} {message}: {said}", maybe_paid=True)
     names = [name for each in chain for name in _class_names(each)]
     for words, kind, message, maybe_paid in _CLASS_WORDS:
         if any(word in name for word in words for name in names):
