@@ -1,9 +1,9 @@
-"""The cost of durability: durable runs per second beside DBOS, the journal's share of a run, cancels.
+"""The cost of durability: durable runs/s beside DBOS and LangGraph, the journal's share of a run, cancels.
 
     python -m benchmarks.durability [--quick] [--seconds 5] [--rounds 5] [--folder DIR] [--json FILE]
 
 Every arm runs the same four-step diamond, two steps of it in parallel, with the same texts,
-workers in its process that answer at once or after 10 ms, and as many runs in flight. Every
+workers in its process that answer at once or after 100 ms, and as many runs in flight. Every
 step's output is committed and flushed to a real disk, alone or with others, before the run's
 answer is returned:
 
@@ -12,6 +12,8 @@ answer is returned:
 - `dbos-sqlite`, `dbos-postgres`: an async DBOS workflow of four async steps with its defaults
   (SQLite: rollback journal, synchronous=FULL); `dbos-sqlite-wal` is the same over a file in
   write-ahead log mode.
+- `langgraph-sqlite`, `langgraph-postgres`: a compiled graph of four async nodes with LangGraph's
+  async savers, invoked with `durability="sync"` (PostgreSQL: a pool of 10 connections).
 - `podium`: no journal.
 
 The command starts PostgreSQL itself, with fsync and synchronous_commit on. Each arm runs in its

@@ -1,11 +1,13 @@
-"""The arms: Podium over its journals, and DBOS. Each is imported only when it is opened."""
+"""The arms: Podium over its journals, DBOS and LangGraph. Each is imported only when it is opened."""
 
 import asyncio
 import math
+import sqlite3
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
-from typing import Literal, get_args
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from typing import Annotated, Any, Literal, TypedDict, get_args
+from uuid import uuid4
 
 import anyio
 import anyio.to_thread
@@ -13,7 +15,16 @@ import anyio.to_thread
 from benchmarks.block import Run
 from benchmarks.job import ANSWER, DIAMOND, MODELS, write_prompt
 
-Arm = Literal["podium", "podium-sqlite", "podium-postgres", "dbos-sqlite", "dbos-sqlite-wal", "dbos-postgres"]
+Arm = Literal[
+    "podium",
+    "podium-sqlite",
+    "podium-postgres",
+    "dbos-sqlite",
+    "dbos-sqlite-wal",
+    "dbos-postgres",
+    "langgraph-sqlite",
+    "langgraph-postgres",
+]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 
 
@@ -26,8 +37,8 @@ async def open_arm(arm: Arm, place: str, latency: float) -> AsyncGenerator[Run, 
         place: URL of the database, as SQLAlchemy takes it, without a driver.
         latency: seconds that each worker takes.
     """
-    opened = _dbos(place, latency) if arm.startswith("dbos") else _podium(place, latency)
-    async with opened as run:
+    kinds = {"dbos": _dbos, "langgraph": _langgraph, "podium": _podium}
+    async with kinds[arm.partition("-")[0]](place, latency) as run:
         yield run
 
 
@@ -37,6 +48,8 @@ async def recorded(arm: Arm, place: str) -> int:
         return 0
     if arm.startswith("dbos"):
         return await anyio.to_thread.run_sync(_recorded_by_dbos, place)
+    if arm.startswith("langgraph"):
+        return await anyio.to_thread.run_sync(_recorded_by_langgraph, place)
     from podium.journal import SqlJournal  # noqa: PLC0415
 
     async with SqlJournal(place) as journal:
@@ -105,6 +118,71 @@ async def _dbos(place: str, latency: float) -> AsyncGenerator[Run, None]:
         yield diamond
     finally:
         await anyio.to_thread.run_sync(DBOS.destroy)
+
+
+@asynccontextmanager
+async def _langgraph(place: str, latency: float) -> AsyncGenerator[Run, None]:
+    from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver  # noqa: PLC0415
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver  # noqa: PLC0415
+    from langgraph.graph import END, START, StateGraph  # noqa: PLC0415
+    from psycopg.rows import dict_row  # noqa: PLC0415
+    from psycopg_pool import AsyncConnectionPool  # noqa: PLC0415
+
+    def step(index: int) -> Callable[[_Outputs], Awaitable[_Outputs]]:
+        async def answer(state: _Outputs) -> _Outputs:
+            write_prompt(DIAMOND, index, [state["outputs"][seen] for seen in DIAMOND.steps[index].access])
+            if latency:
+                await asyncio.sleep(latency)
+            return {"outputs": {index: ANSWER}}
+
+        return answer
+
+    graph = StateGraph(_Outputs)
+    for index, each in enumerate(DIAMOND.steps):
+        graph.add_node(str(index), step(index))  # type: ignore[call-overload]
+        graph.add_edge([str(seen) for seen in each.access] if each.access else START, str(index))
+    graph.add_edge(str(len(DIAMOND.steps) - 1), END)
+    async with AsyncExitStack() as opened:
+        if place.startswith("sqlite"):
+            path = place.removeprefix("sqlite:///")
+            saver: Any = await opened.enter_async_context(AsyncSqliteSaver.from_conn_string(path))
+        else:
+            settings = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+            pool: Any = AsyncConnectionPool(place, min_size=1, max_size=10, kwargs=settings, open=False)
+            saver = AsyncPostgresSaver(await opened.enter_async_context(pool))
+        await saver.setup()
+        compiled = graph.compile(checkpointer=saver)
+
+        async def run() -> str:
+            config: Any = {"configurable": {"thread_id": uuid4().hex}}
+            state = await compiled.ainvoke({"outputs": {}}, config, durability="sync")
+            return str(state["outputs"][len(DIAMOND.steps) - 1])
+
+        yield run
+
+
+def _merged(one: dict[int, str], two: dict[int, str]) -> dict[int, str]:
+    return {**one, **two}
+
+
+class _Outputs(TypedDict):
+    """The state of LangGraph's diamond: the outputs of its nodes."""
+
+    outputs: Annotated[dict[int, str], _merged]
+
+
+def _recorded_by_langgraph(place: str) -> int:
+    threads = "SELECT thread_id FROM checkpoints GROUP BY thread_id HAVING count(*) >= 5"
+    whole = f"SELECT count(*) FROM ({threads}) AS whole"  # noqa: S608  (no value from outside)
+    if place.startswith("sqlite"):
+        with closing(sqlite3.connect(place.removeprefix("sqlite:///"))) as connection:
+            return int(connection.execute(whole).fetchone()[0])
+    import psycopg  # noqa: PLC0415
+
+    with psycopg.connect(place) as connected:
+        row = connected.execute(whole).fetchone()
+        assert row is not None
+        return int(row[0])
 
 
 def _recorded_by_dbos(place: str) -> int:

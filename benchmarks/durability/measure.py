@@ -32,9 +32,21 @@ class Group:
 
 
 GROUPS = (
-    Group(("podium-sqlite", "podium-postgres", "dbos-sqlite", "dbos-sqlite-wal", "dbos-postgres"), 0, 32),
-    Group(("podium", "podium-sqlite", "podium-postgres"), 10, 1),
-    Group(("podium", "podium-sqlite", "podium-postgres"), 10, 32),
+    Group(
+        (
+            "podium-sqlite",
+            "podium-postgres",
+            "dbos-sqlite",
+            "dbos-sqlite-wal",
+            "dbos-postgres",
+            "langgraph-sqlite",
+            "langgraph-postgres",
+        ),
+        0,
+        32,
+    ),
+    Group(("podium", "podium-sqlite", "podium-postgres"), 100, 1),
+    Group(("podium", "podium-sqlite", "podium-postgres"), 100, 32),
 )
 
 
