@@ -15,7 +15,7 @@ from core.journal.happenings import ended, started, step_ended
 from benchmarks.postgres_server import PostgresServer
 from podium import Conductor, ScriptedWorker
 from podium.errors import JournalError
-from podium.journal import SqlJournal
+from podium.journal import SqlJournal, verify_runs
 from podium.journal.sql import postgres, sqlite
 from podium.journal.sql.batch import Batch
 from podium.journal.sql.fenced_store import FencedStore
@@ -187,6 +187,33 @@ async def test_other_processes_can_claim_a_run_that_was_given_up(tmp_path: Path)
         with anyio.fail_after(5):
             while _holder(path) is not None:  # noqa: ASYNC110  (nothing tells when)
                 await anyio.sleep(0.05)
+
+
+class Deaf(SqlJournal):
+    """Hears of no commit that ends a run, and takes it as failed."""
+
+    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
+        lost = await super()._commit(store, batch)
+        if any(not log.state.is_held for log in batch.counts):
+            raise JournalError("the connection was lost after the commit")
+        return lost
+
+
+async def test_a_commit_whose_acknowledgement_was_lost_keeps_the_end_of_its_run(place: str) -> None:
+    """The run fails for its caller; its row is released, and says what its records say."""
+    async with Deaf(place, patience=0.2) as journal:
+        log = await journal.begin(started("mine"), minted=False)
+        log.append(step_ended("mine", 0))
+        log.append(ended("mine"))
+        with pytest.raises(JournalError, match="lost after the commit"):
+            await log.aclose()
+        other = await journal.begin(started("other"), minted=False)  # its commit takes the release along
+        other.append(step_ended("other", 0))
+        await other.flush()
+        assert {row.run_id: row.state for row in await journal.runs()} == {"mine": "ok", "other": "running"}
+        assert await verify_runs(journal, ["mine"]) == ()
+        with pytest.raises(JournalError):
+            await other.aclose()
 
 
 def _holder(path: Path) -> str | None:

@@ -28,6 +28,8 @@ class Batch:
     """The records of each log, in order."""
     states: dict[SqlLog, RunState] = field(default_factory=dict)
     """The state after the batch of each run that it changes."""
+    released: set[SqlLog] = field(default_factory=set)
+    """Logs whose earlier batch failed, or was committed without an acknowledgement."""
     is_retry: bool = False
     """Whether it was tried before, and so may be committed already."""
 

@@ -64,6 +64,8 @@ class BatchRows:
     """Rows of `podium_events`, in the order of its columns."""
     changes: list[tuple[Value, ...]]
     """State, end, cost, holder, run id and fence of each run whose row changes."""
+    releases: list[tuple[Value, ...]]
+    """Run id and fence of each run that is held no more, and is stopped if it is still running."""
 
 
 @dataclass(slots=True)

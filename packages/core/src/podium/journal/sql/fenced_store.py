@@ -63,7 +63,7 @@ class FencedStore:
         if now - tenure.renewed_at >= self._lease / 3:
             await self.database.attempt(self.renew)  # before the database holds runs of this holder
             tenure.renewed_at = now
-        if not batch.counts and not batch.states:
+        if not batch.counts and not batch.released:
             return ()
         written = await self._hashes(batch) if batch.is_retry else frozenset[str]()
         lost: set[SqlLog] = set()
@@ -98,6 +98,7 @@ class FencedStore:
             fences=[(log.run_id, log.fence) for log in logs if log not in new],
             records=[row for log in logs for row in batch.records.get(log, ()) if row[4] not in written],
             changes=[self._change(log, batch.states[log]) for log in changed],
+            releases=[(log.run_id, log.fence) for log in batch.released],
         )
 
     def _new_run(self, log: SqlLog, batch: Batch) -> tuple[Value, ...]:

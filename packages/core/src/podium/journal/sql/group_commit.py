@@ -14,7 +14,7 @@ import anyio.lowlevel
 from podium.errors import JournalError, RunExists, RunLost
 from podium.journal.sql.batch import Batch, Queued, make_batch
 from podium.journal.sql.database import FIRST_WAIT, LONGEST_WAIT, Refused
-from podium.journal.sql.run_log import RunState, SqlLog
+from podium.journal.sql.run_log import SqlLog
 from podium.types.events import Event
 
 _GATHER_TURNS = 8
@@ -45,7 +45,7 @@ class GroupCommit:
         self._queue: list[Queued] = []
         self._woken = anyio.Event()
         self._held: set[SqlLog] = set()
-        self._to_release: dict[SqlLog, RunState] = {}
+        self._to_release: set[SqlLog] = set()
         """Logs whose commit failed: their runs are released with the next commit that succeeds."""
         self._is_closing = False
         self._in_flight: list[Queued] = []
@@ -100,7 +100,7 @@ class GroupCommit:
             self._in_flight, self._queue = self._queue, []
             batch = make_batch(self._in_flight)
             if batch.counts or self._held or self._to_release:
-                batch.states.update(self._to_release)
+                batch.released.update(self._to_release)
                 await self._write(batch)
 
     def _rest(self) -> float | None:
@@ -136,8 +136,7 @@ class GroupCommit:
 
     def _take(self, batch: Batch, lost: Collection[SqlLog]) -> None:
         """Tell the logs of a batch that it is durable, apart from those that another process holds."""
-        for log in batch.states:
-            self._to_release.pop(log, None)
+        self._to_release -= batch.released
         for log, count in batch.counts.items():
             if log in lost:
                 log.fail(_lost(log, batch))
@@ -149,7 +148,7 @@ class GroupCommit:
         for log in logs:
             log.fail(error)
             self._held.discard(log)
-            self._to_release[log] = RunState("stopped", is_held=False)
+            self._to_release.add(log)
 
 
 def _fault(error: BaseException) -> JournalError:

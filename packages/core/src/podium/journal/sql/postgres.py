@@ -65,6 +65,11 @@ WITH held AS (
         $18::text[], $19::double precision[], $20::double precision[], $21::text[], $22::text[], $23::text[]
     ) AS new (state, ended, cost, holder, run_id, fence)
     WHERE run.run_id = new.run_id AND run.fence = new.fence AND (SELECT is_so FROM sound)
+), released AS (
+    UPDATE podium_runs AS run
+    SET holder = NULL, state = CASE run.state WHEN 'running' THEN 'stopped' ELSE run.state END
+    FROM unnest($24::text[], $25::text[]) AS former (run_id, fence)
+    WHERE run.run_id = former.run_id AND run.fence = former.fence AND (SELECT is_so FROM sound)
 )
 SELECT fence FROM held UNION ALL SELECT fence FROM begun
 """
@@ -231,6 +236,7 @@ async def _write(connection: Any, rows: BatchRows) -> Collection[str]:
         *_columns(rows.new_runs, 10),
         *_columns(rows.records, 5),
         *_columns(rows.changes, 6),
+        *_columns(rows.releases, 2),
     )
     found = {row[0] for row in await connection.fetch(_WRITE, *columns)}
     lost = {fence for _, fence in rows.fences} - found
