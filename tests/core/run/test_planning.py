@@ -1,6 +1,7 @@
 """A bad plan is repaired once, a planner that fails is called again; after that there is no plan."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from itertools import pairwise
@@ -14,6 +15,8 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlannerError, WorkerBroken, WorkerRefused, WorkerTimeout, WorkerUnavailable
 from podium.execution import Retry
+from podium.journal import MemoryJournal
+from podium.plan_text import Change, edit_plan
 from podium.planners import (
     CachedPlanner,
     ChatPlanner,
@@ -23,7 +26,8 @@ from podium.planners import (
     PlanText,
     RulePlanner,
 )
-from podium.types import Completion, Event, PlanDelta, PlannerEnded, PlannerStarted, RunEnded
+from podium.replay import replay
+from podium.types import Completion, Event, Plan, PlanDelta, PlannedBy, PlannerEnded, PlannerStarted, RunEnded
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker
 
@@ -374,6 +378,38 @@ async def test_plan_runs_nothing() -> None:
     assert plan == plan_of((0, "go", ()))
     assert plan.query[-1].text == "What?"
     assert not pool[0].requests
+
+
+async def test_a_plan_that_the_fallback_wrote_makes_its_run_partial() -> None:
+    """Given as it is, saved, resumed or replayed; a changed plan is the caller's own."""
+    journal = MemoryJournal()
+    conductor = _failing("no plan", fallback_planner=RulePlanner(), journal=journal)
+    plan = await conductor.plan("What is it?")
+    assert plan.planner is not None
+    assert (plan.planner.name, plan.planner.is_fallback) == ("rule", True)
+    assert plan.planner.why.startswith("planner 'boss': ")
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))).planner == plan.planner
+    result = await conductor.run(plan, run_id="mine")
+    resumed = await conductor.resume("mine", plan=plan)
+    again = await replay(conductor, [entry.event for entry in await journal.read("mine")])
+    for each in (result, resumed, again, await conductor.run(Plan.from_json(plan.to_json()))):
+        assert (each.status, each.answer, each.planner) == ("partial", "A", plan.planner)
+        assert each.problem is not None
+        assert each.problem.code == "planner_fallback"
+        assert each.problem.message == f"the fallback planner 'rule' wrote the plan: {plan.planner.why}"
+    changed = await conductor.run(edit_plan(plan, Change(step=0, subtask="Say it.")))
+    assert (changed.status, changed.planner and changed.planner.name) == ("ok", "user")
+
+
+async def test_a_plan_names_the_planner_that_wrote_it() -> None:
+    """A run of it names the planner too, and is `ok`."""
+    conductor = Conductor(boss(GOOD), _pool())
+    plan = await conductor.plan("What?")
+    assert plan.planner == PlannedBy("boss")
+    result = await conductor.run(plan)
+    assert result.status == "ok"
+    assert result.planner is not None
+    assert (result.planner.name, result.planner.is_fallback) == ("boss", False)
 
 
 async def test_a_plan_that_keeps_nothing_is_repaired() -> None:

@@ -13,7 +13,7 @@ from podium.resume.reuse import unbilled
 from podium.types.events import Event, RunStarted
 from podium.types.messages import Query
 from podium.types.outcome import Outcome, Round
-from podium.types.plan import Plan
+from podium.types.plan import Plan, PlannedBy
 from podium.types.result import Result
 
 
@@ -52,10 +52,13 @@ async def replay(
             raise PlanInvalid("nothing_to_keep", "the run has no plan that could be changed")
         last = max(paid_results.plans)
         plan.fit(len(conductor.pool), conductor.limits.plan_steps, previous=last > 1)
-        why = "the plan was changed"
-        paid_results.plans[last] = replace(paid_results.plans[last], plan=plan, planner="user", why=why)
+        by = plan.planner or PlannedBy("user", "the plan was changed")
+        facts = {"planner": by.name, "why": by.why, "is_fallback": by.is_fallback}
+        paid_results.plans[last] = replace(paid_results.plans[last], plan=plan, **facts)
         paid_results.decisions.pop(last, None)
-    if 1 in paid_results.plans and paid_results.plans[1].planner == "user":
+    if 1 in paid_results.plans and (
+        paid_results.plans[1].planner == "user" or not paid_results.proposals.get(1)
+    ):
         asked = replace(paid_results.plans.pop(1).plan, query=started.query)
     return await conductor.run(asked, labels=started.labels, paid_results=paid_results, on_event=on_event)
 

@@ -39,7 +39,10 @@ class ConductorToolSpec(BaseToolSpec):
     async def aplan_for_team(self, question: str) -> str:
         """Show how the team of specialists would go about a question, without doing it."""
         plan = await self.conductor.plan(question)
-        return "\n".join(plan_lines(plan, self.conductor.pool.names))
+        lines = plan_lines(plan, self.conductor.pool.names)
+        if plan.planner is not None and plan.planner.is_fallback:
+            lines.append(f"(Written by the fallback planner {plan.planner.name!r}: {plan.planner.why})")
+        return "\n".join(lines)
 
     def plan_for_team(self, question: str) -> str:
         """Show how the team of specialists would go about a question, without doing it."""

@@ -100,14 +100,14 @@ Edit = Change | Insert | Remove | Move
 
 
 def edit_plan(plan: Plan, *edits: Edit) -> Plan:
-    """Return the plan with these changes made, one after the other.
+    """Return the plan with these changes made, one after the other; it is the caller's own plan.
 
     Raises:
         PlanInvalid: one cannot be made, or would break a rule; `step` is the one it befalls.
     """
     for edit in edits:
         plan = edit.apply(plan)
-    return plan
+    return replace(plan, planner=None) if edits else plan
 
 
 def read_edits(data: object, workers: Sequence[str]) -> tuple[Edit, ...]:

@@ -30,8 +30,8 @@ from podium.types.events import (
     StepEnded,
     StepStarted,
 )
-from podium.types.outcome import Call, Outcome, PlannedBy, Problem, Proposal, Round, total_cost
-from podium.types.plan import Plan
+from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, total_cost
+from podium.types.plan import Plan, PlannedBy
 from podium.types.result import Result
 from podium.usage import Usage
 

@@ -32,7 +32,7 @@ from podium.types.events import (
     StepEnded,
     StepStarted,
 )
-from podium.types.plan import Plan
+from podium.types.plan import Plan, PlannedBy
 from podium.types.result import Result
 from podium.usage import Usage
 from podium.workers.worker import Card
@@ -113,9 +113,9 @@ class RunRecorder:
         number = max(self._rounds, default=1)
         known = self._plans.get(number)
         at, run_id = (0.0, self._log.run_id) if known is None else (known.at, known.run_id)
-        self.paid_results.plans[number] = PlanReady(
-            run_id=run_id, at=at, round=number, plan=plan, planner="user", why="the plan was changed"
-        )
+        by = plan.planner or PlannedBy("user", "the plan was changed")
+        facts = {"planner": by.name, "why": by.why, "is_fallback": by.is_fallback}
+        self.paid_results.plans[number] = PlanReady(run_id=run_id, at=at, round=number, plan=plan, **facts)
         self.paid_results.decisions.pop(number, None)
 
     def tell(self, event: Event) -> None:

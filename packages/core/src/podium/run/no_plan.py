@@ -18,6 +18,7 @@ from podium.errors import (
 )
 from podium.types.explain import spent
 from podium.types.outcome import Problem, Proposal, Round, total_cost
+from podium.types.plan import PlannedBy
 from podium.types.result import Result
 from podium.usage import Usage
 
@@ -79,9 +80,18 @@ def fallback_problem(rounds: Sequence[Round]) -> Problem | None:
     for current in rounds:
         if current.planner is not None and current.planner.is_fallback:
             failed = [call for call in current.proposals if call.problem is not None]
-            why = f": {_told(failed)}" if failed else ""
-            return Problem(FALLBACK, f"the fallback planner {current.planner.name!r} wrote the plan{why}")
+            why = _told(failed) if failed else current.planner.why
+            told = f"the fallback planner {current.planner.name!r} wrote the plan"
+            return Problem(FALLBACK, f"{told}: {why}" if why else told)
     return None
+
+
+def planned_by(calls: Sequence[Proposal]) -> PlannedBy:
+    """Return who wrote the plan of these calls, as the plan itself says it: without the calls."""
+    last = calls[-1]
+    if last.role != "fallback":
+        return PlannedBy(last.planner, last.why)
+    return PlannedBy(last.planner, _told(calls), is_fallback=True)
 
 
 def _cause(error: PodiumError | None, calls: Sequence[Proposal]) -> PlannerErrorCode:

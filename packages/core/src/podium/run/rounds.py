@@ -36,11 +36,12 @@ from podium.secrets.boundary import BUGS
 from podium.types.conclusion import answer_of, answer_outcome, conclusion, missing, steps_of, told
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
 from podium.types.messages import Part
-from podium.types.outcome import Outcome, PlannedBy, Problem, Proposal, Round
-from podium.types.plan import Plan
+from podium.types.outcome import Outcome, Problem, Proposal, Round
+from podium.types.plan import Plan, PlannedBy
 from podium.types.result import RunStatus
 from podium.workers.worker import VisibleStep, Worker
 
+_CHANGED = PlannedBy("user", "the plan was changed by who approved it")
 BETTER = "the conductor may better what its plan came to"
 
 
@@ -220,13 +221,13 @@ class Rounds:
         if known is not None and known.plan == plan:
             self._tell_plan(number, plan, PlannedBy(known.planner, known.why, known.is_fallback))
             return
-        proposal = proposals[-1] if proposals else None
-        because = (plan.why if proposal is None else proposal.why) if plan.steps else ""
-        planner = PlannedBy(
-            "user" if proposal is None else proposal.planner,
-            because or why,
-            is_fallback=proposal is not None and proposal.role == "fallback",
-        )
+        if proposals:
+            last = proposals[-1]
+            planner = PlannedBy(last.planner, last.why, is_fallback=last.role == "fallback")
+        else:
+            planner = plan.planner or PlannedBy("user", plan.why)
+        if not plan.steps or not planner.why:
+            planner = replace(planner, why=why)
         self._tell_plan(number, plan, planner)
 
     def _tell_plan(self, number: int, plan: Plan, planner: PlannedBy) -> None:
@@ -247,7 +248,7 @@ class Rounds:
                 execution.refuse(plan, allowed)
             return plan
         if allowed != plan:
-            self._tell_plan(number, allowed, PlannedBy("user", "the plan was changed by who approved it"))
+            self._tell_plan(number, allowed, allowed.planner or _CHANGED)
         if self.context.request.step_starter is None or not allowed.steps:
             execution.complete(allowed)
         else:

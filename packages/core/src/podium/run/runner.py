@@ -18,7 +18,7 @@ from podium.run.acquire import acquire, started
 from podium.run.delivery import Delivery
 from podium.run.forecaster import forecast_plan
 from podium.run.listeners import Listener
-from podium.run.no_plan import raise_unplanned, with_bill
+from podium.run.no_plan import planned_by, raise_unplanned, with_bill
 from podium.run.planning import PlanRequester
 from podium.run.rounds import Rounds
 from podium.telemetry import start_trace
@@ -123,7 +123,7 @@ class RunSession:
                 with_bill(error)
                 raise
             why = "\n".join(map(explain_proposal, planning.proposals))
-            return Plan(plan.steps, self._request.query, why)
+            return Plan(plan.steps, self._request.query, why, planned_by(planning.proposals))
         limit = self._settings.limits.seconds
         raise LimitExceeded("seconds", f"there was no plan within {limit:g} s: raise Limits.seconds")
 

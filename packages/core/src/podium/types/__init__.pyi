@@ -40,7 +40,6 @@ from .messages import (
 from .outcome import (
     Call as Call,
     Outcome as Outcome,
-    PlannedBy as PlannedBy,
     Problem as Problem,
     Proposal as Proposal,
     Round as Round,
@@ -49,6 +48,7 @@ from .outcome import (
 )
 from .plan import (
     Plan as Plan,
+    PlannedBy as PlannedBy,
     Step as Step,
 )
 from .references import (

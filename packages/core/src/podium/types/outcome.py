@@ -7,7 +7,7 @@ from typing import Literal
 from podium.errors import PodiumError
 from podium.secrets import scrub
 from podium.types.messages import FinishReason, Part
-from podium.types.plan import Plan
+from podium.types.plan import Plan, PlannedBy
 from podium.usage import Usage
 
 StepStatus = Literal["ok", "failed", "skipped", "cancelled"]
@@ -113,18 +113,6 @@ class Proposal:
     maybe_paid: bool = False
     """Whether nobody knows if it is on the bill: the planner was asked, and its end was not seen."""
     seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedBy:
-    """Who wrote a plan."""
-
-    name: str
-    """The planner's name; `user` where the plan was given or changed by the caller."""
-    why: str = ""
-    """What the planner says of its choice, where it does."""
-    is_fallback: bool = False
-    """Whether it is the fallback planner, in place of the conductor's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ and no text: `parse` reads one, `spelling` writes one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self, TypeGuard
 
 from podium.errors import PlanInvalid, PlanInvalidCode
@@ -79,6 +79,19 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedBy:
+    """Who wrote a plan."""
+
+    name: str
+    """The planner's name; `user` where the caller wrote or changed the plan."""
+    why: str = ""
+    """What the planner says of its choice, where it does; of a plan of the fallback planner that the caller
+    gave, why the conductor's own planner wrote none."""
+    is_fallback: bool = False
+    """Whether it is the fallback planner, in place of the conductor's own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Steps in order; the output of the last one is the answer.
 
@@ -91,6 +104,9 @@ class Plan:
     """The conversation it was made for, which its workers are shown; empty when nobody said."""
     why: str = field(default="", compare=False, repr=False)
     """Who wrote it, why it is so, and what became of plans before it; empty when nobody said."""
+    planner: PlannedBy | None = field(default=None, compare=False, repr=False)
+    """The planner that wrote it, where `Conductor.plan` returned it: a run of it names this planner. Where
+    that is the fallback planner, the run is `partial`, as one that it plans itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
@@ -177,7 +193,8 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Write the plan as plain JSON data, with the version of its form."""
         query = {"query": [m.to_wire() for m in self.query]} if self.query else {}
-        return {"schema": SCHEMA, **query, "steps": [_step_to_json(step) for step in self.steps]}
+        planner = {} if self.planner is None else {"planner": asdict(self.planner)}
+        return {"schema": SCHEMA, **query, **planner, "steps": [_step_to_json(step) for step in self.steps]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -198,7 +215,8 @@ class Plan:
             if not isinstance(value, list):
                 raise PlanInvalid("bad_shape", f"the plan's {name} is no list, but {value!r:.60}: write [ ]")
         steps = tuple(_step_from_json(row, index) for index, row in enumerate(rows))
-        return cls(steps, tuple(read_message(message) for message in query))
+        query = tuple(read_message(message) for message in query)
+        return cls(steps, query, planner=_planner_from_json(data.get("planner")))
 
     def to_mermaid(self, workers: Sequence[str] | None = None) -> str:
         """Draw the plan as a mermaid flowchart.
@@ -223,6 +241,16 @@ class Plan:
 def _is_number(value: object) -> TypeGuard[int]:
     """Say whether it is an integer; `True` is one to Python, but numbers nobody."""
     return type(value) is int
+
+
+def _planner_from_json(value: object) -> PlannedBy | None:
+    match value:
+        case None:
+            return None
+        case {"name": str(name), "why": str(why), "is_fallback": bool(is_fallback)}:
+            return PlannedBy(name, why, is_fallback)
+    told = 'write {"name": "…", "why": "…", "is_fallback": false}, or leave it out'
+    raise PlanInvalid("bad_shape", f"the plan's planner is {value!r:.60}: {told}")
 
 
 def _step_to_json(step: Step) -> dict[str, Any]:

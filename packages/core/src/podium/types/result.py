@@ -7,8 +7,8 @@ from podium.secrets import scrub
 from podium.types.explain import explain_round, spent
 from podium.types.forecast import Forecast, compare
 from podium.types.messages import Part
-from podium.types.outcome import Call, Outcome, PlannedBy, Problem, Proposal, Round, total_cost
-from podium.types.plan import Plan
+from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, total_cost
+from podium.types.plan import Plan, PlannedBy
 from podium.usage import Usage
 
 RunStatus = Literal["ok", "partial", "failed", "waiting"]
