@@ -53,8 +53,10 @@ async def replay(
         last = max(paid_results.plans)
         plan.fit(len(conductor.pool), conductor.limits.plan_steps, previous=last > 1)
         by = plan.planner or PlannedBy("user", "the plan was changed")
-        facts = {"planner": by.name, "why": by.why, "is_fallback": by.is_fallback}
-        paid_results.plans[last] = replace(paid_results.plans[last], plan=plan, **facts)
+        before = paid_results.plans[last]
+        paid_results.plans[last] = replace(
+            before, plan=plan, planner=by.name, why=by.why, is_fallback=by.is_fallback
+        )
         paid_results.decisions.pop(last, None)
     if 1 in paid_results.plans and (
         paid_results.plans[1].planner == "user" or not paid_results.proposals.get(1)

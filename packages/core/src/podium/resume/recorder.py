@@ -114,8 +114,15 @@ class RunRecorder:
         known = self._plans.get(number)
         at, run_id = (0.0, self._log.run_id) if known is None else (known.at, known.run_id)
         by = plan.planner or PlannedBy("user", "the plan was changed")
-        facts = {"planner": by.name, "why": by.why, "is_fallback": by.is_fallback}
-        self.paid_results.plans[number] = PlanReady(run_id=run_id, at=at, round=number, plan=plan, **facts)
+        self.paid_results.plans[number] = PlanReady(
+            run_id=run_id,
+            at=at,
+            round=number,
+            plan=plan,
+            planner=by.name,
+            why=by.why,
+            is_fallback=by.is_fallback,
+        )
         self.paid_results.decisions.pop(number, None)
 
     def tell(self, event: Event) -> None:
