@@ -126,7 +126,7 @@ def test_without_keys_nobody_is_asked_and_nothing_is_named(
     text, result = _init(podium, tmp_path)
     assert not any(server.calls for server in servers.values())
     assert {worker["model"] for worker in tomllib.loads(text)["workers"].values()} == {"CHOOSE-A-MODEL"}
-    assert text.count("https://") >= 6
+    assert text.count("# current ones: https://") == 3
     assert result.stderr.count("is not set): look it up") == 3
 
 
@@ -145,3 +145,57 @@ def test_a_file_that_is_there_is_told_before_anyone_is_asked(
     path.write_text("mine")
     assert podium("init", str(path)).exit_code == 2
     assert not any(server.calls for server in servers.values())
+
+
+def _urls(text: str) -> list[str]:
+    lines = (line.removeprefix("# ") for line in text.splitlines())
+    return [tomllib.loads(line)["base_url"] for line in lines if line.startswith("base_url = ")]
+
+
+@pytest.mark.parametrize("case", ["offline", "no keys", "dead servers", "no chat models", "one dead server"])
+def test_the_file_has_the_urls_of_the_environment(
+    podium: Podium,
+    tmp_path: Path,
+    servers: dict[str, ChatServer],
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+) -> None:
+    """With and without a model, so that no key and no prompt goes to a server that was not named."""
+    if case == "no keys":
+        for name in NAMES:
+            monkeypatch.delenv(f"{name}_API_KEY")
+    for name, server in servers.items():
+        if case == "dead servers" or (case, name) == ("one dead server", "OPENAI"):
+            server.reply = lambda _: Reply((RESET,))
+        if case == "no chat models":
+            server.reply = lambda _: whole({"data": [{"id": "text-embedding-9"}]})
+    text, result = _init(podium, tmp_path, *(["--offline"] if case == "offline" else []))
+    urls = [server.url for server in servers.values()]
+    assert _urls(text) == urls
+    assert all(f"its URL is {url}" in result.stderr for url in urls)
+
+
+def test_the_hosted_preset_has_the_url_of_the_environment(
+    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A URL without a path gets the preset's; other variables change nothing."""
+    monkeypatch.setenv("SAKANA_BASE_URL", "http://localhost:9/")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:8/v1")
+    assert _urls(_init(podium, tmp_path, "--preset", "fugu")[0]) == ["http://localhost:9/v1"]
+    monkeypatch.setenv("_BASE_URL", "http://localhost:7/v1")
+    assert _urls(_init(podium, tmp_path, "--force", "--preset", "vllm")[0]) == ["http://localhost:8000/v1"]
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "http://[", "http://user:word@host/v1", "http://h/v1?key=1"]
+)
+@pytest.mark.parametrize("options", [(), ("--offline",)])
+def test_a_wrong_url_in_the_environment_is_an_error(
+    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, options: tuple[str, ...]
+) -> None:
+    """It names the variable, and no file is written."""
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    result = podium("init", *options, str(tmp_path / "podium.toml"))
+    assert result.exit_code == 2
+    assert "OPENAI_BASE_URL is wrong: base_url" in result.stderr
+    assert not (tmp_path / "podium.toml").exists()

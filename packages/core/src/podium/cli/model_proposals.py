@@ -5,7 +5,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import anyio
 
@@ -20,7 +19,6 @@ _BLOCK = re.compile(r"^(?=\[)", re.MULTILINE)
 _MODEL = re.compile(r"^model = .*$", re.MULTILINE)
 _WORKER = re.compile(r'^worker = "\w+"', re.MULTILINE)
 _LINE = re.compile(r"^(?=[^#\n])", re.MULTILINE)
-_BASE_URL = re.compile(r"^base_url = .*$", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -40,8 +38,7 @@ def propose_models(preset: str, environ: Mapping[str, str] = os.environ) -> tupl
     """Return a preset with a model for each endpoint that lists some, and what was found.
 
     The endpoints are asked at the same time. Once one model was found, endpoints without one are
-    commented out, with their workers. `NAME_BASE_URL` in the environment takes the place of the URL
-    of `[endpoints.NAME]`.
+    commented out, with their workers.
 
     Args:
         preset: the text of a config.
@@ -49,19 +46,12 @@ def propose_models(preset: str, environ: Mapping[str, str] = os.environ) -> tupl
     """
     whole = tomllib.loads(preset)
     tables = whole.get("endpoints", {})
-    proposals = {name: _proposal(name, table, environ) for name, table in tables.items()}
+    proposals = {name: Proposal(name, table["base_url"], table["key_env"]) for name, table in tables.items()}
     anyio.run(_ask_all, list(proposals.values()), tables, environ)
     able = (name for name, worker in whole["workers"].items() if proposals[worker["endpoint"]].model)
     planner = next(able, None)
     blocks = [_filled(block, proposals, planner) for block in _BLOCK.split(preset)]
     return "".join(blocks), list(proposals.values())
-
-
-def _proposal(name: str, table: Mapping[str, str], environ: Mapping[str, str]) -> Proposal:
-    own, default = environ.get(f"{name.upper()}_BASE_URL", "").strip().rstrip("/"), table["base_url"]
-    if own and not urlsplit(own).path:
-        own += urlsplit(default).path
-    return Proposal(name, own or default, table["key_env"])
 
 
 async def _ask_all(
@@ -106,10 +96,5 @@ def _filled(block: str, proposals: Mapping[str, Proposal], planner: str | None) 
             proposal = proposals[table.get("endpoint", name)]
             if proposal.model is None:
                 return _LINE.sub("# ", block)
-            block = _line(block, _BASE_URL, "base_url", proposal.base_url)
-            return _line(block, _MODEL, "model", proposal.model)
+            return _MODEL.sub(f'model = "{proposal.model}"', block)
     return block
-
-
-def _line(block: str, pattern: re.Pattern[str], key: str, value: str) -> str:
-    return pattern.sub(lambda _: f'{key} = "{value}"', block)

@@ -1,11 +1,13 @@
 """`podium init`: writes a commented `podium.toml` to start from."""
 
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from podium.cli.base_urls import use_base_urls
 from podium.cli.model_proposals import Proposal, propose_models
 from podium.cli.screen import Screen, reporting
 from podium.errors import ConfigError
@@ -29,7 +31,8 @@ def init(
     """Write a commented podium.toml to start from.
 
     For the preset `providers`, each endpoint whose key is in the environment is asked for its
-    models, and the newest is proposed.
+    models, and the newest is proposed. OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GEMINI_BASE_URL and
+    SAKANA_BASE_URL replace the URLs of the preset.
     """
     with reporting() as screen:
         _write(screen, preset, path, offline=offline, force=force)
@@ -39,13 +42,15 @@ def _write(screen: Screen, preset: Preset, path: Path, *, offline: bool, force: 
     """Write the preset to `path`.
 
     Raises:
-        ConfigError: the file exists and `force` is not given, or it cannot be written.
+        ConfigError: the file exists and `force` is not given, it cannot be written, or a base URL in
+            the environment is wrong.
     """
     text = (files("podium") / "config" / "presets" / f"{preset}.toml").read_text(encoding="utf-8")
     if path.is_dir():
         path /= "podium.toml"
     if path.exists() and not force:
         raise ConfigError(f"{path} is there already: write it anew with --force")
+    text, urls = use_base_urls(text, os.environ)
     proposals: list[Proposal] = []
     if preset == "providers" and not offline:
         text, proposals = propose_models(text)
@@ -56,6 +61,8 @@ def _write(screen: Screen, preset: Preset, path: Path, *, offline: bool, force: 
         raise ConfigError(f"{path} is there already: write it anew with --force") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error}") from error
+    for name, url in urls.items():
+        screen.note(f"podium: {name}: its URL is {url}, as the environment says")
     for proposal in proposals:
         found = proposal.model or f"no model proposed ({proposal.problem}): look it up"
         screen.note(f"podium: {proposal.endpoint}: {found}")
