@@ -32,6 +32,20 @@ def row(access: str, **ids: object) -> str:
         pytest.param(
             row("[]", id='"a"') + row("[0]", id='"b"') + row("[0]", id='"c"'), id="names are no ids"
         ),
+        pytest.param(row("[]", id="1.0") + row("[1.0]", id="2.0") + row("[1]", id="3.0"), id="floats"),
+        pytest.param(
+            row("[]", id='"#1"') + row('["1."]', id='"2)"') + row('["1.0"]', id='"Task 3"'),
+            id="written freely",
+        ),
+        pytest.param(row("[]", id='"１"') + row('["１"]', id='"２"') + row("[1]", id="３"), id="full width"),
+        pytest.param(
+            row("[]", id=10**20) + row(f"[{10**20}]", id=10**20 + 1) + row(f"[{10**20}]", id=10**30),
+            id="large",
+        ),
+        *(
+            pytest.param(row("[]", **{key: 1}) + row("[1]", **{key: 2}) + row("[1]", **{key: 3}), id=key)
+            for key in ("number", "no", "nr", "num", "order", "task_id", "idx", "position", "seq", "Step No")
+        ),
         pytest.param(row("[]", id="null") + row("[0]", id="null") + row("[0]"), id="null is no id"),
     ],
 )
@@ -67,6 +81,17 @@ def test_ids_count_from_the_first_row_that_arrives() -> None:
         (row("[]", id=1, step=2), "bad_id", "step 0 has two ids, 1 and 2"),
         (row("[]", id=1) + row("[]", id=2, ID=3), "bad_id", "step 1 has two ids, 2 and 3"),
         (row("[]", id=1) + row("[]", id='"last"'), "bad_id", "step 1 has no id"),
+        (row("[]", id="true") + row("[2]", id=2), "bad_id", "step 0 has the id 'true', which is not a whole"),
+        (row("[]", id="10**30"), "bad_id", "step 0 has the id '10**30', which is not a whole number"),
+        (
+            row("[]", id='"1a"') + row("[1]", id='"1b"'),
+            "bad_id",
+            "step 0 has the id '1a', which is not a whole",
+        ),
+        (row("[]", id="1.5"), "bad_id", "step 0 has the id '1.5', which is not a whole number"),
+        (row("[]", id=f'"{"9" * 150_000}"'), "bad_id", "which is not a whole number"),
+        (row("[]", step='"1. Find it"'), "bad_id", "step 0 has the step '1. Find it', which is not a"),
+        (row("[]", phase_number=1), "bad_id", "step 0 has a number under 'phasenumber', which may be its id"),
         (row("[]", id=1) + row("[0]", id=2), "forward_access", "write [] or ids of earlier steps (1)"),
         (row("[]", id=1) + row("[2]", id=2), "forward_access", "lists 2, which is not the id of an earlier"),
         (

@@ -159,7 +159,8 @@ def read_row(node: Node, index: int, roster: Roster, ids: StepIds) -> Step:
         raise PlanInvalid("bad_shape", message, step=index, position=node.start)
     _check_length(index + 1, roster, node.start)
     found = _fields(node, index)
-    ids.add([(field_key(key), value) for key, value in node.value.items()], node.start)
+    others = ((field_key(key), value) for key, value in node.value.items())
+    ids.add([(key, value) for key, value in others if key not in FIELDS], node.start)
     step = _read_step(index, found["worker"], found["subtask"], found["access"], roster, ids)
     enough = [value for key, value in node.value.items() if field_key(key) == "enough"]
     if len(enough) > 1:

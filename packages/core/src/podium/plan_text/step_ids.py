@@ -6,15 +6,33 @@ numbers in access lists. Knows no other field of a step.
 
 import re
 from collections.abc import Iterable
+from unicodedata import normalize
 
 from podium.errors import PlanInvalid
 from podium.plan_text.literal_reader import Node
 from podium.types.plan import forward_access
 
-ID_KEYS = frozenset(("id", "step", "index", "stepid", "stepindex", "stepnumber"))
+ID_KEYS = frozenset(
+    (
+        *("id", "idx", "index", "step", "number", "num", "no", "nr", "order", "position", "seq", "sequence"),
+        *("stepid", "stepidx", "stepindex", "stepno", "stepnr", "stepnum", "stepnumber"),
+        *("taskid", "taskindex", "tasknumber", "subtaskid", "subtaskindex", "subtasknumber", "nodeid"),
+    )
+)
 """Keys that number a step, as `field_key` spells them."""
 
-_NUMBER = re.compile(r"[+-]?[0-9]{1,18}|s(?:tep)?[ _#-]{0,2}([0-9]{1,18})", re.IGNORECASE)
+_LIKE_AN_ID = re.compile(r"(?!worker|model|agent).+(?:id|idx|index|number|num|no|nr|order|position|seq)")
+"""Other keys that may be meant to number a step, as `field_key` spells them."""
+_NUMBER = re.compile(
+    r"(?:(?:s|step|t|task|no|nr)[.:]?[ _#-]{0,2}|#[ ]?)?([+-]?[0-9]{1,100})(?:\.0*)?[):]?",
+    re.IGNORECASE,
+)
+_LIKE_A_NUMBER = re.compile(
+    r"\W*(?:(?:s|step|t|task|no|nr)\b[\W_]*)?[0-9]|(?:\S*[0-9]\S*|true|false)\Z", re.IGNORECASE
+)
+"""How an id begins that is not text alone."""
+_MOST_CHARS = 200
+"""How much of an id is looked at."""
 _SHOWN = 40
 """Most ids that an error message lists."""
 
@@ -42,12 +60,16 @@ class StepIds:
         Raises:
             PlanInvalid: its ids disagree, another step has its id, or only some steps have ids.
         """
+        fields = list(fields)
+        self._check_values(fields)
         ids = [
             (key, node.start, number)
             for key, node in fields
             if key in ID_KEYS and (number := step_number(node)) is not None
         ]
         keys, numbers = {key for key, _, _ in ids}, {number for _, _, number in ids}
+        if not keys:
+            self._check_other_keys(fields)
         fault = self._fault(keys, numbers)
         if fault:
             message = f"step {self._steps} {fault}: give every step one number of its own, all under one key"
@@ -56,6 +78,30 @@ class StepIds:
         self._positions |= dict.fromkeys(numbers, self._steps)
         self._keys = self._keys & keys if self._steps else keys
         self._steps += 1
+
+    def _check_values(self, fields: Iterable[tuple[str, Node]]) -> None:
+        """Refuse an id that is neither a number nor text alone: other steps may refer to it by a number.
+
+        Raises:
+            PlanInvalid: there is such an id.
+        """
+        for key, node in fields:
+            if key in ID_KEYS and step_number(node) is None and _may_be_number(node):
+                told = f"step {self._steps} has the {key} {_quoted(node)}, which is not a whole number"
+                message = f"{told}: give every step one number of its own"
+                raise PlanInvalid("bad_id", message, step=self._steps, position=node.start)
+
+    def _check_other_keys(self, fields: Iterable[tuple[str, Node]]) -> None:
+        """Refuse a number under a key that is none of `ID_KEYS`, and may be meant as an id.
+
+        Raises:
+            PlanInvalid: there is such a key.
+        """
+        for key, node in fields:
+            if key not in ID_KEYS and _LIKE_AN_ID.fullmatch(key) and step_number(node) is not None:
+                told = f"step {self._steps} has a number under {key!r}, which may be its id"
+                message = f'{told}: number every step under "id", or leave {key!r} out'
+                raise PlanInvalid("bad_id", message, step=self._steps, position=node.start)
 
     def _fault(self, keys: set[str], numbers: set[int]) -> str:
         """Say what is wrong with the ids of the next step; empty when nothing is."""
@@ -101,9 +147,26 @@ class StepIds:
 
 
 def step_number(node: Node) -> int | None:
-    """Return the number that an id or an entry of an access list is; `None` when it is none."""
+    """Return the number that an id or an entry of an access list is; `None` when it is none.
+
+    `1.0`, `"1"`, `"#1"`, `"1)"`, `"step 1"` and digits of full width are numbers, too.
+    """
     value = node.value
     if not isinstance(value, str):
         return value if isinstance(value, int) else None
-    found = _NUMBER.fullmatch(value.strip())
-    return int(found[1] or found[0]) if found else None
+    found = _NUMBER.fullmatch(_normal(value))
+    return int(found[1]) if found else None
+
+
+def _may_be_number(node: Node) -> bool:
+    value = node.value
+    return isinstance(value, str) and _LIKE_A_NUMBER.match(_normal(value)) is not None
+
+
+def _normal(text: str) -> str:
+    """Return the beginning of a text with digits and signs of full width in their usual form."""
+    return normalize("NFKC", text.strip()[:_MOST_CHARS]).strip()
+
+
+def _quoted(node: Node) -> str:
+    return f"{node.value!r:.60}"
