@@ -45,13 +45,20 @@ def rate_of(block: Block) -> float:
     return block.runs / block.wall_s
 
 
-async def measure_block(run: Run, in_flight: int, seconds: float) -> Block:
-    """Keep `in_flight` runs under way for about `seconds`, after a warm-up that is not counted."""
+async def measure_block(run: Run, in_flight: int, seconds: float, spread: float = 0.0) -> Block:
+    """Keep `in_flight` runs under way for about `seconds`, after a warm-up that is not counted.
+
+    Args:
+        run: makes one run.
+        in_flight: runs at a time.
+        seconds: how long new runs begin.
+        spread: the first runs begin evenly over this time, in seconds; at 0 all begin at once.
+    """
     # the warm-up belongs to each block: idle connections are closed while other arms take their turn
-    warmed = await run_lanes(run, in_flight, seconds * WARM_SHARE)
+    warmed = await run_lanes(run, in_flight, seconds * WARM_SHARE, spread)
     gc.collect()
     cpu, wall = process_time(), perf_counter()
-    durations = await run_lanes(run, in_flight, seconds)
+    durations = await run_lanes(run, in_flight, seconds, spread)
     return Block(
         runs=len(durations),
         warm_runs=len(warmed),
@@ -62,12 +69,13 @@ async def measure_block(run: Run, in_flight: int, seconds: float) -> Block:
     )
 
 
-async def run_lanes(run: Run, in_flight: int, seconds: float) -> list[float]:
+async def run_lanes(run: Run, in_flight: int, seconds: float, spread: float = 0.0) -> list[float]:
     """Keep `in_flight` runs under way, at least one in each lane; return their durations in seconds."""
     durations: list[float] = []
     until = perf_counter() + seconds
 
-    async def lane() -> None:
+    async def lane(wait: float = 0.0) -> None:
+        await anyio.sleep(wait)
         end = 0.0
         while end < until:
             began = perf_counter()
@@ -80,6 +88,6 @@ async def run_lanes(run: Run, in_flight: int, seconds: float) -> list[float]:
         await lane()
         return durations
     async with anyio.create_task_group() as lanes:
-        for _ in range(in_flight):
-            lanes.start_soon(lane)
+        for number in range(in_flight):
+            lanes.start_soon(lane, number * spread / in_flight)
     return durations

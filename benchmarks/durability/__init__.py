@@ -3,7 +3,8 @@
     python -m benchmarks.durability [--quick] [--seconds 5] [--rounds 5] [--folder DIR] [--json FILE]
 
 Every arm runs the same four-step diamond, two steps of it in parallel, with the same texts,
-workers in its process that answer at once or after 100 ms, and as many runs in flight. Every
+workers in its process that answer at once or after 100 ms, and as many runs in flight. The runs
+of a group begin at once, so that all their steps end together, or spread over the time of a run. Every
 step's output is committed and flushed to a real disk, alone or with others, before the run's
 answer is returned:
 

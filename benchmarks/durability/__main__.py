@@ -13,7 +13,7 @@ from rich.console import Console
 
 from benchmarks.durability.cancel_latency import measure_cancels
 from benchmarks.durability.measure import GROUPS, Places, Reading, file_system, flush_ms, measure
-from benchmarks.durability.report import Report
+from benchmarks.durability.report import Report, in_flight
 from benchmarks.postgres_server import PostgresServer
 from podium.errors import PodiumError
 
@@ -58,9 +58,7 @@ async def _measure(asked: argparse.Namespace, progress: Console) -> Report:
         places = Places(Path(folder), postgres)
         flush, disk, told = flush_ms(places.folder), file_system(places.folder), _told(postgres)
         for group in GROUPS:
-            progress.print(
-                f"{', '.join(group.arms)}: {group.latency_ms} ms, {group.in_flight} in flight", style="dim"
-            )
+            progress.print(f"{', '.join(group.arms)}: {group.latency_ms} ms, {in_flight(group)}", style="dim")
             readings += await measure(group, places, rounds=rounds, seconds=seconds)
     cancels = await measure_cancels(20 if asked.quick else asked.cancels)
     return Report(

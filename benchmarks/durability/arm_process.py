@@ -1,6 +1,6 @@
 """The process of one arm.
 
-Started by `measure` with arm, database, latency and runs in flight as its argument. It prints
+Started by `measure` with arm, database, latency, runs in flight and spread as its argument. It prints
 a line when it is ready; then, for each line it reads (seconds), it runs a block and prints it
 as JSON. For an empty line it prints the number of complete runs in its database. It ends
 with its input.
@@ -17,14 +17,14 @@ from benchmarks.block import measure_block
 from benchmarks.durability.arms import Arm, open_arm, recorded
 
 
-async def _main(arm: Arm, place: str, latency: float, in_flight: int) -> None:
+async def _main(arm: Arm, place: str, latency: float, in_flight: int, spread: float) -> None:
     async with open_arm(arm, place, latency) as run:
         await run()
         _print({})
         # reading blocks the loop between blocks, so that an idle arm takes no CPU from the others
         for line in sys.stdin:
             if line.strip():
-                _print(asdict(await measure_block(run, in_flight, float(line))))
+                _print(asdict(await measure_block(run, in_flight, float(line), spread)))
             else:
                 _print({"recorded": await recorded(arm, place)})
 

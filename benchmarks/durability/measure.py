@@ -29,6 +29,13 @@ class Group:
     """How long each worker takes."""
     in_flight: int
     """Runs that are under way at any time."""
+    is_spread: bool = False
+    """Whether the runs begin at different moments, as in a service; else all steps end at once."""
+
+    @property
+    def spread(self) -> float:
+        """Time over which the first runs begin, in seconds: that of the three workers of a run."""
+        return 3 * self.latency_ms / 1e3 if self.is_spread else 0.0
 
 
 GROUPS = (
@@ -47,6 +54,7 @@ GROUPS = (
     ),
     Group(("podium", "podium-sqlite", "podium-postgres"), 100, 1),
     Group(("podium", "podium-sqlite", "podium-postgres"), 100, 32),
+    Group(("podium", "podium-sqlite", "podium-postgres"), 100, 32, is_spread=True),
 )
 
 
@@ -114,7 +122,7 @@ async def measure(group: Group, places: Places, *, rounds: int, seconds: float) 
     async with AsyncExitStack() as started:
         turns: list[_Turn] = []
         for arm in group.arms:
-            told = json.dumps([arm, places.new(arm), group.latency_ms / 1e3, group.in_flight])
+            told = json.dumps([arm, places.new(arm), group.latency_ms / 1e3, group.in_flight, group.spread])
             turns.append(
                 _Turn(arm, await started.enter_async_context(start_child("durability.arm_process", told)))
             )

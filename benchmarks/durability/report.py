@@ -79,7 +79,7 @@ class Report:
 
 def judge(readings: Sequence[Reading], cancels: Cancels | None = None) -> list[Bar]:
     """Return all bars with their measured values."""
-    durable, alone, busy = GROUPS
+    durable, *hundred = GROUPS
     bars = [
         Bar(
             what=f"durable runs/s at 32 in flight: {podium} over {dbos}",
@@ -92,12 +92,12 @@ def judge(readings: Sequence[Reading], cancels: Cancels | None = None) -> list[B
     ]
     bars += [
         Bar(
-            what=f"100 ms workers, {group.in_flight} in flight: {arm}, time per run over no journal",
+            what=f"100 ms workers, {in_flight(group)}: {arm}, time per run over no journal",
             limit=10.0,
             unit="%",
             measured=_more_time(readings, group, arm),
         )
-        for group in (alone, busy)
+        for group in hundred
         for arm in _JOURNALLED
     ]
     for percent, limit in ((50, None), (99, 200.0)):
@@ -106,6 +106,11 @@ def judge(readings: Sequence[Reading], cancels: Cancels | None = None) -> list[B
             Bar(what=f"cancel to closed socket, p{percent}", limit=limit, unit="ms", measured=measured)
         )
     return bars
+
+
+def in_flight(group: Group) -> str:
+    """Say how many runs of a group are under way, and how they begin."""
+    return f"{group.in_flight} in flight{', spread' if group.is_spread else ''}"
 
 
 def _rate_ratio(readings: Sequence[Reading], group: Group, arm: Arm, other: Arm) -> float | None:
@@ -127,5 +132,5 @@ def _readings_table(readings: Sequence[Reading]) -> Table:
     for reading in readings:
         workers = f"{reading.group.latency_ms} ms" if reading.group.latency_ms else "at once"
         figures = (f"{reading.rate:,.0f}", f"{reading.run_ms:.2f}", f"{reading.cpu_ms:.3f}")
-        table.add_row(workers, str(reading.group.in_flight), reading.arm, *figures)
+        table.add_row(workers, in_flight(reading.group), reading.arm, *figures)
     return table

@@ -33,7 +33,7 @@ def test_quick_run_reports_every_arm(tmp_path: Path) -> None:
 
 def test_bars_are_judged_on_ratios() -> None:
     """Each bar compares the arms it names, in the group it names."""
-    durable, alone, _ = GROUPS
+    durable, alone, *_ = GROUPS
 
     def block(runs: int, run_s: float) -> Block:
         return Block(runs=runs, warm_runs=0, wall_s=1.0, cpu_s=0.1, run_s=run_s, peak_kib=1)
