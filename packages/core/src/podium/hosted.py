@@ -38,6 +38,7 @@ from podium.usage import Usage
 from podium.workers.openai.chat_request import chat_body, merge_sampling
 from podium.workers.openai.chat_response import AnswerReader
 from podium.workers.openai.endpoint import Endpoint
+from podium.workers.openai.error_mapping import ReportedFault
 from podium.workers.openai.responses_api import ResponsesReader, responses_body
 from podium.workers.worker import Price
 
@@ -223,6 +224,8 @@ class HostedConductor(ResourceGroup):
                 async for event in events:
                     if text := reader.feed(event):
                         yield text
+        except ReportedFault:
+            raise
         except (WorkerBroken, WorkerTimeout):
             if reader.finish is None:
                 raise

@@ -154,12 +154,37 @@ async def test_joins_a_surrogate_pair_cut_in_two() -> None:
 @pytest.mark.parametrize(
     ("said", "meant"),
     [("length", "length"), ("max_tokens", "length"), ("MAX_TOKENS", "length"), ("end_turn", "stop"),
-     ("STOP", "stop"), ("eos", "stop"), ("something_new", "stop"), ("function_call", "tool_calls")],
+     ("STOP", "stop"), ("eos", "stop"), ("stop_sequence", "stop"), ("function_call", "tool_calls")],
 )  # fmt: skip
 async def test_understands_words_for_the_end(said: str, meant: str) -> None:
-    """Each provider's word for why it stopped is understood; an unknown one is an end, too."""
+    """Each provider's word for why it stopped is understood."""
     asked = await ask(lambda call: says(call, "so far", finish_reason=said))
     assert asked.completion.finish_reason == meant
+
+
+@pytest.mark.parametrize("reasons", [("length", "stop"), ("stop", "length")])
+async def test_a_stop_unmakes_no_other_finish_reason(reasons: tuple[str, str]) -> None:
+    """An answer that was cut stays cut, whatever the stream says besides."""
+    ends = [chunk({}, finish_reason=reason) for reason in reasons]
+    asked = await ask(lambda _: events(chunk({"content": "so far"}), *ends), stream=True)
+    assert asked.completion.finish_reason == "length"
+
+
+async def test_reads_the_first_choice_of_a_stream() -> None:
+    """Pieces of further answers are left out, wherever they stand."""
+    frames = [chunk({"content": "a1"}), chunk({"content": "b1"}), chunk({"content": "a2"}), chunk({})]
+    frames[1]["choices"][0]["index"] = 1
+    frames[3]["choices"][0] |= {"index": 1, "finish_reason": "length"}
+    frames.append(chunk({}, finish_reason="stop"))
+    asked = await ask(lambda _: events(*frames), stream=True)
+    assert (asked.completion.text, asked.completion.finish_reason) == ("a1a2", "stop")
+
+
+async def test_reads_the_first_choice_of_a_whole_answer() -> None:
+    """The choice of index 0 counts, also where it does not come first."""
+    body, other = completion("first"), completion("second")["choices"][0] | {"index": 1}
+    body["choices"].insert(0, other)
+    assert (await ask(lambda _: whole(body))).completion.text == "first"
 
 
 async def test_a_request_overrides_the_workers_sampling() -> None:

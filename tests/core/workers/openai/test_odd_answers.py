@@ -5,8 +5,9 @@ from contracts.odd_answers import ODD_ANSWERS, REFUSED, OddAnswer, check
 from servers.chat_server import Call, ChatServer, Reply, chunk, completion, events, says, whole
 
 from podium import Conductor, HostedConductor
+from podium.errors import PlannerError
 from podium.execution import Retry
-from podium.planners import FixedPlanner
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Plan, Step
 from podium.workers import ChatWorker, Endpoint, ScriptedWorker, Worker
 
@@ -46,6 +47,40 @@ async def test_the_last_character_of_a_cut_stream_is_no_wrong_encoding() -> None
     assert result.problem is not None
     assert result.problem.code == "worker_broken"
     assert "finish_reason" in result.problem.message
+
+
+@pytest.mark.parametrize("reason", ["insufficient_system_resource", "weird"])
+async def test_an_unknown_finish_reason_is_a_failure(reason: str) -> None:
+    """The answer may be cut: it is asked for again, and the problem names the reason."""
+    async with ChatServer(lambda call: says(call, "half an answer", finish_reason=reason)) as server:
+        plan, retry = FixedPlanner(Plan((Step(0, "x"),))), Retry(attempts=2, first_wait=0.01)
+        result = await Conductor(plan, [_worker(server.url)], retry=retry).run("What?")
+        assert len(server.calls) == 2
+    assert result.problem is not None
+    assert (result.status, result.problem.code) == ("failed", "worker_broken")
+    assert reason in result.problem.message
+
+
+async def test_a_planner_that_ends_for_an_unknown_reason_has_no_plan() -> None:
+    """Its text may be cut, too."""
+    row = '{"worker": 0, "subtask": "Say it.", "access": []}'
+    async with ChatServer(lambda call: says(call, row, finish_reason="weird")) as server:
+        planner = ChatPlanner(_worker(server.url))
+        conductor = Conductor(planner, [ScriptedWorker("a", "A")], retry=Retry(attempts=1))
+        with pytest.raises(PlannerError, match="weird") as caught:
+            await conductor.run("What?")
+    assert caught.value.code == "planner_unreachable"
+
+
+async def test_a_legacy_function_call_is_a_call_of_a_tool() -> None:
+    """OpenAI's form before `tool_calls` has the code of calls that nobody offered, after one call."""
+    body = completion(None, finish_reason="function_call")
+    body["choices"][0]["message"]["function_call"] = {"name": "look", "arguments": "{}"}
+    async with ChatServer(lambda call: whole(body)) as server:
+        result = await Conductor(FixedPlanner(Plan((Step(0, "x"),))), [_worker(server.url)]).run("What?")
+        assert len(server.calls) == 1
+    assert result.problem is not None
+    assert result.problem.code == "answer_tool_calls"
 
 
 async def test_bytes_after_the_end_of_an_answer_do_not_count() -> None:

@@ -19,6 +19,7 @@ from .errors import (
     worker_errors as worker_errors,
 )
 from .messages import (
+    joined_finish as joined_finish,
     prompt_text as prompt_text,
     read_completion as read_completion,
     sampling_arguments as sampling_arguments,

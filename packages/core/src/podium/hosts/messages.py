@@ -9,7 +9,10 @@ from pydantic import BaseModel
 from podium.types import Completion, Message, Part, Sampling, storable
 from podium.usage import Usage
 from podium.workers import FREE, Card
+from podium.workers.openai import finish_reasons
 from podium.workers.openai.chat_response import AnswerReader
+
+joined_finish = finish_reasons.joined_finish
 
 
 def tool_call(call_id: str | None, name: str | None, arguments: Mapping[str, Any] | str | None) -> Part:
@@ -97,7 +100,8 @@ def read_completion(  # noqa: PLR0913 - the facts of one answer
 
     Raises:
         AnswerRefused: the model or its provider's filter refused to answer.
-        WorkerBroken: the end of the answer was not seen, or the answer is empty.
+        WorkerBroken: the end of the answer was not seen, its finish reason is not a known one, or the
+            answer is empty.
     """
     message = {"content": text, "tool_calls": list(tool_calls), "refusal": refusal}
     reader = AnswerReader(usage if isinstance(usage, Usage) else None)

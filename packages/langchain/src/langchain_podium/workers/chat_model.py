@@ -19,7 +19,7 @@ from langchain_podium.cards import facts_of, innermost, settings
 from langchain_podium.messages import to_langchain, usage_counts, write_calls
 from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
-from podium.hosts import read_completion, sampling_arguments
+from podium.hosts import joined_finish, read_completion, sampling_arguments
 from podium.secrets import register, scrubbing
 from podium.types import Completion, Part, Sampling, Tools
 from podium.workers import Card, Request, Worker
@@ -95,13 +95,14 @@ class ChatModelWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Ask the model: as a stream where somebody reads along, else for an answer in one piece."""
-        answer, pieces = None, list[str]()
+        answer, pieces, finish = None, list[str](), None
         model = self._offered(request.tools)
         asked, options = to_langchain(request.messages), self._options(request.sampling)
         with scrubbing():
             if not request.stream:
                 with langchain_errors(self.card.name):
                     answer = await apart(model.ainvoke(asked, **options))
+                finish = _finish(answer)
             else:
                 async with aclosing(each(model.astream(asked, **options))) as stream:
                     while True:
@@ -109,16 +110,17 @@ class ChatModelWorker(Worker):
                             with langchain_errors(self.card.name):
                                 chunk = await anext(stream, None)
                         except (WorkerBroken, WorkerTimeout):
-                            if _finish(answer) is None:
+                            if finish is None:
                                 raise
                             break  # the answer was whole before its stream was cut
                         if chunk is None:
                             break
                         answer = chunk if answer is None else answer + chunk
+                        finish = joined_finish(finish, _finish(chunk))
                         if text := str(chunk.text):
                             pieces.append(text)
                             yield text
-            yield self._completion(request, answer, "".join(pieces))
+            yield self._completion(request, answer, "".join(pieces), finish)
 
     def _offered(self, tools: Tools | None) -> Runnable[Any, Any]:
         if tools is None:
@@ -136,7 +138,7 @@ class ChatModelWorker(Worker):
             options["response_format"] = {"type": "json_schema", "json_schema": schema}
         return options
 
-    def _completion(self, request: Request, answer: object, streamed: str) -> Completion:
+    def _completion(self, request: Request, answer: object, streamed: str, finish: str | None) -> Completion:
         """Return the answer, by the rules that hold for every chat model."""
         if not isinstance(answer, AIMessage):
             told = "nothing" if answer is None else f"a {type(answer).__name__}, not a message of a model"
@@ -146,7 +148,7 @@ class ChatModelWorker(Worker):
         return read_completion(
             request.messages,
             text=streamed or str(answer.text),
-            finish_reason=_finish(answer) or (None if provider in _STATING else "stop"),
+            finish_reason=finish or (None if provider in _STATING else "stop"),
             tool_calls=write_calls(answer),
             refusal=_refusal(answer),
             usage=usage_counts(answer.usage_metadata),

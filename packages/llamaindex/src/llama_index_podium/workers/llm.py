@@ -20,7 +20,7 @@ from llama_index_podium.workers.blocking import in_thread, inherits, pieces_in_t
 from llama_index_podium.workers.offered import Offered
 from podium.budget import Spend
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
-from podium.hosts import read_completion, sampling_arguments, tool_call, worker_errors
+from podium.hosts import joined_finish, read_completion, sampling_arguments, tool_call, worker_errors
 from podium.secrets import scrubbing
 from podium.types import Completion, Part
 from podium.usage import Usage
@@ -228,4 +228,4 @@ class _Reading:
         spoken = choice.get("message") or choice.get("delta") or {}
         self.refusal += str(spoken.get("refusal") or "") if isinstance(spoken, dict) else ""
         said = next((choice[key] for key in _FINISHES if choice.get(key)), None)
-        self.finish = str(said) if said else self.finish
+        self.finish = joined_finish(self.finish, said)

@@ -16,6 +16,7 @@ from podium.types.messages import Completion, Sampling
 from podium.workers.openai.chat_request import chat_body, merge_sampling
 from podium.workers.openai.chat_response import AnswerReader
 from podium.workers.openai.endpoint import Endpoint
+from podium.workers.openai.error_mapping import ReportedFault
 from podium.workers.openai.known_models import with_known_facts
 from podium.workers.openai.providers import ConstraintKind
 from podium.workers.worker import Card, Request, Worker
@@ -102,6 +103,8 @@ class ChatWorker(Worker):
                                 text = answer.feed(event)
                             if text:
                                 yield text
+                except ReportedFault:
+                    raise
                 except (WorkerBroken, WorkerTimeout):
                     if answer.finish is None:
                         raise

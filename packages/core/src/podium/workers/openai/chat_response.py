@@ -7,30 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podium.errors import AnswerRefused, WorkerBroken
-from podium.types.messages import Completion, FinishReason, Message, Part, storable, usage_or_estimate
+from podium.types.messages import Completion, Message, Part, storable, usage_or_estimate
 from podium.usage import Usage
+from podium.workers.openai.finish_reasons import joined_finish, read_finish
 from podium.workers.openai.usage import read_usage
-
-_FINISHES: Mapping[str, FinishReason] = {
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-    "model_context_window_exceeded": "length",
-    "content_filter": "content_filter",
-    "content-filter": "content_filter",
-    "refusal": "content_filter",
-    "safety": "content_filter",
-    "recitation": "content_filter",
-    "blocklist": "content_filter",
-    "prohibited_content": "content_filter",
-    "sensitive": "content_filter",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-}
-"""Finish reasons of servers, other than for `stop`. An unknown one counts as `stop`."""
-_FAILURES = ("error", "abort", "aborted", "cancelled", "canceled", "failed")
 
 
 class AnswerReader:
@@ -63,15 +43,20 @@ class AnswerReader:
         choices = raw.get("choices")
         if not choices:
             return ""
-        choice = choices[0] if isinstance(choices, list) else None
-        part = (choice.get("delta") or choice.get("message") or {}) if isinstance(choice, dict) else None
-        if not isinstance(choice, dict) or not isinstance(part, dict):
-            raise WorkerBroken("the server's choices are not those of a chat completion", maybe_paid=True)
+        if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+            raise _no_completion()
+        choice = next((choice for choice in choices if not choice.get("index")), None)
+        if choice is None:  # a piece of another answer than the first
+            return ""
+        part = choice.get("delta") or choice.get("message") or {}
+        if not isinstance(part, dict):
+            raise _no_completion()
         self._read_calls(part.get("tool_calls"))
+        if isinstance(function := part.get("function_call"), dict):  # as OpenAI wrote it before `tool_calls`
+            self._read_calls([{"index": 0, "id": "function_call", "function": function}])
         if isinstance(refusal := part.get("refusal"), str):
             self._refusal += refusal
-        if finish := choice.get("finish_reason"):
-            self.finish = str(finish)
+        self.finish = joined_finish(self.finish, choice.get("finish_reason"))
         return self._add(_text_of(part.get("content")), more=self.finish is None)
 
     def completion(self, messages: Sequence[Message]) -> Completion:
@@ -82,14 +67,15 @@ class AnswerReader:
 
         Raises:
             AnswerRefused: the model or a content filter refused to answer.
-            WorkerBroken: the answer's end was not seen, or the answer is empty.
+            WorkerBroken: the answer's end was not seen, its finish reason is not a known one, or the
+                answer is empty.
         """
         if self.finish is None:
             raise WorkerBroken("the answer ended before its end: no finish_reason was sent", maybe_paid=True)
-        finish = _FINISHES.get(self.finish.lower(), "stop")
+        finish = read_finish(self.finish)
         text = "".join(self._texts)
-        if self.finish.lower() in _FAILURES:
-            message = f"the server gave up on the answer: {self.finish!r:.80}"
+        if finish is None:
+            message = f"the finish_reason {storable(self.finish)!r:.80} is no known end of a whole answer"
             raise WorkerBroken(message, maybe_paid=True, usage=self._usage)
         if finish == "content_filter" or self._refusal:
             message = "the model or its content filter refused to answer"
@@ -121,6 +107,10 @@ class AnswerReader:
             if not isinstance(index, int):
                 index = len(self._calls) if call.get("id") else max(0, len(self._calls) - 1)
             _merge_call(self._calls.setdefault(index, {"type": "function"}), call)
+
+
+def _no_completion() -> WorkerBroken:
+    return WorkerBroken("the server's choices are not those of a chat completion", maybe_paid=True)
 
 
 def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:

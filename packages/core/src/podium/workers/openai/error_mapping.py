@@ -35,6 +35,10 @@ _BUSY_WORDS = (
 )  # fmt: skip
 
 
+class ReportedFault(WorkerBroken):
+    """The server reported an error in its answer. It counts after the answer's finish reason, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The server of a response, as error messages name it."""
@@ -84,7 +88,7 @@ def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
     elif _any_of(_REFUSING_WORDS, words):
         kind = AnswerRefused if _any_of(_FILTER_WORDS, words) else WorkerRefused
     else:
-        kind = WorkerUnavailable if _any_of(_BUSY_WORDS, words) else WorkerBroken
+        kind = WorkerUnavailable if _any_of(_BUSY_WORDS, words) else ReportedFault
     message = f"{origin.url} answered with an error: {origin.quote(said) or 'no reason given'}"
     return kind(message, status=status, maybe_paid=True)
 
