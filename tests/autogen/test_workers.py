@@ -25,7 +25,6 @@ from podium.errors import (
     ConfigError,
     WorkerBroken,
     WorkerError,
-    WorkerFailed,
     WorkerRefused,
     WorkerTimeout,
     WorkerUnavailable,
@@ -217,7 +216,7 @@ async def test_a_tool_of_several_arguments_is_given_json() -> None:
     assert (await complete(worker, question('Do it: {"left": 6, "right": 7}.'))).text == "42"
     with pytest.raises(WorkerRefused, match="JSON object"):
         await complete(worker, question("six times seven"))
-    with pytest.raises(WorkerFailed, match="right"):
+    with pytest.raises(WorkerRefused, match="'right' is a required property"):
         await complete(worker, question('{"left": 6}'))
 
 

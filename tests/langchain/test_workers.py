@@ -282,8 +282,10 @@ async def test_a_tool_of_several_arguments_is_given_json() -> None:
     assert json.loads(answer.text) == {"product": 42}
     with pytest.raises(WorkerRefused, match=r'"a" \(integer\)'):
         await complete(worker, ask("six times seven"))
-    with pytest.raises(WorkerFailed, match="validation error"):
+    with pytest.raises(WorkerRefused, match="'b' is a required property"):
         await complete(worker, ask('{"a": 6}'))
+    with pytest.raises(WorkerRefused, match="a wrong argument 'a': True"):
+        await complete(worker, ask('{"a": true, "b": 1}'))
     with pytest.raises(WorkerRefused, match="takes integer as 'a', and was given 'x'"):
         await complete(worker, ask('{"a": "x", "b": 1}'))
     assert called == [(6, 7)]

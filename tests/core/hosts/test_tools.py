@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from podium.errors import WorkerRefused, WorkerTimeout
+from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerTimeout
 from podium.hosts import ToolWorker, prompt_text, text_of, tool_arguments, tool_call
 from podium.types import Completion, Message
 from podium.usage import Usage
@@ -63,12 +63,76 @@ async def test_a_number_that_is_written_as_text_is_a_number() -> None:
     schema = {"properties": {"a": {"type": "integer"}, "b": {"type": "number"}, "c": {"type": "string"}}}
     worker = ToolWorker(schema, tool, card=Card(name="add"))
     await complete(worker, ask('{"a": " 42\\n", "b": "1.5e3", "c": "7"}'))
-    await complete(worker, ask('{"a": 42, "b": null, "c": 7}'))
-    assert tool.arguments == [{"a": 42, "b": 1500.0, "c": "7"}, {"a": 42, "b": None, "c": 7}]
+    await complete(worker, ask('{"a": 42, "b": 1}'))
+    assert tool.arguments == [{"a": 42, "b": 1500.0, "c": "7"}, {"a": 42, "b": 1}]
     for name, wrong in (("a", "about 42"), ("a", "4.5"), ("a", ""), ("b", "nan"), ("b", "1e999")):
         with pytest.raises(WorkerRefused, match=f"as '{name}', and was given"):
             await complete(worker, ask(json.dumps({name: wrong})))
     assert len(tool.arguments) == 2
+
+
+@pytest.mark.parametrize(
+    ("subtask", "named"),
+    [
+        ('{"town": "Bern"}', "'town' was unexpected"),
+        ('{"city": "Bern", "day": 1}', "'day' was unexpected"),
+        ('```json\n{"day": "1"}\n```', "'day' was unexpected"),
+        ("{}", "'city' is a required property"),
+        ('{"city": null}', "a wrong argument 'city': None is not of type 'string'"),
+        ('{"city": ["Bern"]}', "a wrong argument 'city'"),
+        ('{"city": 2.5}', "a wrong argument 'city'"),
+    ],
+)
+async def test_a_json_object_that_does_not_fit_is_refused(subtask: str, named: str) -> None:
+    """It is the arguments, and never the text of the one text argument."""
+    tool = Called()
+    worker = ToolWorker({**TEXT, "required": ["city"]}, tool, card=Card(name="weather"))
+    with pytest.raises(WorkerRefused, match=named):
+        await complete(worker, ask(subtask))
+    assert not tool.arguments
+
+
+@pytest.mark.parametrize("subtask", ["[1, 2]", "3", '"Bern"', "{city}", 'the weather of {"city": "Bern"}'])
+async def test_a_text_that_is_no_json_object_is_the_argument(subtask: str) -> None:
+    """An array, a scalar, and text with an object in it are text."""
+    tool = Called()
+    await complete(ToolWorker(TEXT, tool, card=Card(name="weather")), ask(subtask))
+    assert tool.arguments == [{"city": subtask}]
+
+
+async def test_arguments_are_checked_against_the_whole_schema() -> None:
+    """Types, what they are made of, and names; unless the schema takes any name."""
+    tool = Called()
+    schema = {
+        "properties": {"a": {"type": "integer"}, "who": {"$ref": "#/$defs/Person"}},
+        "required": ["a"],
+        "$defs": {"Person": {"type": "object", "properties": {"age": {"type": "integer"}}}},
+    }
+    worker = ToolWorker(schema, tool, card=Card(name="add"))
+    for wrong, named in (
+        ('{"a": true}', "'a'"),
+        ('{"a": null}', "'a'"),
+        ('{"a": 2.5}', "'a'"),
+        ('{"who": {}}', "'a' is a required"),
+        ('{"a": 1, "who": {"age": "old"}}', "'who.age'"),
+        ('{"a": 1, "b": 2}', "'b' was unexpected"),
+    ):
+        with pytest.raises(WorkerRefused, match=named):
+            await complete(worker, ask(wrong))
+    assert not tool.arguments
+    open_worker = ToolWorker(schema | {"additionalProperties": True}, tool, card=Card(name="add"))
+    await complete(open_worker, ask('{"a": 1, "b": 2, "who": {"age": 3}}'))
+    assert tool.arguments == [{"a": 1, "b": 2, "who": {"age": 3}}]
+
+
+async def test_a_broken_schema_is_told() -> None:
+    """One that is none when the worker is made; one that refers to what is not in it when it is called."""
+    with pytest.raises(ConfigError, match="'add' have no valid JSON schema"):
+        ToolWorker({"properties": {"a": {"type": "whole"}, "b": {}}}, Called(), card=Card(name="add"))
+    away = {"properties": {"a": {"$ref": "http://127.0.0.1:9/a.json"}, "b": {"type": "integer"}}}
+    worker = ToolWorker(away, Called(), card=Card(name="add"))
+    with pytest.raises(WorkerFailed, match="Unresolvable"):
+        await complete(worker, ask('{"a": 1}'))
 
 
 async def test_a_tool_without_arguments_is_given_none() -> None:

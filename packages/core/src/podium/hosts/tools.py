@@ -1,17 +1,22 @@
 """A worker that is a tool of a host, and how a subtask becomes the tool's arguments.
 
-A tool that needs one text argument is given the subtask as this argument. A subtask that is a JSON
-object of the tool's arguments gives all of them; other tools need one, and their card asks the
-planner to write it.
+A subtask that is a JSON object holds the tool's arguments. They are checked against the tool's
+schema. Any other subtask is the argument of a tool that needs one text; other tools refuse it, and
+their card asks the planner for a JSON object.
 """
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import Any, TypeGuard
+from typing import Any
 
-from podium.errors import WorkerRefused
+from jsonschema import ValidationError
+from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.validators import Draft202012Validator, validator_for
+from referencing import Registry
+
+from podium.errors import ConfigError, WorkerRefused
 from podium.hosts.errors import HostErrorReader, worker_errors
 from podium.prompts import holds_object, mentioned
 from podium.types import Completion, storable
@@ -19,19 +24,24 @@ from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 _NUMBERS: Mapping[str, Callable[[str], float]] = {"integer": int, "number": float}
 """Types of JSON schema, and what reads a text as one."""
+_MESSAGE_CHARS = 300
 
 
 class ToolWorker(Worker):
     """Calls a tool with what the subtask says.
 
     Args:
-        schema: JSON schema of the tool's arguments: an object with `properties`.
+        schema: JSON schema of the tool's arguments: an object with `properties`. Unknown arguments are
+            refused unless the schema has `additionalProperties`. Remote references are not followed.
         call: calls the tool with its arguments, and returns its output as text; or as a
             `Completion`, where models that the tool called have spent tokens. What it raises is
             translated by `worker_errors`.
         card: what the planner is told of the tool; how a subtask is written is added to the
             description.
         reader: recognises exceptions that only this host raises.
+
+    Raises:
+        ConfigError: `schema` is not a JSON schema.
     """
 
     uses_tokens = False
@@ -47,6 +57,7 @@ class ToolWorker(Worker):
     ) -> None:
         self._arguments: Mapping[str, Any] = schema.get("properties") or {}
         self._required = self._arguments.keys() & frozenset(schema.get("required") or ())
+        self._validator = _validator(schema, sorted(self._required), card.name)
         self._text = self._text_argument()
         self._call = call
         self._reader = reader
@@ -62,12 +73,12 @@ class ToolWorker(Worker):
         """Call the tool.
 
         Raises:
-            WorkerRefused: the subtask holds no JSON object, and the tool needs one; or an argument that
-                is to be a number is another text.
+            WorkerRefused: the tool needs a JSON object and the subtask holds none, or the arguments do
+                not fit the tool's schema.
             WorkerError: the tool raised.
         """
-        given = self._read(step_input_of(request))
         with worker_errors(self.card.name, reader=self._reader):
+            given = self._read(step_input_of(request))
             output = await self._call(given)
         done = output if isinstance(output, Completion) else Completion(storable(output))
         if request.stream and done.text:
@@ -92,27 +103,35 @@ class ToolWorker(Worker):
         """Return the tool's arguments.
 
         Raises:
-            WorkerRefused: the subtask holds no JSON object, and the tool needs one; or an argument that
-                is to be a number is another text.
+            WorkerRefused: the tool needs a JSON object and the subtask holds none, or the arguments do
+                not fit the tool's schema.
         """
         if not self._arguments:
             return {}
         subtask, template = step_input.subtask, step_input.template or step_input.subtask
         # The plan says what is an argument: an output that is filled in can neither add nor close one.
-        is_object = holds_object(template) or "{" not in mentioned(template)
-        start, end = subtask.find("{"), subtask.rfind("}") + 1
-        try:
-            arguments = json.loads(subtask[start:end], strict=False) if is_object else None
-        except (ValueError, RecursionError):
-            arguments = None
+        may_hold_object = holds_object(template) or "{" not in mentioned(template)
         if self._text is not None:
-            is_whole = template.lstrip().startswith("{") and holds_object(template)
-            if not is_whole or not self._fits(arguments):
-                return {self._text: subtask}
-        if not isinstance(arguments, dict):
+            is_object = holds_object(template) and _is_object(subtask)
+            return self._checked(_object_in(subtask)) if is_object else {self._text: subtask}
+        arguments = _object_in(subtask) if may_hold_object else None
+        if arguments is None:
             takes = f"tool {self.card.name!r} takes {self._described()}"
             raise WorkerRefused(f"{takes}: write the subtask as a JSON object of them")
-        return {name: self._typed(name, value) for name, value in arguments.items()}
+        return self._checked(arguments)
+
+    def _checked(self, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return arguments that fit the tool's schema.
+
+        Raises:
+            WorkerRefused: they do not; the message names the argument.
+        """
+        typed = {name: self._typed(name, value) for name, value in (arguments or {}).items()}
+        error = best_match(self._validator.iter_errors(typed))
+        if error is not None:
+            told = f"tool {self.card.name!r} was given {_complaint(error)}"
+            raise WorkerRefused(f"{told}: it takes {self._described()}")
+        return typed
 
     def _typed(self, name: str, value: object) -> object:
         """Return a number for a text where the tool takes a number, as an output that is filled in is text.
@@ -132,12 +151,43 @@ class ToolWorker(Worker):
         told = f"tool {self.card.name!r} takes {kind} as {name!r}, and was given {value[:80]!r}"
         raise WorkerRefused(f"{told}: let a step before it give the number and nothing else")
 
-    def _fits(self, arguments: object) -> TypeGuard[dict[str, Any]]:
-        """Say whether a JSON value names arguments of the tool, and those that it requires."""
-        if not isinstance(arguments, dict):
-            return False
-        return self._required | {self._text} <= arguments.keys() <= self._arguments.keys()
-
     def _described(self) -> str:
         kinds = {name: kind.get("type", "any") for name, kind in self._arguments.items()}
         return ", ".join(f'"{name}" ({kind})' for name, kind in kinds.items()) or "nothing"
+
+
+def _validator(schema: Mapping[str, Any], required: Sequence[str], name: str) -> Draft202012Validator:
+    """Return what checks arguments by a schema, which refuses unknown ones unless it says otherwise."""
+    whole = {"additionalProperties": False, **schema, "type": "object", "required": list(required)}
+    kind: Any = validator_for(whole, default=Draft202012Validator)
+    try:
+        kind.check_schema(whole)
+    except SchemaError as error:
+        told = f"the arguments of tool {name!r} have no valid JSON schema: {error.message}"
+        raise ConfigError(told) from error
+    validator: Draft202012Validator = kind(whole, registry=Registry())  # the default one opens URLs
+    return validator
+
+
+def _is_object(subtask: str) -> bool:
+    """Say whether a whole subtask is a JSON object, bare or fenced."""
+    text = subtask.strip()
+    if text.startswith("```") and text.endswith("```"):
+        text = text.strip("`").removeprefix("json").strip()
+    return text.startswith("{") and text.endswith("}") and _object_in(text) is not None
+
+
+def _object_in(subtask: str) -> dict[str, Any] | None:
+    """Return the JSON object from the first to the last brace; `None` where there is none."""
+    try:
+        found = json.loads(subtask[subtask.find("{") : subtask.rfind("}") + 1], strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _complaint(error: ValidationError) -> str:
+    """Say what is wrong with arguments, and where."""
+    where = error.json_path.removeprefix("$.")
+    told = error.message if len(error.message) <= _MESSAGE_CHARS else f"{error.message[:_MESSAGE_CHARS]}…"
+    return f"wrong arguments: {told}" if where == "$" else f"a wrong argument {where!r}: {told}"

@@ -18,13 +18,13 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
         with langchain_errors(card.name):
             return text_of(await apart(tool.ainvoke(arguments)))
 
-    return ToolWorker({"properties": tool.args, "required": _required(tool)}, call, card=card)
+    return ToolWorker(_schema(tool), call, card=card)
 
 
-def _required(tool: BaseTool) -> list[str]:
-    """Return the names of the arguments that have no default."""
+def _schema(tool: BaseTool) -> dict[str, Any]:
+    """Return the JSON schema of the arguments that a model may write."""
     schema: Any = tool.tool_call_schema
     if not isinstance(schema, dict):
         # a model of pydantic 1 has no model_json_schema
         schema = schema.model_json_schema() if hasattr(schema, "model_json_schema") else schema.schema()
-    return list(schema.get("required", ()))
+    return {**schema, "properties": tool.args}
