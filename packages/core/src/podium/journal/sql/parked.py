@@ -1,7 +1,7 @@
 """Connections to SQLite files that the process keeps between two uses, so that no run opens the file again.
 
 A kept connection belongs to nobody until it is taken, by one user, in any event loop and thread. At the end
-of the process and before a fork all are closed: SQLite's connections must not be used across a fork.
+of the process and before a fork all are closed.
 """
 
 import atexit
@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 
 from podium.journal.sql.database import Synchronous, Tenure
+from podium.journal.sql.forks import FORKS, FileId, file_id
 
 MOST = 8
 """Most files to which a connection is kept; that which was kept longest is closed first."""
@@ -23,8 +24,8 @@ class Parked:
 
     connection: sqlite3.Connection
     tenure: Tenure
-    file: tuple[int, int]
-    """Device and number of the file, which tell whether the path still names it."""
+    file: FileId
+    """Tells whether the path still names the file."""
 
 
 _parked: dict[tuple[Path, Synchronous], Parked] = {}
@@ -33,11 +34,11 @@ _lock = Lock()
 
 def keep(path: Path, synchronous: Synchronous, connection: sqlite3.Connection, tenure: Tenure) -> None:
     """Keep a connection that no transaction uses."""
-    try:
-        made = Parked(connection, tenure, _file(path))
-    except OSError:  # the file was deleted
+    file = file_id(path)
+    if file is None:  # the file was deleted
         connection.close()
         return
+    made = Parked(connection, tenure, file)
     with _lock:
         before = _parked.pop((path, synchronous), None)
         _parked[path, synchronous] = made
@@ -50,7 +51,7 @@ def take(path: Path, synchronous: Synchronous) -> Parked | None:
     """Return the kept connection to a file, which is the caller's from now on; `None` if there is none."""
     with _lock:
         kept = _parked.pop((path, synchronous), None)
-    if kept is not None and kept.file != _file(path):  # another file is at this path now
+    if kept is not None and kept.file != file_id(path):  # another file is at this path now
         kept.connection.close()
         return None
     return kept
@@ -58,10 +59,11 @@ def take(path: Path, synchronous: Synchronous) -> Parked | None:
 
 def drop(path: Path) -> None:
     """Close the kept connections to a file."""
-    with _lock:
-        dropped = [_parked.pop(key) for key in list(_parked) if key[0] == path]
-    for each in dropped:
-        each.connection.close()
+    with FORKS.held_off(path):
+        with _lock:
+            dropped = [_parked.pop(key) for key in list(_parked) if key[0] == path]
+        for each in dropped:
+            each.connection.close()
 
 
 def _drop_all() -> None:
@@ -72,16 +74,12 @@ def _drop_all() -> None:
         each.connection.close()
 
 
-def _file(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_dev, stat.st_ino
-
-
 def _forget_lock() -> None:
     global _lock  # noqa: PLW0603 - a thread of the parent may have held it at the fork
     _lock = Lock()
 
 
 atexit.register(_drop_all)
+FORKS.closes(_drop_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_drop_all, after_in_child=_forget_lock)
+    os.register_at_fork(after_in_child=_forget_lock)

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from errno import EACCES, EISDIR
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
@@ -23,6 +24,7 @@ from podium.journal.sql.database import (
     Value,
     Work,
 )
+from podium.journal.sql.forks import FORKS
 from podium.journal.sql.parked import Parked
 
 BUSY_SECONDS = 0.5
@@ -58,11 +60,13 @@ class SqliteUrl(DatabaseUrl):
     def connect(self, patience: float, synchronous: Synchronous) -> "SqliteDatabase":
         """Create the file if there is none, readable by its owner only, as SQLite's files beside it are."""
         path = self._path.absolute()  # the working directory may change
+        FORKS.check(path)
         database = SqliteDatabase(str(self), patience, path, synchronous)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _create(path)
-            database.take(parked.take(path, synchronous))
+            with FORKS.held_off(path):
+                database.take(parked.take(path, synchronous))
         except OSError as error:
             raise JournalError(database.describe(error)) from error
         return database
@@ -106,6 +110,7 @@ class SqliteDatabase(Database):
         self._threads = anyio.CapacityLimiter(_THREADS)  # its own: other users of threads must not block it
         self._idle: list[sqlite3.Connection] = []
         self._is_closed = False
+        _databases[id(self)] = self
 
     async def attempt(self, work: Work[_Result], *, reads: bool = False) -> _Result:
         """Run `work` in a thread."""
@@ -136,18 +141,19 @@ class SqliteDatabase(Database):
     async def aclose(self) -> None:
         """Close all connections; one that is in use is closed after its transaction."""
         self._is_closed = True
-        await self._in_thread(self._close_idle)
+        await self._in_thread(self._close)
 
     async def park(self) -> None:
         """Close all connections, apart from one that this process keeps for the next use."""
         self._is_closed = True
-        try:
-            kept = self._idle.pop()
-        except IndexError:
-            return
-        parked.keep(self._path, self._synchronous, kept, self.tenure)
+        with FORKS.held_off(self._path):
+            try:
+                kept = self._idle.pop()
+            except IndexError:
+                return
+            parked.keep(self._path, self._synchronous, kept, self.tenure)
         if self._idle:
-            await self._in_thread(self._close_idle)
+            await self._in_thread(self._close)
 
     def take(self, kept: Parked | None) -> None:
         """Take a connection that this process kept."""
@@ -161,21 +167,22 @@ class SqliteDatabase(Database):
     @contextmanager
     def _transaction(self, begin: str) -> Generator[sqlite3.Connection, None, None]:
         """Open a transaction; commit it at the end of the block, unless it was rolled back there."""
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._connect()
-        try:
-            connection.execute(begin)
-            yield connection
-            if connection.in_transaction:
-                connection.execute("COMMIT")
-        except BaseException:
-            connection.close()  # rolls back
-            raise
-        self._idle.append(connection)
-        if self._is_closed:
-            self._close_idle()
+        with FORKS.held_off(self._path):
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self._connect()
+            try:
+                connection.execute(begin)
+                yield connection
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+            except BaseException:
+                connection.close()  # rolls back
+                raise
+            self._idle.append(connection)
+            if self._is_closed:
+                self.close_idle()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -190,10 +197,28 @@ class SqliteDatabase(Database):
             raise
         return connection
 
-    def _close_idle(self) -> None:
+    def _close(self) -> None:
+        with FORKS.held_off(self._path):
+            self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close the connections that no transaction uses."""
         with suppress(IndexError):
             while True:
                 self._idle.pop().close()
+
+
+_databases: WeakValueDictionary[int, SqliteDatabase] = WeakValueDictionary()
+
+
+def _close_idle() -> None:
+    for reference in _databases.valuerefs():
+        database = reference()
+        if database is not None:
+            database.close_idle()
+
+
+FORKS.closes(_close_idle)
 
 
 class _SqliteTransaction(Transaction):

@@ -1,0 +1,137 @@
+"""Parents and children of a fork use the same SQLite file."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+FORKS = 6
+RUNS = """
+import asyncio, os, sys, threading, time
+from pathlib import Path
+from podium import Conductor, FunctionWorker, Card
+from podium.journal import SqlJournal
+from podium.planners import FixedPlanner
+
+PLAN = '{"worker": 0, "subtask": "s", "access": []}\\n{"worker": 0, "subtask": "t", "access": [0]}\\n'
+
+async def work(step):
+    await asyncio.sleep(0.02)
+    return "done"
+
+def make(path):
+    worker = FunctionWorker(work, card=Card(name="w", description="d"))
+    return Conductor(FixedPlanner(PLAN), [worker], journal=SqlJournal(Path(path), patience=20))
+
+def run(conductor, name, count):
+    for index in range(count):
+        assert conductor.run_sync("q", run_id=f"{name}-{index}").status == "ok"
+"""
+BUSY = f"""
+path, which, is_busy = sys.argv[1], sys.argv[2], sys.argv[3] == "busy"
+conductor = make(path)
+run(conductor, "first", 1)
+failed = []
+
+def load():
+    try:
+        run(conductor, "parent", 12)
+    except BaseException as error:
+        failed.append(error)
+
+thread = threading.Thread(target=load)
+if is_busy:
+    thread.start()
+children = []
+for number in range({FORKS}):
+    time.sleep(0.03)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            run(conductor if which == "same" else make(path), f"child{{number}}", 3)
+            code = 0
+        finally:
+            os._exit(code)
+    children.append(child)
+if not is_busy:
+    thread.start()
+thread.join()
+assert not failed, failed
+assert [os.waitpid(child, 0)[1] for child in children] == [0] * {FORKS}
+"""
+AMID = """
+from podium.errors import JournalError
+from podium.journal import Schema, SqlTables
+
+NOTES = Schema("notes", [["CREATE TABLE podium_notes (note TEXT NOT NULL)"]])
+path, link, other = sys.argv[1:]
+conductor = make(path)
+run(conductor, "first", 1)
+os.symlink(path, link)
+
+def child():
+    for each in (conductor, make(path), make(link)):
+        try:
+            asyncio.run(each.run("q"))
+        except JournalError as error:
+            assert "spawn" in str(error) and error.code == "journal", error
+        else:
+            raise AssertionError("the child opened the file")
+    assert asyncio.run(make(other).run("q")).status == "ok"
+
+async def fork(transaction):
+    await transaction.execute("INSERT INTO podium_notes (note) VALUES (?)", "n")
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            child()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(pid, 0)[1]
+
+assert asyncio.run(SqlTables(NOTES, Path(path)).transaction(fork)) == 0
+run(conductor, "last", 1)
+"""
+
+
+def script(source: str, *arguments: str | Path) -> None:
+    """Run a script in a process of its own."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", RUNS + source, *map(str, arguments)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def runs_in(path: Path) -> int:
+    """Return how many runs a sound file holds, all of which ended well."""
+    connection = sqlite3.connect(path)
+    try:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        count, ok = connection.execute("SELECT count(*), sum(state = 'ok') FROM podium_runs").fetchone()
+    finally:
+        connection.close()
+    assert count == ok
+    return int(count)
+
+
+@pytest.mark.parametrize("which", ["same", "new"])
+@pytest.mark.parametrize("parent", ["busy", "idle"])
+def test_parent_and_children_of_a_fork_use_one_file(tmp_path: Path, which: str, parent: str) -> None:
+    """Also while a run is under way in another thread of the parent, and with the conductor of the parent."""
+    path = tmp_path / "journal.db"
+    script(BUSY, path, which, parent)
+    assert runs_in(path) == 1 + 12 + FORKS * 3
+
+
+def test_a_child_forked_amid_a_transaction_refuses_the_file(tmp_path: Path) -> None:
+    """Under any path; another file is opened, and the parent goes on."""
+    path = tmp_path / "journal.db"
+    script(AMID, path, tmp_path / "link.db", tmp_path / "other.db")
+    assert runs_in(path) == 2
