@@ -86,6 +86,18 @@ def test_failed_run_is_resumed_without_paying_twice(podium: Podium, config: Path
     assert json.loads(podium("show", known, "--json").stdout)["state"] == "ok"
 
 
+def test_resuming_a_finished_run_changes_nothing(podium: Podium, config: Path, server: ChatServer) -> None:
+    """The answer is shown again; `show` has the same time and forecast as before."""
+    podium("run", "What is it?", "--run-id", "job")
+    shown, written = podium("show", "job"), podium("show", "job", "--events").stdout
+    assert "Expected" in shown.stdout
+    server.calls.clear()
+    resumed = podium("resume", "job")
+    assert (resumed.exit_code, resumed.stdout, server.calls) == (0, "forty-two\n", [])
+    assert podium("show", "job").stdout == shown.stdout
+    assert podium("show", "job", "--events").stdout == written
+
+
 def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, server: ChatServer) -> None:
     """Ctrl-C tells how to go on, and going on calls what had not ended."""
     server.reply = stalls

@@ -6,11 +6,11 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from podium import ChatPlanner, Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunExists, RunUnknown
 from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
-from podium.types import Event, Result, RunResumed, RunStarted, StepEnded
+from podium.types import Completion, Event, Result, RunEnded, RunResumed, RunStarted, StepEnded
 from podium.workers.scripted import Reply
 
 DIAMOND = Plan(
@@ -172,11 +172,70 @@ async def test_a_pool_in_another_order_is_found_by_name() -> None:
     journal = MemoryJournal()
     await conductor(team(b=RuntimeError("down")), journal).run("What?", run_id="x")
     again = team()
+    with pytest.raises(ConfigError, match="'b'"):
+        await conductor([again[0], *again[2:]], journal).resume("x")
     result = await conductor(list(reversed(again)), journal).resume("x")
     assert result.status == "ok"
     assert calls(again) == [0, 1, 0, 1]
-    with pytest.raises(ConfigError, match="'b'"):
-        await conductor([again[0], *again[2:]], journal).resume("x")
+
+
+async def test_a_run_that_ended_ok_is_returned_as_recorded() -> None:
+    """Its time and forecast stay, whatever the pool is now; only a changed plan continues it."""
+    journal, workers = MemoryJournal(), team()
+    first = await conductor(workers, journal).run("What?", run_id="x", forecast=True)
+    events = await recorded(journal, "x")
+    heard = list[Event]()
+    again = await conductor(workers[:1], journal).resume("x", on_event=heard.append)
+    assert again == first
+    assert again.forecast is not None
+    assert [type(event) for event in heard] == [RunEnded]
+    assert calls(workers) == [1, 1, 1, 1]
+    assert await recorded(journal, "x") == events
+    assert (await journal.runs())[0].state == "ok"
+    changed = Plan((Step(0, "something else"),))
+    assert (await conductor(workers, journal).resume("x", plan=changed)).answer == "a said"
+    assert len(await recorded(journal, "x")) > len(events)
+
+
+@pytest.mark.parametrize("kind", ["cut", "fallback", "not accepted"])
+async def test_a_partial_run_with_nothing_left_to_do_stays_as_recorded(kind: str) -> None:
+    """Every step behind its answer has ended, and nothing is called or written again."""
+    journal = MemoryJournal()
+    worker = ScriptedWorker("a", Completion("half", "length") if kind == "cut" else "all")
+    planner = ScriptedWorker("planner", "none" if kind == "fallback" else ONE)
+    made = Conductor(
+        ChatPlanner(planner),
+        [worker],
+        fallback_planner=FixedPlanner(ONE) if kind == "fallback" else None,
+        accept=(lambda _question, _answer: "too short") if kind == "not accepted" else None,
+        journal=journal,
+    )
+    first = await made.run("What?", run_id="x", forecast=True)
+    assert first.status == "partial"
+    events, asked = await recorded(journal, "x"), len(planner.requests)
+    assert await made.resume("x") == first
+    assert (len(worker.requests), len(planner.requests)) == (1, asked)
+    assert await recorded(journal, "x") == events
+    assert (await journal.runs())[0].state == "partial"
+
+
+async def test_a_partial_run_with_a_round_left_goes_on() -> None:
+    """With more rounds allowed there is something to do, and it is recorded."""
+    journal, answers = MemoryJournal(), iter(["short", "long enough"])
+    made = {
+        rounds: Conductor(
+            ChatPlanner(ScriptedWorker("planner", ONE.replace("do it", f"do it {rounds}"))),
+            [ScriptedWorker("a", lambda _: next(answers))],
+            accept=lambda _question, answer: len(answer) > 5 or "too short",
+            limits=Limits(rounds=rounds),
+            journal=journal,
+        )
+        for rounds in (1, 2)
+    }
+    assert (await made[1].run("What?", run_id="x")).status == "partial"
+    result = await made[2].resume("x")
+    assert (result.status, result.answer) == ("ok", "long enough")
+    assert sum(isinstance(event, RunResumed) for event in await recorded(journal, "x")) == 1
 
 
 async def test_a_nested_run_goes_on_too() -> None:

@@ -205,7 +205,8 @@ class Conductor(Worker):
 
         Recorded results are not paid for again. Steps that failed in the latest round run again,
         each with all of `Retry.attempts`. The run has the whole of `Limits.seconds` again; what
-        it spent before counts against all other limits.
+        it spent before counts against all other limits. A run that ended `ok`, and one that has
+        nothing left to do, is returned as recorded, and nothing is written.
 
         Args:
             run_id: the run's id.

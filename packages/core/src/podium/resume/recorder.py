@@ -10,7 +10,7 @@ from podium.journal.hash_chain import Head
 from podium.journal.journal import Log
 from podium.resume.bills import note_lengths, spent_by, steps_of
 from podium.resume.paid_results import PaidResults
-from podium.resume.rebuild import outcomes_of_lost, rounds_of
+from podium.resume.rebuild import outcomes_of_lost, result_of, rounds_of
 from podium.resume.reuse import paid_results_of
 from podium.types.events import (
     AnswerDelta,
@@ -63,6 +63,8 @@ class RunRecorder:
         self._before = tuple(events)
         self._nested = nested
         self._new: list[Event] = []
+        self._resumed: RunResumed | None = None
+        """The start of this attempt, until the first new event; then both are recorded."""
         self.paid_results: PaidResults = (
             paid_results_of(events, workers, nested=nested) if events else PaidResults()
         )
@@ -130,10 +132,20 @@ class RunRecorder:
         if self.is_resumed:
             if self._holds(event):
                 return
+            if isinstance(event, RunResumed):
+                self._resumed = event
+                return
             if isinstance(event, StepEnded):
                 event = self._noted(event)
+            self._record_resumed()
             self._new.append(event)
         self._log.append(event)
+
+    def _record_resumed(self) -> None:
+        if self._resumed is not None:
+            self._new.append(self._resumed)
+            self._log.append(self._resumed)
+            self._resumed = None
 
     def _holds(self, event: Event) -> bool:  # noqa: PLR0911 - one case for each event
         """Say whether the log has this from when the run was carried out before."""
@@ -174,6 +186,8 @@ class RunRecorder:
     async def finish(self, ended: RunEnded) -> Result:
         """Record the end and return the result, once all is durable.
 
+        A resumed run that did nothing and ends as before is not recorded; its result is the recorded one.
+
         Raises:
             JournalError: it could not be recorded; the error holds the result.
         """
@@ -181,6 +195,9 @@ class RunRecorder:
         if self.is_resumed:
             if result.status != "waiting":
                 self._bill_unseen(ended)
+            if (before := self._end_before(result)) is not None:
+                return before
+            self._record_resumed()
             result = replace(result, rounds=rounds_of((*self._before, *self._new), self._nested))
         self._log.append(RunEnded.of(result))
         try:
@@ -189,6 +206,18 @@ class RunRecorder:
             error.result = result
             raise
         return result
+
+    def _end_before(self, result: Result) -> Result | None:
+        """Return the recorded result if this attempt did nothing and ends as the run did before."""
+        if self._resumed is None or not isinstance(self._before[-1], RunEnded):
+            return None
+        before = result_of(self._before, self._nested)
+        same = (before.status, before.answer, before.problem) == (
+            result.status,
+            result.answer,
+            result.problem,
+        )
+        return before if same else None
 
     def _bill_unseen(self, ended: RunEnded) -> None:
         """Record the calls that a crash cut off and whose steps were not run again: they are billed."""

@@ -120,8 +120,10 @@ async def _nested_in(journal: Journal, run_id: str) -> list[list[Event]]:
 
 
 def _goes_on(request: RunRequest, ended: Result) -> bool:
-    """Say whether a run is taken up although it has come to its end."""
-    return request.resumes or (request.caller is not None and ended.status == "failed")
+    """Say whether a run that has come to its end is continued."""
+    if request.resumes:
+        return request.plan is not None or ended.status != "ok"
+    return request.caller is not None and ended.status == "failed"
 
 
 def _check_same(request: RunRequest, events: Sequence[Event], workers: Sequence[str]) -> None:
