@@ -402,3 +402,52 @@ async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream
     await check(make, odd, stream=stream)
     for client in clients:
         await client.close()
+
+
+@pytest.mark.parametrize("kind", ["agent", "streaming", "team"])
+@pytest.mark.parametrize("odd", [FILTERED, CALLS], ids=lambda odd: odd.name)
+async def test_an_agent_has_no_answer_where_its_model_has_none(odd: OddAnswer, kind: str) -> None:
+    """AutoGen says neither why a model ended, nor that a tool is unknown, but in the text."""
+    clients: list[OpenAIChatCompletionClient] = []
+
+    def make(url: str) -> Worker:
+        clients.append(client_of(url))
+        agent = AssistantAgent("one", clients[-1], model_client_stream=kind == "streaming")
+        team = RoundRobinGroupChat([agent], max_turns=1, name="both")
+        return as_worker(team if kind == "team" else agent)
+
+    await check(make, odd, stream=False)
+    for client in clients:
+        await client.close()
+
+
+async def test_an_agents_answer_that_was_cut_is_partial() -> None:
+    """The client is the agent's own again afterwards."""
+    async with ModelServer(lambda call: says(call, "Once upon", finish_reason="length")) as server:
+        agent = AssistantAgent("one", client := server.client())
+        result = await Conductor(planner_of((0, "x", ())), [as_worker(agent)]).run("?")
+    assert (result.status, result.answer) == ("partial", "Once upon")
+    assert result.problem is not None
+    assert result.problem.code == "cut"
+    assert agent._model_client is client
+
+
+async def test_an_agents_tool_that_raises_fails_the_step() -> None:
+    """Without another call; the text of the exception is the reason, and not the answer."""
+
+    def broken(city: str) -> str:
+        raise ValueError(f"no such city: {city}")
+
+    function = {"name": "broken", "arguments": '{"city": "Bonn"}'}
+    asked = [{"id": "1", "type": "function", "function": function}]
+    reply = lambda call: says(call, "", finish_reason="tool_calls", tool_calls=asked)  # noqa: E731 - a script
+    async with ModelServer(reply) as server:
+        agent = AssistantAgent("one", server.client(), tools=[broken])
+        result = await Conductor(planner_of((0, "x", ())), [as_worker(agent)]).run("?")
+        assert len(server.calls) == 1
+    (outcome,) = result.outcomes
+    assert (result.status, result.answer, outcome.attempts) == ("failed", "", 1)
+    assert outcome.problem is not None
+    assert outcome.problem.code == "worker_failed"
+    assert "broken: no such city: Bonn" in outcome.problem.message
+    assert outcome.usage == Usage(11, 7)

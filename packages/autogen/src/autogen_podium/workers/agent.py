@@ -5,21 +5,26 @@ each step, and does one step at a time.
 """
 
 from collections.abc import AsyncGenerator, Callable
+from typing import Final
 
 from autogen_agentchat.base import ChatAgent, TaskResult, Team
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ToolCallSummaryMessage
 from autogen_core import CancellationToken
+from autogen_core.models import FunctionExecutionResult
 
 from autogen_podium.cancellation import cancelling, exclusive
 from autogen_podium.messages import read_usage, to_chat
+from autogen_podium.workers.finish import finishes_of
+from podium.errors import AnswerToolCalls, WorkerError, WorkerFailed
 from podium.hosts import read_completion, spent_completion, worker_errors
-from podium.types import Completion
+from podium.types import Completion, storable
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker
 
 Inner = BaseAgentEvent | BaseChatMessage
 """A message or event inside an agent."""
 Listener = Callable[[Inner], None]
+_MAX_QUOTE: Final = 300
 
 
 class AgentWorker(Worker):
@@ -57,9 +62,14 @@ class AgentWorker(Worker):
         try:
             with worker_errors(self.card.name, usage=lambda: _spent(heard)):
                 async with exclusive(self.agent):
-                    await cancelling(token, self._ask(request, token, hear))
-                used, text = usage_of(heard), _last_text(heard)
-                done = read_completion(request.messages, text=text, finish_reason="stop", usage=used)
+                    with finishes_of(self.agent) as finishes:
+                        await cancelling(token, self._ask(request, token, hear))
+                used, last = usage_of(heard), _last_message(heard)
+                text = "" if last is None else last.to_model_text()
+                if isinstance(last, ToolCallSummaryMessage) and (fault := _tool_fault(last, self.card.name)):
+                    raise fault
+                finish = finishes.reason_of(text)
+                done = read_completion(request.messages, text=text, finish_reason=finish, usage=used)
                 if used == Usage():
                     done = spent_completion(done.text, used, self.card)
         finally:
@@ -97,6 +107,24 @@ def _spent(heard: list[Inner]) -> Usage | None:
     return None if used == Usage() else used  # a call that failed may have asked a model unseen
 
 
-def _last_text(heard: list[Inner]) -> str:
-    last = next((inner for inner in reversed(heard) if isinstance(inner, BaseChatMessage)), None)
-    return "" if last is None else last.to_model_text()
+def _last_message(heard: list[Inner]) -> BaseChatMessage | None:
+    return next((inner for inner in reversed(heard) if isinstance(inner, BaseChatMessage)), None)
+
+
+def _tool_fault(summary: ToolCallSummaryMessage, worker: str) -> WorkerError | None:
+    """Return the error for an answer that is the error text of a tool; `None` where no tool failed."""
+    failed = [result for result in summary.results if result.is_error]
+    if not failed:
+        return None
+    if unknown := [result.name for result in failed if _is_unknown(result)]:
+        told = f"worker {worker!r} called tools that nobody offered: {', '.join(unknown)}"
+        return AnswerToolCalls(told, maybe_paid=True)
+    said = "; ".join(f"{result.name}: {storable(result.content)[:_MAX_QUOTE]}" for result in failed)
+    return WorkerFailed(
+        f"a tool of worker {worker!r} failed, and its error is the answer: {said}", maybe_paid=True
+    )
+
+
+def _is_unknown(result: FunctionExecutionResult) -> bool:
+    """Return whether a model called a tool that its agent does not have; only the text says so."""
+    return result.content == f"Error: tool '{result.name}' not found in any workbench"

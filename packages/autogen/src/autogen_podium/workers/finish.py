@@ -1,0 +1,110 @@
+"""Why the models inside an agent or a team ended their answers, which messages of AutoGen do not say."""
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
+
+from autogen_podium.cards import create_args
+
+_CLIENT: Final = "_model_client"
+_MEMBERS: Final = ("_participants", "_team", "_wrapped_agent")
+"""Where AutoGen's teams and agents keep the agents and teams inside them."""
+
+
+class Finishes:
+    """The texts that models wrote during one step, and why each ended."""
+
+    def __init__(self) -> None:
+        self._reasons: list[tuple[str, str | None]] = []
+
+    def add(self, result: CreateResult, *, unknown: str | None) -> None:
+        """Keep a result; `unknown` is the reason where the client does not know one."""
+        if isinstance(result.content, str):
+            reason = unknown if result.finish_reason == "unknown" else result.finish_reason
+            self._reasons.append((result.content, reason))
+
+    def reason_of(self, text: str) -> str | None:
+        """Return why the latest answer of this text ended; `stop` for a text that no model wrote."""
+        return next((reason for wrote, reason in reversed(self._reasons) if wrote == text), "stop")
+
+
+@contextmanager
+def finishes_of(agent: object) -> Iterator[Finishes]:
+    """Watch the model clients of an agent, or of all agents in a team, while the block runs."""
+    finishes, held = Finishes(), list[tuple[Any, ChatCompletionClient]]()
+    try:
+        for each in _agents(agent):
+            client = vars(each).get(_CLIENT)
+            if isinstance(client, ChatCompletionClient):
+                inner = client._client if isinstance(client, _WatchedClient) else client  # noqa: SLF001 - below
+                held.append((each, inner))
+                setattr(each, _CLIENT, _WatchedClient(client, finishes))
+        yield finishes
+    finally:
+        for each, client in held:
+            setattr(each, _CLIENT, client)
+
+
+def _agents(agent: object) -> Iterator[object]:
+    yield agent
+    for name in _MEMBERS:
+        members = vars(agent).get(name, ())
+        for member in members if isinstance(members, list | tuple) else (members,):
+            if hasattr(member, "__dict__"):
+                yield from _agents(member)
+
+
+class _WatchedClient(ChatCompletionClient):
+    """Asks another client, and keeps why its answers ended."""
+
+    component_type = "model"
+
+    def __init__(self, client: ChatCompletionClient, finishes: Finishes) -> None:
+        self._client = client
+        self._finishes = finishes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
+        result = await self._client.create(messages, **options)
+        self._finishes.add(result, unknown="stop")
+        return result
+
+    async def create_stream(
+        self, messages: Sequence[LLMMessage], **options: Any
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        # A client says "unknown" where a stream ended without a finish reason.
+        unknown = "stop" if create_args(self._client).get("stop") else None
+        async for piece in self._client.create_stream(messages, **options):
+            if isinstance(piece, CreateResult):
+                self._finishes.add(piece, unknown=unknown)
+            yield piece
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def actual_usage(self) -> RequestUsage:
+        return self._client.actual_usage()
+
+    def total_usage(self) -> RequestUsage:
+        return self._client.total_usage()
+
+    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Any] = ()) -> int:
+        return self._client.count_tokens(messages, tools=tools)
+
+    def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Any] = ()) -> int:
+        return self._client.remaining_tokens(messages, tools=tools)
+
+    @property
+    def capabilities(self) -> Any:
+        return self._client.capabilities
+
+    @property
+    def model_info(self) -> ModelInfo:
+        return self._client.model_info
+
+    def dump_component(self) -> Any:
+        return self._client.dump_component()
