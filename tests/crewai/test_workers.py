@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-from contracts.odd_answers import CALLS, LATIN, OddAnswer, check
+from contracts.odd_answers import CALLS, FILTERED, LATIN, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
 from crewai import LLM, Agent, Crew, Task
 from crewai.tools import tool
@@ -18,7 +18,14 @@ from servers.speaking_llm import SpeakingLLM
 from crewai_podium import ConductorLLM, as_worker
 from podium import Card, ChatPlanner, Conductor, Limits, Plan, Price, ScriptedWorker, Step
 from podium.aio import run_sync
-from podium.errors import ConfigError, WorkerBroken, WorkerFailed, WorkerRefused, WorkerUnavailable
+from podium.errors import (
+    ConfigError,
+    PlannerError,
+    WorkerBroken,
+    WorkerFailed,
+    WorkerRefused,
+    WorkerUnavailable,
+)
 from podium.execution import Retry
 from podium.planners import FixedPlanner
 from podium.types import Message, Sampling
@@ -377,8 +384,50 @@ async def test_what_is_told_of_the_run_is_in_the_agents_prompt_word_for_word() -
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("odd", [CALLS, LATIN], ids=lambda odd: odd.name)
+@pytest.mark.parametrize("odd", [FILTERED, CALLS, LATIN], ids=lambda odd: odd.name)
 async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream: bool) -> None:
-    """As with Podium's own client; CrewAI's LLMs give text, without refusals and reasons to end."""
+    """As with Podium's own client; CrewAI's LLMs leave refusals out."""
     with ExitStack() as stack:
         await check(lambda url: as_worker(stack.enter_context(provider_llm(url))), odd, stream=stream)
+
+
+def agent_of_provider(llm: Any) -> Agent:
+    """Return an agent without tools."""
+    return Agent(role="Clerk", goal="Answer.", backstory="Old hand.", llm=llm)
+
+
+MAKERS: list[Callable[[Any], Any]] = [agent_of_provider, lambda llm: crew_of(agent_of_provider(llm))]
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # CrewAI's, of an answer with calls
+@pytest.mark.parametrize("make", MAKERS, ids=["agent", "crew"])
+@pytest.mark.parametrize("odd", [FILTERED, CALLS], ids=lambda odd: odd.name)
+async def test_an_agent_has_no_answer_where_its_llm_has_none(odd: OddAnswer, make: Any) -> None:
+    """CrewAI returns what was filtered as the answer, and calls of tools as JSON."""
+    with ExitStack() as stack:
+        await check(lambda url: as_worker(make(stack.enter_context(provider_llm(url)))), odd, stream=False)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("make", [lambda llm: llm, *MAKERS], ids=["llm", "agent", "crew"])
+async def test_an_answer_that_was_cut_is_partial(make: Any, *, stream: bool) -> None:
+    """CrewAI returns it as it is."""
+    options: dict[str, Any] = {"on_event": lambda event: None} if stream else {}
+    async with ChatServer(lambda call: says(call, "Once upon", finish_reason="length")) as server:
+        with provider_llm(server.url) as llm:
+            conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(make(llm))])
+            result = await conductor.run("?", **options)
+    assert (result.status, result.answer) == ("partial", "Once upon")
+    assert result.problem is not None
+    assert result.problem.code == "cut"
+
+
+@pytest.mark.anyio
+async def test_a_plan_that_was_cut_is_no_plan() -> None:
+    """Though its text reads as one."""
+    plan = '{"worker": 0, "subtask": "x", "access": []}\n'
+    async with ChatServer(lambda call: says(call, plan, finish_reason="length")) as server:
+        with provider_llm(server.url) as llm, pytest.raises(PlannerError, match="cut"):
+            await Conductor(ChatPlanner(as_worker(llm)), [ScriptedWorker("w", "x")]).run("?")

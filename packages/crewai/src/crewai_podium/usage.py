@@ -1,4 +1,4 @@
-"""Tokens of CrewAI's LLMs, counted for each call of a worker.
+"""Tokens of CrewAI's LLMs, counted for each call of a worker, and why their answers ended.
 
 CrewAI counts tokens on the LLM, which agents share, so steps side by side would mix their
 counts. Each call of a worker therefore has a copy of the LLM, over the same client.
@@ -6,7 +6,7 @@ counts. Each call of a worker therefore has a copy of the LLM, over the same cli
 
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from crewai.agents.agent_builder.utilities.base_token_process import TokenProcess
 from crewai.llms.base_llm import BaseLLM
@@ -19,20 +19,35 @@ from podium.workers import read_usage as read_counts
 OnUsage = Callable[[UsageMetrics], None]
 """Takes the tokens of one call of a worker."""
 L = TypeVar("L", bound=BaseLLM)
+_TELL_ENDS: Final = ("_emit_call_completed_event", "_handle_emit_call_events")
+"""Methods by which LLMs send the event of an answer. Only they are given the finish reason before the
+call returns: listeners of the event run later, in another thread."""
 
 
 class UsageMeter:
-    """Makes copies of LLMs, and adds up their tokens."""
+    """Makes copies of LLMs, adds up their tokens, and keeps why their latest answer ended."""
 
     def __init__(self) -> None:
         self._llms: list[BaseLLM] = []
+        self.finish_reason: str | None = None
+        """In the provider's word, of the latest answer; `None` where the LLM does not say."""
 
     def copy_of(self, llm: L) -> L:
         """Return a copy of an LLM whose count starts at zero."""
         copy = llm.model_copy()
         copy._token_usage = dict.fromkeys(llm._token_usage, 0)  # noqa: SLF001 - the only counter there is
+        for name in _TELL_ENDS:
+            if callable(method := getattr(type(copy), name, None)):
+                vars(copy)[name] = self._hearing(method, copy)
         self._llms.append(copy)
         return copy
+
+    def _hearing(self, method: Callable[..., Any], llm: BaseLLM) -> Callable[..., Any]:
+        def tell(*args: Any, **options: Any) -> Any:
+            self.finish_reason = options.get("finish_reason")
+            return method(llm, *args, **options)
+
+        return tell
 
     @property
     def metrics(self) -> UsageMetrics:

@@ -17,8 +17,8 @@ from crewai.utilities.pydantic_schema_utils import create_model_from_schema
 from pydantic import BaseModel
 
 from crewai_podium.usage import OnUsage, UsageMeter
-from crewai_podium.workers.errors import crewai_errors
-from podium.hosts import prompt_text, read_completion, text_of
+from crewai_podium.workers.errors import crewai_errors, read_answer
+from podium.hosts import prompt_text
 from podium.types import Completion, Constraint
 from podium.workers import Card, Request, Worker, step_input_of
 
@@ -65,18 +65,17 @@ class AgentWorker(Worker):
         """Have a copy of the agent do a task; the answer comes in one piece."""
         meter = UsageMeter()
         try:
-            with crewai_errors(self.card.name, lambda: meter.usage):
+            with crewai_errors(self.card.name, meter):
                 agent = self._copy(meter)
                 task = _task(request, agent)
                 # A task of its own: a cancel leaves CrewAI's event scopes open, in that task's context only.
                 doing = asyncio.create_task(_do(agent, task, self._tools_of(agent)))
-                text = text_of(await doing)
-                done = read_completion(request.messages, text=text, finish_reason="stop", usage=meter.usage)
+                done = read_answer(request.messages, await doing, meter)
         finally:
             if self._on_usage is not None:
                 self._on_usage(meter.metrics)
         if request.stream:
-            yield text
+            yield done.text
         yield done
 
     def _copy(self, meter: UsageMeter) -> BaseAgent:

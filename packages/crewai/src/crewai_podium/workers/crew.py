@@ -9,9 +9,9 @@ from crewai.crews.crew_output import CrewOutput
 from crewai.llms.base_llm import BaseLLM
 
 from crewai_podium.usage import UsageMeter, read_usage
-from crewai_podium.workers.errors import crewai_errors
+from crewai_podium.workers.errors import crewai_errors, read_answer
 from podium.errors import ConfigError
-from podium.hosts import prompt_text, read_completion, text_of
+from podium.hosts import prompt_text
 from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
@@ -51,18 +51,19 @@ class CrewWorker(Worker):
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Kick a copy of the crew off; the answer is its last task's, in one piece."""
         crew: Crew | None = None
+        meter = UsageMeter()
 
         def spent() -> Usage | None:
             return None if crew is None else read_usage(crew.calculate_usage_metrics())
 
-        with crewai_errors(self.card.name, spent):
-            crew = _copy(self.crew)
+        with crewai_errors(self.card.name, meter, spent):
+            crew = _copy(self.crew, meter)
             # A task of its own: a cancel leaves CrewAI's event scopes open, in that task's context only.
             output = await asyncio.create_task(crew.akickoff(inputs=self._given(request)))
-            text = text_of(output.raw) if isinstance(output, CrewOutput) else text_of(output)
-            done = read_completion(request.messages, text=text, finish_reason="stop", usage=spent())
+            answer = output.raw if isinstance(output, CrewOutput) else output
+            done = read_answer(request.messages, answer, meter, usage=spent())
         if request.stream:
-            yield text
+            yield done.text
         yield done
 
     def _given(self, request: Request) -> dict[str, Any]:
@@ -71,9 +72,9 @@ class CrewWorker(Worker):
         return {self._input: prompt_text(request.messages)}
 
 
-def _copy(crew: Crew) -> Crew:
+def _copy(crew: Crew, meter: UsageMeter) -> Crew:
     """Return a copy with LLMs of its own, whose counts start at zero."""
-    copy, meter = crew.copy(), UsageMeter()
+    copy = crew.copy()
     copy.stream = False
     agents = [*copy.agents, *([] if copy.manager_agent is None else [copy.manager_agent])]
     for agent in agents:

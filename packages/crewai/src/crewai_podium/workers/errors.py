@@ -1,15 +1,32 @@
-"""Exceptions that only CrewAI raises, as errors of Podium."""
+"""Exceptions that only CrewAI raises, as errors of Podium, and answers by the rules for all workers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
-from podium.errors import WorkerError, WorkerRefused
-from podium.hosts import worker_errors
+from crewai.tasks.task_output import TaskOutput
+from crewai.utilities.agent_utils import extract_tool_call_info
+from pydantic import ValidationError
+
+from crewai_podium.usage import UsageMeter
+from podium.errors import AnswerRefused, AnswerToolCalls, WorkerBroken, WorkerError, WorkerRefused
+from podium.hosts import read_completion, text_of, tool_call, worker_errors
+from podium.types import Completion, Message, Part
 from podium.usage import Usage
 
 _HOOK_ERRORS: Final = ("HookAborted", "CallBlocked")
 """Words in the names of classes that CrewAI raises where a hook stops a call."""
+_EMPTY: Final = "Invalid response from LLM call - None or empty"
+"""How the error begins that CrewAI's agents raise for an answer without text."""
+_FINISHES: Final[Mapping[str, str]] = {
+    "tool_calls": "stop",
+    "tool_use": "stop",
+    "function_call": "stop",
+    "incomplete": "length",
+}
+"""Finish reasons that mean another thing here: an agent made the calls; `incomplete` is of OpenAI's
+Responses API."""
+_FILTERS: Final = ("content_filter", "content_filtered", "guardrail_intervened", "refusal", "safety")
 
 
 def read_error(error: BaseException) -> WorkerError | None:
@@ -17,16 +34,68 @@ def read_error(error: BaseException) -> WorkerError | None:
     names = [kind.__name__ for kind in type(error).__mro__]
     if any(word in name for word in _HOOK_ERRORS for name in names):
         return WorkerRefused(f"a hook of CrewAI's stopped the call: {error}")
+    if isinstance(error, ValueError) and str(error).startswith(_EMPTY):
+        return WorkerBroken("the answer is empty", maybe_paid=True)
+    if isinstance(error, ValidationError) and error.title == TaskOutput.__name__:
+        calls = tool_calls(error.errors()[0]["input"])  # what an agent returned as its task's output
+        called = ", ".join(call["function"]["name"] for call in calls)
+        if calls:
+            return AnswerToolCalls(f"called tools that nobody offered: {called}", maybe_paid=True)
     return None
 
 
 def crewai_errors(
-    worker: str, usage: Callable[[], Usage | None] | None = None
+    worker: str, meter: UsageMeter, usage: Callable[[], Usage | None] | None = None
 ) -> AbstractContextManager[None]:
     """Translate every exception that CrewAI raises in the block, as `podium.hosts.worker_errors` does.
 
     Args:
         worker: the name on the worker's card.
-        usage: returns the tokens spent so far; `None` leaves it to an estimate.
+        meter: counts the tokens spent so far, and knows why the latest answer ended.
+        usage: returns the tokens spent so far; `None` means what the meter counts.
     """
-    return worker_errors(worker, usage=usage, reader=read_error)
+
+    def read(error: BaseException) -> WorkerError | None:
+        known = read_error(error)
+        if isinstance(known, WorkerBroken) and str(meter.finish_reason).lower() in _FILTERS:
+            return AnswerRefused("the model or its content filter refused to answer", maybe_paid=True)
+        return known
+
+    return worker_errors(worker, usage=usage or (lambda: meter.usage), reader=read)
+
+
+def read_answer(
+    messages: Sequence[Message],
+    answer: object,
+    meter: UsageMeter,
+    *,
+    written: str = "",
+    usage: Usage | None = None,
+) -> Completion:
+    """Return what an LLM, an agent or a crew returned, by the rules that hold for every chat model.
+
+    Args:
+        messages: what the worker was sent.
+        answer: what was returned: text, or calls of tools that nobody made.
+        meter: counted the tokens of its LLMs, and knows why the latest answer ended.
+        written: the text, where it came in pieces.
+        usage: the tokens spent; `None` means what the meter counts.
+
+    Raises:
+        WorkerError: as `podium.hosts.read_completion`.
+    """
+    calls = tool_calls(answer)
+    finish = (meter.finish_reason or "stop").lower()
+    return read_completion(
+        messages,
+        text=written or ("" if calls else text_of(answer)),
+        finish_reason="tool_calls" if calls else _FINISHES.get(finish, finish),
+        tool_calls=calls,
+        usage=usage or meter.usage,
+    )
+
+
+def tool_calls(answer: object) -> tuple[Part, ...]:
+    """Return calls of tools, in whichever provider's form, as OpenAI writes them; none for a text."""
+    found = (extract_tool_call_info(each) for each in (answer if isinstance(answer, list) else ()))
+    return tuple(tool_call(*info) for info in found if info is not None)

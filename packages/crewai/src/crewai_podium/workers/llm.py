@@ -4,7 +4,7 @@ CrewAI's LLMs stream by events. The events of a call become the pieces of its an
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from math import inf
 from typing import Any
@@ -16,12 +16,10 @@ from crewai.events.base_events import BaseEvent
 from crewai.events.event_bus import crewai_event_bus
 from crewai.events.types.llm_events import LLMStreamChunkEvent
 from crewai.llms.base_llm import BaseLLM
-from crewai.utilities.agent_utils import extract_tool_call_info
 
 from crewai_podium.usage import OnUsage, UsageMeter
-from crewai_podium.workers.errors import crewai_errors
-from podium.hosts import read_completion, text_of, tool_call
-from podium.types import Completion, Part, Sampling
+from crewai_podium.workers.errors import crewai_errors, read_answer
+from podium.types import Completion, Sampling
 from podium.workers import Card, Request, Worker
 
 
@@ -56,7 +54,7 @@ class LLMWorker(Worker):
         llm = _set(meter.copy_of(self.llm), request.sampling, stream=request.stream)
         try:
             if not request.stream:
-                with crewai_errors(self.card.name, lambda: meter.usage):
+                with crewai_errors(self.card.name, meter):
                     answer = await to_thread.run_sync(_ask, llm, request, None, abandon_on_cancel=True)
             else:
                 async with aclosing(self._streamed(llm, request, meter)) as pieces:
@@ -69,14 +67,10 @@ class LLMWorker(Worker):
         finally:
             if self._on_usage is not None:
                 self._on_usage(meter.metrics)
-        calls = _calls(answer) if isinstance(answer, list) else ()
-        text = "".join(written) or ("" if calls else text_of(answer))
-        with crewai_errors(self.card.name, lambda: meter.usage):
-            done = read_completion(
-                request.messages, text=text, finish_reason="stop", tool_calls=calls, usage=meter.usage
-            )
-        if request.stream and text and not written:
-            yield text
+        with crewai_errors(self.card.name, meter):
+            done = read_answer(request.messages, answer, meter, written="".join(written))
+        if request.stream and done.text and not written:
+            yield done.text
         yield done
 
     async def _streamed(
@@ -87,7 +81,7 @@ class LLMWorker(Worker):
         loop = asyncio.get_running_loop()
 
         async def ask() -> None:
-            with send, crewai_errors(self.card.name, lambda: meter.usage):
+            with send, crewai_errors(self.card.name, meter):
                 answer = await to_thread.run_sync(_ask, llm, request, (loop, send), abandon_on_cancel=True)
                 send.send_nowait(("answer", answer))
 
@@ -141,9 +135,3 @@ def _set(llm: BaseLLM, sampling: Sampling, *, stream: bool) -> BaseLLM:
         llm.stop = [*llm.stop, *sampling.stop]
     llm.stream = stream
     return llm
-
-
-def _calls(answer: Sequence[Any]) -> tuple[Part, ...]:
-    """Return tool calls, in whichever provider's form, as OpenAI writes them."""
-    found = (extract_tool_call_info(each) for each in answer)
-    return tuple(tool_call(*info) for info in found if info is not None)
