@@ -131,3 +131,18 @@ def test_what_a_flow_cannot_do_is_told() -> None:
         to_graph_flow(Plan((Step(0, "x"), Step(0, "y"), Step(0, "z", (0, 1), enough=1))), workers)
     with pytest.raises(PlanInvalid, match="worker 3"):
         to_graph_flow(Plan((Step(3, "x"),)), workers)
+
+
+async def test_agents_are_shown_the_ids_of_the_plan() -> None:
+    """A plan that numbers its steps from 1 is shown so, as in a run."""
+    worker = ScriptedWorker("w", "forty-two")
+    steps = (
+        Step(0, "Find it.", label=1),
+        Step(0, "Check {{0}}.", (0,), label=2),
+        Step(0, "Sum up.", (1,), label=3),
+    )
+    await to_graph_flow(Plan(steps), [worker]).run(task="?")
+    assert "Check the output of step 1." in worker.requests[1].messages[-1].text
+    assert "Step 1 was given this subtask" in worker.requests[1].messages[-1].text
+    assert "Check the output of step 1." in worker.requests[2].messages[-1].text
+    assert "Step 2 was given this subtask" in worker.requests[2].messages[-1].text

@@ -33,6 +33,7 @@ class StepAgentConfig(BaseModel):
     step: int
     subtask: str
     access: list[int]
+    label: int | None = None
     participant: ParticipantConfig
 
 
@@ -47,16 +48,25 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
         subtask: the step's subtask.
         access: the earlier steps whose subtask and output the step is shown.
         worker: does the subtask.
+        label: the number under which later steps are shown this one; `None`: `step`.
     """
 
     component_config_schema = StepAgentConfig
     component_provider_override = "autogen_podium.graph_flow.StepAgent"
 
-    def __init__(self, step: int, subtask: str, access: Sequence[int], worker: Participant) -> None:
+    def __init__(
+        self,
+        step: int,
+        subtask: str,
+        access: Sequence[int],
+        worker: Participant,
+        label: int | None = None,
+    ) -> None:
         self._worker = as_worker(worker)
         self._step = step
         self._subtask = subtask
         self._access = tuple(access)
+        self._label = step if label is None else label
         self._question: list[LLMMessage] = []
         self._shown: dict[int, VisibleStep] = {}
         super().__init__(f"step_{step}", f"{self._worker.card.name}: {subtask}")
@@ -83,7 +93,13 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
         async with self._worker:
             completion = await cancelling(cancellation_token, complete(self._worker, request))
         used = None if completion.usage == Usage() else write_usage(completion.usage)
-        facts = {_STEP: str(self._step), _SUBTASK: self._subtask, "podium_worker": self._worker.card.name}
+        labels = {seen.step: seen.label for seen in visible if seen.label is not None}
+        facts = {
+            _STEP: str(self._step),
+            _LABEL: str(self._label),
+            _SUBTASK: mentioned(self._subtask, labels),
+            "podium_worker": self._worker.card.name,
+        }
         said = TextMessage(content=completion.text, source=self.name, models_usage=used, metadata=facts)
         return Response(chat_message=said)
 
@@ -93,8 +109,8 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
             if step is None:
                 self._question += to_context([message])
             elif int(step) in self._access:
-                told = mentioned(message.metadata[_SUBTASK])
-                self._shown[int(step)] = VisibleStep(int(step), told, message.to_model_text())
+                subtask, label = message.metadata[_SUBTASK], int(message.metadata[_LABEL])
+                self._shown[int(step)] = VisibleStep(int(step), subtask, message.to_model_text(), label=label)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget the conversation."""
@@ -107,15 +123,17 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
             step=self._step,
             subtask=self._subtask,
             access=list(self._access),
+            label=self._label,
             participant=dump_worker(self._worker),
         )
 
     @classmethod
     def _from_config(cls, config: StepAgentConfig) -> Self:
-        return cls(config.step, config.subtask, config.access, load_worker(config.participant))
+        worker = load_worker(config.participant)
+        return cls(config.step, config.subtask, config.access, worker, config.label)
 
 
-_STEP, _SUBTASK = "podium_step", "podium_subtask"
+_STEP, _LABEL, _SUBTASK = "podium_step", "podium_label", "podium_subtask"
 """Keys in the metadata of a step's output."""
 
 
@@ -144,7 +162,7 @@ def to_graph_flow(plan: Plan, participants: Sequence[Participant] | Conductor, *
         if step.enough is not None:
             told = f"step {index} starts once {step.enough} of the {len(step.access)} it sees have ended"
             raise ConfigError(f"{told}: a GraphFlow waits for all, so plan it without `enough`")
-        agents[index] = StepAgent(index, step.subtask, step.access, workers[step.worker])
+        agents[index] = StepAgent(index, step.subtask, step.access, workers[step.worker], step.label)
         builder.add_node(agents[index])
         for seen in step.access:
             builder.add_edge(agents[seen], agents[index])

@@ -10,8 +10,9 @@ from podium.errors import LimitExceeded
 from podium.execution.retry_policy import OnFailure
 from podium.execution.run_context import PreviousRound
 from podium.execution.step_state import StepState
+from podium.prompts.subtask import mentioned
 from podium.types.outcome import Outcome, Problem
-from podium.types.plan import Plan, Step
+from podium.types.plan import Plan, Step, label_of
 
 Verdict = Literal["wait", "start", "skip", "abort"]
 
@@ -57,7 +58,8 @@ class DependencyGraph:
         for other in self._superseded:
             if other.index == index:
                 number = max(number, other.following)
-        state = StepState(index, step, number)
+        labels = {seen: label_of(self._states[seen].step, seen) for seen in step.references}
+        state = StepState(index, step, number, mentioned(step.subtask, labels))
         for seen in step.access:
             before = self._states[seen]
             before.dependents.append(state)

@@ -6,7 +6,7 @@ from podium.budget.spend import NOTHING, Remaining, Spend
 from podium.errors import PlanInvalid
 from podium.execution.run_context import RunContext
 from podium.prompts.render import worker_messages
-from podium.prompts.subtask import mentioned, step_input
+from podium.prompts.subtask import shown_step, step_input
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
 from podium.workers.worker import Request, VisibleStep
@@ -80,7 +80,7 @@ def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outco
 def _expected(context: RunContext, plan: Plan, index: int, outcome: Outcome | None) -> VisibleStep:
     step = plan.steps[index]
     if outcome is not None:
-        return VisibleStep(index, mentioned(step.subtask), outcome.text if outcome.status == "ok" else "")
+        return shown_step(plan, index, outcome.text if outcome.status == "ok" else "")
     written = sorted(
         took.output_tokens for took in context.settings.pool.history(step.worker).calls if took.ok
     )
@@ -88,7 +88,7 @@ def _expected(context: RunContext, plan: Plan, index: int, outcome: Outcome | No
     most = context.settings.pool.workers[step.worker].max_tokens
     tokens = tokens if most is None else min(tokens, most)
     length = min(4 * tokens, context.settings.limits.output_chars)
-    return VisibleStep(index, mentioned(step.subtask), "x" * length)
+    return shown_step(plan, index, "x" * length)
 
 
 def _has_calls(left: Remaining, count: int) -> bool:

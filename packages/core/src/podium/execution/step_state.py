@@ -3,7 +3,6 @@
 import anyio
 
 from podium.execution.step_runner import StepRunner
-from podium.prompts.subtask import mentioned
 from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Step
 from podium.workers.worker import VisibleStep
@@ -38,13 +37,16 @@ class StepState:
         "scope",
         "shown",
         "step",
+        "subtask",
         "visible",
         "written",
     )
 
-    def __init__(self, index: int, step: Step, number: int = 1) -> None:
+    def __init__(self, index: int, step: Step, number: int, subtask: str) -> None:
         self.index = index
         self.step = step
+        self.subtask = subtask
+        """Its subtask as the steps that see it are shown it."""
         self.least = step.least
         """How many of the steps on its access list must end well before it starts."""
         self.number = number
@@ -107,7 +109,7 @@ class StepState:
         """Return what a step that sees this one is shown of it; it has ended."""
         assert self.outcome is not None
         if self.outcome.status == "ok":
-            return VisibleStep(self.index, mentioned(self.step.subtask), self.outcome.text)
+            return VisibleStep(self.index, self.subtask, self.outcome.text, label=self.step.label)
         refused = self.outcome.problem is not None and self.outcome.problem.code == "limit"
         gap = "what the run may spend did not allow for it" if refused else _GAPS[self.outcome.status]
-        return VisibleStep(self.index, mentioned(self.step.subtask), "", gap)
+        return VisibleStep(self.index, self.subtask, "", gap, label=self.step.label)

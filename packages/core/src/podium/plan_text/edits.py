@@ -38,6 +38,7 @@ class Change:
             access=step.access if self.access is None else self.access,
             enough=step.enough if self.enough is None else self.enough,
             previous=step.previous if self.previous is None else self.previous,
+            label=step.label,
         )
         return replace(plan, steps=(*plan.steps[:at], step, *plan.steps[at + 1 :]))
 
@@ -49,13 +50,15 @@ class Insert:
     at: int
     """Index the new step will have, from 0."""
     step: Step
-    """Its access list numbers the steps before it."""
+    """Its access list numbers the steps before it. Where steps have labels, it gets the next one."""
 
     def apply(self, plan: Plan) -> Plan:
         """Return the plan so changed."""
         at = _index(self.at, len(plan.steps) + 1)
         kept = _numbered(plan.steps, lambda old: old + (old >= at))
-        return replace(plan, steps=(*kept[:at], self.step, *kept[at:]))
+        labels = [step.label for step in kept if step.label is not None]
+        new = replace(self.step, label=max(labels) + 1 if labels else None)
+        return replace(plan, steps=(*kept[:at], new, *kept[at:]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

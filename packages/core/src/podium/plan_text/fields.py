@@ -235,7 +235,8 @@ def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Ro
         raise PlanInvalid("subtask_too_long", message, step=index, position=subtask.start)
     number = _read_worker(index, worker, roster)
     seen, previous = _read_access(index, access, roster, ids)
-    return Step(number, _resolved(index, text, subtask, seen, ids), seen, previous=previous)
+    resolved = _resolved(index, text, subtask, seen, ids)
+    return Step(number, resolved, seen, previous=previous, label=ids.latest)
 
 
 def _resolved(index: int, text: str, node: Node, access: tuple[int, ...], ids: StepIds) -> str:

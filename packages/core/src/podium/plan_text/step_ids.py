@@ -24,7 +24,7 @@ ID_KEYS = frozenset(
 _LIKE_AN_ID = re.compile(r"(?!worker|model|agent).+(?:id|idx|index|number|num|no|nr|order|position|seq)")
 """Other keys that may be meant to number a step, as `field_key` spells them."""
 _NUMBER = re.compile(
-    r"(?:(?:s|step|t|task|no|nr)[.:]?[ _#-]{0,2}|#[ ]?)?([+-]?[0-9]{1,100})(?:\.0*)?[):]?",
+    r"(?:(?:s|step|t|task|no|nr)[.:]?[ _#-]{0,2}|#[ ]?)?([+-]?[0-9]{1,18})(?:\.0*)?[):]?",
     re.IGNORECASE,
 )
 _LIKE_A_NUMBER = re.compile(
@@ -78,6 +78,11 @@ class StepIds:
         self._positions |= dict.fromkeys(numbers, self._steps)
         self._keys = self._keys & keys if self._steps else keys
         self._steps += 1
+
+    @property
+    def latest(self) -> int | None:
+        """The id of the last step; `None` where steps have none."""
+        return next(reversed(self._positions), None)
 
     def _check_values(self, fields: Iterable[tuple[str, Node]]) -> None:
         """Refuse an id that is neither a number nor text alone: other steps may refer to it by a number.

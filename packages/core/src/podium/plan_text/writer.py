@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal, assert_never
 
-from podium.types.plan import Plan, Step
+from podium.types.plan import PREVIOUS, Plan, Step
+from podium.types.references import renumbered
 
 Spelling = Literal["lists", "json", "rows"]
 """How a plan is written: three labelled lists, one JSON object, or one JSON object per step."""
@@ -35,9 +36,10 @@ def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None 
     Returns:
         The text: `lists` in three lines, `json` in one, `rows` in one line per step, each
         with a newline at its end. Lists cannot say that some inputs are enough: a plan
-        that does is written as `json` in place of `lists`.
+        that does is written as `json` in place of `lists`. Steps with labels are written with
+        them as ids, but for `lists`, which count steps from 0.
     """
-    steps = [_object(step, workers) for step in plan.steps]
+    steps = [_object(step, plan.labels, workers) for step in plan.steps]
     match spelling:
         case "lists":
             has_enough = any(step.enough is not None for step in plan.steps)
@@ -64,9 +66,12 @@ def _lists(plan: Plan, workers: Sequence[str] | None) -> str:
     )
 
 
-def _object(step: Step, workers: Sequence[str] | None) -> dict[str, Any]:
+def _object(step: Step, labels: Sequence[int], workers: Sequence[str] | None) -> dict[str, Any]:
     enough = {} if step.enough is None else {"enough": step.enough}
-    return {"worker": _who(step, workers), "subtask": step.subtask, "access": step.access_list, **enough}
+    own = {} if step.label is None else {"id": step.label}
+    subtask = renumbered(step.subtask, lambda index: labels[index])
+    access = [PREVIOUS] * step.previous + [labels[seen] for seen in step.access]
+    return {**own, "worker": _who(step, workers), "subtask": subtask, "access": access, **enough}
 
 
 def _who(step: Step, workers: Sequence[str] | None) -> int | str:

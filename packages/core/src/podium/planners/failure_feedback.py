@@ -6,6 +6,7 @@ from podium.plan_text.writer import Spelling, keep_text
 from podium.prompts.render import fill, mark_of, tagged
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
+from podium.types.references import renumbered
 
 MAX_EXCERPT = 1_000
 """Most of an output that a planner is shown, in characters from its beginning."""
@@ -21,24 +22,30 @@ def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spell
         outcomes: what its steps came to, in its order.
         spelling: how the planner writes.
     """
-    subtasks = [step.subtask for step in plan.steps]
-    reasons = [_reason(outcome) for outcome in outcomes]
+    labels = plan.labels
+    subtasks = [renumbered(step.subtask, lambda index: labels[index]) for step in plan.steps]
+    reasons = [_reason(plan, outcome, outcomes) for outcome in outcomes]
     excerpts = [_excerpt(outcome.text) for outcome in outcomes]
     mark = mark_of(*subtasks, *reasons, *excerpts)
     failed, paid = "", ""
     for outcome, reason, excerpt in zip(outcomes, reasons, excerpts, strict=True):
-        subtask = tagged("subtask", mark, subtasks[outcome.step])
+        subtask, label = tagged("subtask", mark, subtasks[outcome.step]), labels[outcome.step]
         if outcome.status == "ok":
-            paid += f"\nStep {outcome.step}:\n{subtask}" + tagged("output", mark, excerpt)
+            paid += f"\nStep {label}:\n{subtask}" + tagged("output", mark, excerpt)
         else:
-            failed += f"\nStep {outcome.step} ({outcome.status}):\n{subtask}" + tagged("reason", mark, reason)
+            failed += f"\nStep {label} ({outcome.status}):\n{subtask}" + tagged("reason", mark, reason)
     nothing = "\nNone.\n"
     keep = keep_text(spelling)
     return fill("failed", failed=failed or nothing, paid=paid or nothing, keep=keep)
 
 
-def _reason(outcome: Outcome) -> str:
+def _reason(plan: Plan, outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
+    """Return why a step has no output, with steps numbered as in the plan's own text."""
     problem = outcome.problem
+    if problem is not None and problem.code == "dependency":
+        bad = [seen for seen in plan.steps[outcome.step].access if outcomes[seen].status != "ok"]
+        inputs = ", ".join(f"step {plan.labels[seen]}" for seen in bad)
+        return f"dependency: it lacks an input: {inputs} has no output"
     return "" if problem is None else f"{problem.code}: {problem.message}"[:_MAX_REASON]
 
 

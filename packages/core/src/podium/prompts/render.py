@@ -56,7 +56,8 @@ _NO_QUESTION = (Message("user", ""),)
 def _shown(shown: VisibleStep, mark: str) -> str:
     """Return what a worker is told of an earlier step; that it has no output is said in our words alone."""
     subtask = tagged("subtask", mark, shown.subtask)
-    step = f"Step {shown.step} of the round before" if shown.previous else f"Step {shown.step}"
+    number = shown.step if shown.label is None else shown.label
+    step = f"Step {number} of the round before" if shown.previous else f"Step {number}"
     if shown.gap:
         told = f"{step} was given this subtask and has no output: {shown.gap}."
         return f"\n{told}\n{subtask}"

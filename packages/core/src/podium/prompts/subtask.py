@@ -11,11 +11,12 @@ from typing import Literal
 from podium.budget.limits import Limits
 from podium.errors import PlanInvalid
 from podium.types.messages import Message
-from podium.types.plan import Step
+from podium.types.plan import Plan, Step
 from podium.types.references import parts_of
 from podium.workers.worker import StepInput, VisibleStep, Worker
 
 _Place = Literal["text", "string", "value", "outside"]
+_NO_LABELS: Mapping[int, int] = {}
 MOST_CHARS = Limits().output_chars
 """Most characters of a subtask with outputs filled in, where nobody sets a limit."""
 
@@ -40,18 +41,40 @@ def step_input(
     Raises:
         PlanInvalid: the subtask is longer than that.
     """
-    subtask = mentioned(step.subtask)
+    labels = {shown.step: shown.label for shown in visible if shown.label is not None and not shown.previous}
+    subtask = mentioned(step.subtask, labels)
     if subtask != step.subtask and not worker.reads_prose:
         outputs = {shown.step: shown.output for shown in visible if not shown.previous}
         subtask = _filled(step.subtask, outputs, most_chars)
     return StepInput(subtask, tuple(visible), tuple(query), step.subtask)
 
 
-def mentioned(subtask: str) -> str:
-    """Return a subtask with its references in words: "the output of step 0"."""
+def shown_step(plan: Plan, index: int, output: str, gap: str = "", *, previous: bool = False) -> VisibleStep:
+    """Return a step of a plan as workers are shown it.
+
+    Args:
+        plan: the plan.
+        index: the step's index in the plan.
+        output: the step's output.
+        gap: why there is no output; empty where there is one.
+        previous: whether it is a step of the round before.
+    """
+    step = plan.steps[index]
+    subtask = mentioned(step.subtask, dict(enumerate(plan.labels)))
+    return VisibleStep(index, subtask, output, gap, previous, step.label)
+
+
+def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS) -> str:
+    """Return a subtask with its references in words: "the output of step 0".
+
+    Args:
+        subtask: the subtask as the plan has it.
+        labels: the numbers under which steps are shown, by index; steps not in it are shown by index.
+    """
     if "{{" not in subtask:
         return subtask
-    return "".join(part if isinstance(part, str) else _in_words(part) for part in parts_of(subtask))
+    parts = parts_of(subtask)
+    return "".join(part if isinstance(part, str) else _in_words(labels.get(part, part)) for part in parts)
 
 
 def _in_words(step: int) -> str:

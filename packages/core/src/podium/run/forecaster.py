@@ -18,7 +18,7 @@ from random import Random
 from podium.budget.limits import Limits
 from podium.execution.run_context import ConductorSettings
 from podium.prompts.render import worker_messages
-from podium.prompts.subtask import mentioned, step_input
+from podium.prompts.subtask import shown_step, step_input
 from podium.types.forecast import HIGH, LOW, Forecast, Interval
 from podium.types.messages import Message, estimate_usage
 from podium.types.plan import Plan
@@ -223,7 +223,7 @@ def _prompt(
 ) -> float:
     """Return the tokens of a step's prompt, without the outputs of the plan's own steps."""
     step = plan.steps[index]
-    visible = tuple(VisibleStep(seen, mentioned(plan.steps[seen].subtask), "") for seen in step.access)
+    visible = tuple(shown_step(plan, seen, "") for seen in step.access)
     visible = previous + visible if step.previous else visible
     messages = worker_messages(step_input(worker, step, visible, query), worker.card)
     return estimate_usage(messages, "").input_tokens

@@ -25,7 +25,7 @@ from podium.planners.failure_feedback import failure_feedback
 from podium.planners.planner import Turn
 from podium.planners.planner_prompt import round_feedback
 from podium.policy import after
-from podium.prompts.subtask import mentioned
+from podium.prompts.subtask import shown_step
 from podium.resume.paid_results import PaidResults
 from podium.run.acceptance import AcceptanceCheck
 from podium.run.approval import PAUSED, WAITING, request_approval
@@ -39,7 +39,7 @@ from podium.types.messages import Part
 from podium.types.outcome import Outcome, Problem, Proposal, Round
 from podium.types.plan import Plan, PlannedBy
 from podium.types.result import RunStatus
-from podium.workers.worker import VisibleStep, Worker
+from podium.workers.worker import Worker
 
 _CHANGED = PlannedBy("user", "the plan was changed by who approved it")
 BETTER = "the conductor may better what its plan came to"
@@ -285,8 +285,7 @@ class Rounds:
         """Return what steps of the next round that list "previous" are shown."""
         plan, good = current.plan, [outcome for outcome in steps_of(current) if outcome.status == "ok"]
         assert plan is not None
-        subtasks = [mentioned(step.subtask) for step in plan.steps]
-        visible = [VisibleStep(one.step, subtasks[one.step], one.text, previous=True) for one in good]
+        visible = [shown_step(plan, one.step, one.text, previous=True) for one in good]
         labels = frozenset[str]().union(*(self._labels[outcome.step] for outcome in good))
         return PreviousRound(tuple(visible), labels)
 

@@ -36,6 +36,8 @@ class Step:
     is shown those. `None`, which the length of the list becomes, means all of them."""
     previous: bool = False
     """Whether its worker is also shown the subtasks and outputs of all steps of the round before."""
+    label: int | None = field(default=None, compare=False)
+    """The number that the planner gave the step, under which workers are shown it; `None`: its index."""
 
     def __post_init__(self) -> None:
         if not _are_numbers(self.worker, *self.access):
@@ -110,10 +112,26 @@ class Plan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
+        self._check_labels()
         for index, step in enumerate(self.steps):
             if step.access and not 0 <= step.access[0] <= step.access[-1] < index:
                 wrong = next(seen for seen in step.access if not 0 <= seen < index)
                 raise PlanInvalid("forward_access", forward_access(index, wrong), step=index)
+
+    def _check_labels(self) -> None:
+        labels = [step.label for step in self.steps if step.label is not None]
+        if not labels:
+            return
+        for index, label in enumerate(step.label for step in self.steps):
+            if label is None or label in labels[:index]:
+                fault = "has no label" if label is None else f"has the label {label} of a step before it"
+                message = f"step {index} {fault}: give every step a label of its own, or none"
+                raise PlanInvalid("bad_id", message, step=index)
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """The number of each step as its workers are shown it: the planner's own, else its index."""
+        return tuple(label_of(step, index) for index, step in enumerate(self.steps))
 
     @property
     def dependencies(self) -> tuple[tuple[int, ...], ...]:
@@ -255,7 +273,8 @@ def _planner_from_json(value: object) -> PlannedBy | None:
 
 def _step_to_json(step: Step) -> dict[str, Any]:
     enough = {} if step.enough is None else {"enough": step.enough}
-    return {"worker": step.worker, "subtask": step.subtask, "access": step.access_list, **enough}
+    label = {} if step.label is None else {"label": step.label}
+    return {"worker": step.worker, "subtask": step.subtask, "access": step.access_list, **enough, **label}
 
 
 def _step_from_json(row: object, index: int) -> Step:
@@ -264,15 +283,21 @@ def _step_from_json(row: object, index: int) -> Step:
         if not row.keys() >= {"worker", "subtask", "access"}:
             code = "missing_field"
         worker, subtask, access = row.get("worker"), row.get("subtask"), row.get("access")
-        enough = row.get("enough")
+        enough, label = row.get("enough"), row.get("label")
         if _is_number(worker) and isinstance(subtask, str) and isinstance(access, list):
             seen = tuple(filter(_is_number, access))
             previous = PREVIOUS in access
             others = [entry for entry in access if entry != PREVIOUS]
-            if len(seen) == len(others) and (enough is None or _is_number(enough)):
-                return Step(worker, subtask, seen, enough, previous)
+            has_numbers = all(value is None or _is_number(value) for value in (enough, label))
+            if len(seen) == len(others) and has_numbers:
+                return Step(worker, subtask, seen, enough, previous, label)
     message = f"step {index}: give it an integer worker, a text subtask and an access list of integers"
     raise PlanInvalid(code, message, step=index)
+
+
+def label_of(step: Step, index: int) -> int:
+    """Return the number under which workers are shown a step: its label, else its index."""
+    return index if step.label is None else step.label
 
 
 def wrong_enough(enough: object, inputs: int) -> str:

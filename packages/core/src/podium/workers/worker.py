@@ -115,6 +115,8 @@ class VisibleStep:
     """Why there is no output, in words of the run's own; empty where there is one."""
     previous: bool = False
     """Whether it is a step of the round before."""
+    label: int | None = None
+    """The number under which the worker is shown it; `None`: `step`, its index in the plan."""
 
 
 @dataclass(frozen=True, slots=True)
