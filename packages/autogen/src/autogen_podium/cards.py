@@ -6,7 +6,7 @@ from autogen_agentchat.base import ChatAgent, Team
 from autogen_core.models import ChatCompletionClient, ModelInfo
 from autogen_core.tools import BaseTool
 
-from podium.hosts import CardMaker
+from podium.hosts import CardMaker, base_url_of
 from podium.workers import Card, Worker
 
 
@@ -25,9 +25,11 @@ def card_of(thing: ChatAgent | Team | ChatCompletionClient | BaseTool[Any, Any],
     if isinstance(thing, BaseTool):
         return maker.card(name=thing.name, description=thing.description)
     info = thing.model_info
-    name = create_args(thing).get("model") or info.get("family") or type(thing).__name__
+    model = str(create_args(thing).get("model") or "")
+    name = model or info.get("family") or type(thing).__name__
     parts = frozenset({"image_url"} if info["vision"] else ())
-    return maker.card(name=str(name), description="A chat model.", parts=parts)
+    url = base_url_of(getattr(thing, "_client", None))
+    return maker.card(name=str(name), description="A chat model.", parts=parts, model=model, base_url=url)
 
 
 def create_args(client: ChatCompletionClient) -> dict[str, Any]:

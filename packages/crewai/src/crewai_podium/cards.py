@@ -8,7 +8,7 @@ from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools.base_tool import BaseTool
 
-from podium.hosts import CardMaker
+from podium.hosts import CardMaker, base_url_of
 from podium.workers import Card
 
 _MAX_CHARS: Final = 300
@@ -32,7 +32,8 @@ def card_of(thing: BaseAgent | Crew | BaseLLM | BaseTool, maker: CardMaker | Non
         return maker.card(name=thing.name or "crew", description=_crew_description(thing))
     if isinstance(thing, BaseTool):
         return maker.card(name=thing.name, description=_cut(tool_description(thing)))
-    return maker.card(name=thing.model, description="A language model.")
+    url = base_url_of(getattr(thing, "_client", None), thing)
+    return maker.card(name=thing.model, description="A language model.", model=thing.model, base_url=url)
 
 
 def unique_names(names: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.tools import BaseTool
 
-from podium.hosts import CardMaker
+from podium.hosts import CardMaker, base_url_of
 from podium.workers import Card
 
 _PARTS: Final[Mapping[str, str]] = {
@@ -32,6 +32,9 @@ def card_of(thing: Runnable[Any, Any], maker: CardMaker | None = None) -> Card:
     inner, maker = innermost(thing), maker or CardMaker({})
     if isinstance(inner, BaseChatModel):
         facts = _model_facts(inner, settings(thing))
+        if not any(isinstance(each, RunnableWithFallbacks | DynamicRunnable) for each in _layers(thing)):
+            # else another model may answer, at another price
+            facts |= {"model": facts["name"], "base_url": _base_url(inner)}
     else:
         own_name = inner.name if isinstance(inner, BaseTool) else inner.get_name()
         facts = {"name": own_name, "description": _own_words(inner)}
@@ -91,6 +94,13 @@ def _model_facts(model: BaseChatModel, bound: Mapping[str, Any]) -> dict[str, An
         "context_window": profile.get("max_input_tokens"),
         "parts": frozenset(part for fact, part in _PARTS.items() if profile.get(fact)),
     }
+
+
+def _base_url(model: BaseChatModel) -> str:
+    """Return the URL of a model's endpoint, where its integration says it."""
+    clients = ("root_client", "root_async_client", "client", "async_client")
+    known = base_url_of(*(getattr(model, name, None) for name in clients))
+    return known or getattr(model, "anthropic_api_url", None) or ""
 
 
 def _own_words(thing: Runnable[Any, Any]) -> str:

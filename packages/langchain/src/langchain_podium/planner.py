@@ -32,7 +32,7 @@ def as_planner(  # noqa: PLR0913 - as ChatPlanner takes them
         model: the model, bare or bound, configured, with retries or fallbacks.
         card: names and prices the planner; `None` derives it from the model, and from:
         name: what events and results call it; `None` takes the model's own.
-        price: what its tokens cost; `None` means unknown.
+        price: what its tokens cost; `None` looks it up, as `as_worker` does.
         spelling: as for `podium.ChatPlanner`, as all that follows.
         show: how workers are shown.
         shuffle: whether they are shown in another order in every run.

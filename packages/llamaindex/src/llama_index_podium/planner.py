@@ -24,7 +24,7 @@ def as_planner(
     Args:
         llm: the model.
         name: what events and results call it; `None` takes the model's own.
-        price: what its tokens cost; `None` means unknown.
+        price: what its tokens cost; `None` looks it up, as `as_worker` does.
         options: what else `podium.ChatPlanner` takes.
 
     Raises:

@@ -7,6 +7,7 @@ from typing import Any, Unpack, cast
 from agent_framework import (
     AgentResponse,
     AgentResponseUpdate,
+    BaseChatClient,
     ChatResponse,
     ChatResponseUpdate,
     Message as FrameworkMessage,
@@ -135,7 +136,12 @@ def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
     if not isinstance(thing, SupportsAgentRun | SupportsChatGetResponse):
         raise ConfigError(f"{thing!r:.80} is neither an agent nor a chat client of Agent Framework's")
     name = getattr(thing, "name", None) or getattr(thing, "model", None) or type(thing).__name__
-    card = maker.card(name=str(name), description=getattr(thing, "description", None) or "")
+    words = getattr(thing, "description", None) or ""
+    if isinstance(thing, BaseChatClient):
+        model, url = str(getattr(thing, "model", None) or ""), str(thing.service_url() or "")
+        card = maker.card(name=str(name), description=words, model=model, base_url=url)
+    else:
+        card = maker.card(name=str(name), description=words)
     return FrameworkWorker(thing, card=card)
 
 

@@ -2,6 +2,7 @@ from .cards import (
     CardMaker as CardMaker,
     CardOptions as CardOptions,
     ConductorFace as ConductorFace,
+    base_url_of as base_url_of,
 )
 from .chat import (
     ChatAnswer as ChatAnswer,

@@ -7,7 +7,7 @@ from typing import TypedDict
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.workers import Card, Price, Worker
+from podium.workers import Card, Price, Worker, with_known_facts
 
 
 class CardOptions(TypedDict, total=False):
@@ -21,7 +21,8 @@ class CardOptions(TypedDict, total=False):
     description: str | None
     """What it is good at; `None`, as it is, takes what the object says of itself."""
     price: Price | None
-    """What its tokens cost; `None`, as it is, means unknown."""
+    """What its tokens cost; `None`, as it is, looks it up where the object is a model that says its
+    endpoint's URL, and it is a known provider's; else it is unknown."""
     labels: Iterable[str]
     """Properties that rules of a policy refer to; none, as it is."""
 
@@ -87,7 +88,7 @@ class CardMaker:
             raise ConfigError(f"{worker!r:.80} has a card already: say it there")
         return worker
 
-    def card(
+    def card(  # noqa: PLR0913 - one parameter for each fact of an object
         self,
         *,
         name: str,
@@ -95,8 +96,13 @@ class CardMaker:
         context_window: int | None = None,
         parts: frozenset[str] = frozenset(),
         concurrency: int | None = None,
+        model: str = "",
+        base_url: str = "",
     ) -> Card:
         """Return the card that was given, or one made of the object's facts and the parts given.
+
+        A price or context window that the card lacks is looked up, as for a `ChatWorker`, if the
+        endpoint's URL is that of a known provider.
 
         Args:
             name: the object's own name; characters that cannot be printed become spaces.
@@ -104,13 +110,13 @@ class CardMaker:
             context_window: as on `Card`, like all that follows.
             parts: content parts it takes besides text.
             concurrency: calls it takes at the same time.
+            model: the model's name on its server.
+            base_url: the URL of the model's endpoint; empty where the object does not say it.
 
         Raises:
             ConfigError: the object has no name and none was given, or the name given is none for a card.
         """
-        if self._card is not None:
-            return self._card
-        return Card(
+        card = self._card or Card(
             name=_printable(name) if self._name is None else self._name,
             description=_one_line(description) if self._description is None else self._description,
             price=self._price,
@@ -119,6 +125,21 @@ class CardMaker:
             parts=parts,
             concurrency=concurrency,
         )
+        return with_known_facts(card, base_url, model) if base_url and model else card
+
+
+def base_url_of(*clients: object) -> str:
+    """Return the base URL that a client of an SDK, or the client in it, says it has.
+
+    Args:
+        clients: objects in the order in which they are asked; `None` is passed over.
+
+    Returns:
+        Empty where none says any.
+    """
+    holders = [holder for client in clients for holder in (client, getattr(client, "_client", None))]
+    urls = (getattr(holder, "base_url", None) for holder in holders)
+    return next((str(url) for url in urls if url), "")
 
 
 def _printable(name: str) -> str:

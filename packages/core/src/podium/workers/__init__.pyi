@@ -16,7 +16,11 @@ from .openai.chat import (
 from .openai.endpoint import (
     Endpoint as Endpoint,
 )
-from .openai.known_models import KnownModel as KnownModel, look_up_model as look_up_model
+from .openai.known_models import (
+    KnownModel as KnownModel,
+    look_up_model as look_up_model,
+    with_known_facts as with_known_facts,
+)
 from .openai.providers import PROVIDERS as PROVIDERS, Provider as Provider
 from .openai.timeouts import (
     Timeouts as Timeouts,

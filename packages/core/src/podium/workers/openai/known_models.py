@@ -69,7 +69,10 @@ def look_up_model(base_url: str, model: str) -> KnownModel | None:
         model: the model's name on the server.
     """
     url = base_url.lower()
-    host = urlsplit(url).hostname or ""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:  # it is no URL
+        return None
     if not _is_public(host):
         return None
     import genai_prices  # noqa: PLC0415  (heavy, and only some processes need it)

@@ -1,0 +1,44 @@
+"""Prices of models that say the URL of their endpoint, which every adapter's models are to have alike."""
+
+from typing import Protocol
+
+from podium.planners import ChatPlanner, Planner
+from podium.workers import FREE, Card, ChatWorker, Endpoint, Worker
+
+MODEL = "gpt-5"
+"""A model that the installed data has a price for. No test calls it."""
+OPENAI = "https://api.openai.com/v1"
+
+
+class MakeWorker(Protocol):
+    """Makes a worker of a model of a host's."""
+
+    def __call__(self, url: str | None, /, *, card: Card | None = None) -> Worker:
+        """Return `MODEL` at a URL, or at its class's own; with this card, if there is one."""
+
+
+def check_prices(make: MakeWorker) -> None:
+    """Check that prices and windows are looked up by the URL, and that the card comes first."""
+    known = ChatWorker(MODEL, endpoint=Endpoint(OPENAI)).card
+    assert known.price is not None
+    for url in (None, OPENAI):
+        found = make(url).card
+        assert (found.price, found.price_source) == (known.price, known.price_source)
+        assert found.context_window is not None
+    sized = make(None, card=Card(name="mine", context_window=1000)).card
+    assert (sized.price, sized.context_window, sized.context_window_source) == (known.price, 1000, "")
+    priced = make(None, card=Card(name="mine", price=FREE)).card
+    assert (priced.price, priced.price_source) == (FREE, "")
+    assert (priced.context_window, priced.context_window_source) == (
+        known.context_window,
+        known.context_window_source,
+    )
+    for url in ("http://127.0.0.1:8000/v1", "https://models.example.com/v1"):
+        assert make(url, card=Card(name="mine")).card == Card(name="mine")
+        assert make(url).card.price is None
+
+
+def check_planner(planner: Planner) -> None:
+    """Check that a planner made of `MODEL` at its class's own URL has its price."""
+    assert isinstance(planner, ChatPlanner)
+    assert planner.worker.card.price == ChatWorker(MODEL, endpoint=Endpoint(OPENAI)).card.price
