@@ -1,6 +1,6 @@
 """Asks both graphs the same questions, and prints what each took.
 
-    python compare.py https://api.openai.com/v1 --lead gpt-5 --coder gpt-5 --writer gpt-5-mini
+    python compare.py https://api.openai.com/v1 --lead MODEL --coder MODEL --writer SMALL-MODEL
 
 Calls are those of models; tokens are what the models' server reports, prompts and answers.
 Both are counted by the same callback. The times of one run say little: models vary.

@@ -455,6 +455,24 @@ async def test_a_planner_is_any_chat_model(openai: Make) -> None:
     assert planner.name == "boss"
 
 
+@pytest.mark.parametrize("examples", [0, 3])
+async def test_a_planner_shows_as_many_examples_as_it_is_told(openai: Make, examples: int) -> None:
+    """The prompt that reaches the server holds them."""
+    asked: list[str] = []
+
+    def conduct(call: Call) -> Reply:
+        asked.append(call.body["messages"][-1]["content"])
+        return says(call, '{"worker": 0, "subtask": "do it", "access": []}')
+
+    async with ChatServer(conduct) as server:
+        planner = as_planner(openai(server.url, "boss"), examples=examples)
+        pool = [ScriptedWorker(name, "done") for name in ("a", "b", "c")]
+        assert (await Conductor(planner, pool).run("What?")).answer == "done"
+    assert [text.count("\nQuestion: ") for text in asked] == [examples]
+    with pytest.raises(ConfigError, match="examples"):
+        as_planner(openai("http://127.0.0.1:9/v1"), examples=5)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("odd", ODD_ANSWERS, ids=lambda odd: odd.name)
 async def test_an_answer_that_is_none_has_its_own_code(openai: Make, odd: OddAnswer, *, stream: bool) -> None:
@@ -462,6 +480,42 @@ async def test_an_answer_that_is_none_has_its_own_code(openai: Make, odd: OddAns
     if stream and odd is REFUSED:
         pytest.skip("langchain-openai leaves refusals out of its streams")
     await check(lambda url: as_worker(openai(url)), odd, stream=stream)
+
+
+async def test_a_refusal_in_a_content_block_is_told_as_that(openai: Make) -> None:
+    """As in OpenAI's Responses API, where the refusal stands in place of the text."""
+    said = "I would rather not"
+
+    def refuse(call: Call) -> Reply:
+        assert call.path.endswith("/responses")
+        content = [{"type": "refusal", "refusal": said}]
+        message = {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": content,
+        }
+        return whole(_response(message))
+
+    async with ChatServer(refuse) as server:
+        worker = as_worker(openai(server.url, use_responses_api=True))
+        with pytest.raises(AnswerRefused, match=said) as caught:
+            await complete(worker, ask())
+        result = await Conductor(FixedPlanner(Plan((Step(0, "Go."),))), [worker]).run("Why?")
+    assert caught.value.code == "answer_refused"
+    assert result.outcomes[0].problem is not None
+    assert (result.status, result.outcomes[0].problem.code) == ("failed", "answer_refused")
+    assert result.outcomes[0].usage == Usage(11, 7)
+    assert len(server.calls) == 2
+
+
+def _response(message: dict[str, Any]) -> dict[str, Any]:
+    usage = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
+    usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    body = {"id": "r", "object": "response", "created_at": 0, "model": "writer", "status": "completed"}
+    body |= {"parallel_tool_calls": False, "tool_choice": "auto", "tools": [], "error": None}
+    return body | {"incomplete_details": None, "output": [message], "usage": usage}
 
 
 @pytest.mark.parametrize("stream", [False, True])
