@@ -132,13 +132,14 @@ def _bills(outcome: Outcome, before: Outcome) -> bool:
 
 
 def rounds_of(  # noqa: C901, PLR0912 - one case for each event
-    events: Sequence[Event], nested: Sequence[Sequence[Event]] = ()
+    events: Sequence[Event], nested: Sequence[Sequence[Event]] | None = None
 ) -> tuple[Round, ...]:
     """Return the rounds that events tell of, their plans numbered as the last pool was.
 
     Args:
         events: those of the run.
-        nested: those of the runs nested in it, which bill their conductor's calls that did not end.
+        nested: those of the runs nested in it, at any depth, which tell what calls of their conductors spent
+            that did not end; `None` if they are not known, and so is that cost.
     """
     rounds: dict[int, _Round] = {}
     names: tuple[str, ...] = ()
@@ -191,22 +192,27 @@ def rounds_of(  # noqa: C901, PLR0912 - one case for each event
 
 
 def with_nested(
-    call: Called, calls: Sequence[Called], nested: Sequence[Sequence[Event]], run_id: str
+    call: Called, calls: Sequence[Called], nested: Sequence[Sequence[Event]] | None, run_id: str
 ) -> Call:
-    """Return the bill of a call that did not end: of a conductor, what its run spent and nobody billed.
+    """Return the bill of a call whose end was not recorded.
+
+    The calls of a conductor in one step continue the same nested run. The first of them whose end was not
+    recorded is billed what that run spent and no other call was billed; the others are billed nothing.
 
     Args:
         call: the call.
         calls: all calls of its run.
-        nested: the events of the runs nested in that run, at any depth; empty if they are not at hand.
+        nested: the events of the runs nested in that run, at any depth; `None` if they are not known.
         run_id: the run.
     """
-    place = (run_id, call.round, call.step)
-    runs = [events for events in nested if _parent_of(events)[:3] == place]
-    if call.reserved.calls or not runs:
+    if call.reserved.calls or nested is None:
         return call.bill
-    billed = [c.bill for c in calls if place[1:] == (c.round, c.step) and c.ended is not None]
-    results = [result_of(events, nested) for events in runs]
+    place = (run_id, call.round, call.step)
+    alike = [c for c in calls if (c.round, c.step) == place[1:] and not c.reserved.calls]
+    if call is not next(c for c in alike if c.ended is None):
+        return replace(call.bill, usage=Usage(), cost=0.0)
+    billed = [c.bill for c in alike if c.ended is not None]
+    results = [result_of(events, nested) for events in nested if _parent_of(events)[:3] == place]
     usage = Usage.total(r.usage for r in results) - Usage.total(b.usage for b in billed)
     cost, known = total_cost(r.cost for r in results), total_cost(b.cost for b in billed)
     left = None if cost is None or known is None else max(cost - known, 0.0)
@@ -220,12 +226,12 @@ def _parent_of(events: Sequence[Event]) -> tuple[str, int, int, int]:
     return started.parent
 
 
-def result_of(events: Sequence[Event], nested: Sequence[Sequence[Event]] = ()) -> Result:
+def result_of(events: Sequence[Event], nested: Sequence[Sequence[Event]] | None = None) -> Result:
     """Return what a recorded run came to, or as far as it has come.
 
     Args:
         events: those of the run.
-        nested: those of the runs nested in it, at any depth, which tell what unfinished steps spent.
+        nested: as for `rounds_of`.
 
     Raises:
         JournalBroken: the events are those of no run.

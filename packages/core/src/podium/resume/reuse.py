@@ -57,7 +57,7 @@ def paid_results_of(
     workers: Sequence[str],
     *,
     again: bool = True,
-    nested: Sequence[Sequence[Event]] = (),
+    nested: Sequence[Sequence[Event]] | None = None,
 ) -> PaidResults:
     """Return what the run has paid for, its plans numbered as the pool is now.
 
@@ -67,7 +67,8 @@ def paid_results_of(
         events: the run's events, in order.
         workers: the names of the pool's workers.
         again: whether steps that failed in the latest round run again; else they stand.
-        nested: the events of the nested runs, which give the cost of their unfinished steps.
+        nested: the events of the runs nested in it, at any depth, which give the cost of their unfinished
+            steps; `None` if they are not known.
 
     Raises:
         ConfigError: the pool lacks a worker that a plan names.
