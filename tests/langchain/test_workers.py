@@ -10,12 +10,14 @@ from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import create_react_agent
 from langgraph.types import interrupt
 from servers.chat_server import CUT, RESET, Call, ChatServer, Reply, chunk, completion, events, says, whole
 
@@ -215,6 +217,31 @@ async def test_a_model_s_own_timeout_is_one(openai: Make) -> None:
         with pytest.raises(WorkerTimeout) as raised:
             await complete(as_worker(openai(server.url, timeout=0.5)), ask())
     assert raised.value.maybe_paid
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
+@pytest.mark.parametrize("kind", ["message", "text", "agent"])
+async def test_a_cut_answer_of_a_chain_is_partial(openai: Make, kind: str, *, stream: bool) -> None:
+    """So the run says whether a chain or an agent is the worker; a filtered answer fails the step."""
+
+    def worker(url: str) -> Worker:
+        model, prompt = openai(url), ChatPromptTemplate([("human", "{input}")])
+        chains: dict[str, Any] = {"message": prompt | model, "text": prompt | model | StrOutputParser()}
+        if kind == "agent":
+            return as_worker(create_react_agent(model, []), name="chain")
+        return as_worker(chains[kind], name="chain", input=lambda step: {"input": step.subtask})
+
+    async def problem_of(finish: str) -> tuple[str, str | None]:
+        async with ChatServer(lambda call: says(call, "half an ans", finish_reason=finish)) as server:
+            conductor = Conductor(FixedPlanner(Plan((Step(0, "do"),))), [worker(server.url)])
+            result = await conductor.run("What?", on_event=(lambda _: None) if stream else None)
+        problem = result.outcomes[0].problem
+        return result.status, None if problem is None else problem.code
+
+    assert await problem_of("stop") == ("ok", None)
+    assert await problem_of("length") == ("partial", "cut")
+    assert await problem_of("content_filter") == ("failed", "answer_refused")
 
 
 async def test_a_model_nobody_knows_is_taken_at_its_word() -> None:

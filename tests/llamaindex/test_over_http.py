@@ -69,6 +69,24 @@ class TestOpenAILike(WorkerContract):
             yield as_worker(llm(server.url))
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_cut_answer_of_a_query_engine_is_partial(llm: Make, *, streaming: bool) -> None:
+    """So the run says; a filtered answer fails the step."""
+
+    async def problem_of(finish: str) -> tuple[str, str | None]:
+        async with ChatServer(lambda call: says(call, "half an ans", finish_reason=finish)) as server:
+            model = llm(server.url, context_window=4000)
+            engine = index_of("contracts").as_query_engine(llm=model, streaming=streaming)
+            worker = as_worker(engine, name="contracts")
+            result = await Conductor(FixedPlanner(Plan((Step(0, "Acme?"),))), [worker]).run("Acme?")
+        problem = result.outcomes[0].problem
+        return result.status, None if problem is None else problem.code
+
+    assert await problem_of("stop") == ("ok", None)
+    assert await problem_of("length") == ("partial", "cut")
+    assert await problem_of("content_filter") == ("failed", "answer_refused")
+
+
 async def asked(llm: Make, reply: Any, *, stream: bool = False) -> Any:
     """Return the outcome of one step whose model's server replies so."""
     async with ChatServer(reply) as server:

@@ -1,5 +1,7 @@
 """Adds up the tokens of all calls of models within one Runnable, told by LangChain's callbacks.
 
+It also keeps how the last of these calls ended.
+
 It knows no worker.
 """
 
@@ -11,6 +13,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
+from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import read_usage
 from podium.usage import Usage, text_usage
 
@@ -22,6 +25,10 @@ class Spent(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.usage = Usage()
+        self.finish: str | None = None
+        """Why the last call to end stopped, in the provider's word; `None` where nobody said."""
+        self.refusal: str | None = None
+        """The text in which the model of the last call to end refused to answer."""
         self._asked: dict[UUID, str] = {}
         self._lock = Lock()
 
@@ -53,10 +60,15 @@ class Spent(BaseCallbackHandler):
         """Add up what the model says it has spent."""
         del kwargs
         asked, used, text = self._asked.pop(run_id, ""), None, ""
+        finish = refusal = None
         for generation in (one for each in response.generations for one in each):
             text += generation.text
+            finish = (generation.generation_info or {}).get("finish_reason") or finish
             if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
+                finish = finish_of(generation.message) or finish
+                refusal = refusal_of(generation.message) or refusal
                 used = used or read_usage(generation.message.usage_metadata)
                 text += "".join(str(call) for call in generation.message.tool_calls)
         with self._lock:
+            self.finish, self.refusal = finish, refusal
             self.usage += text_usage(used, asked, text)

@@ -16,13 +16,16 @@ from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.events.llm import (
     LLMChatEndEvent,
+    LLMChatInProgressEvent,
     LLMChatStartEvent,
     LLMCompletionEndEvent,
+    LLMCompletionInProgressEvent,
     LLMCompletionStartEvent,
 )
 from llama_index.core.instrumentation.span_handlers import NullSpanHandler
 from llama_index_instrumentation import get_dispatcher
 
+from llama_index_podium.finish import Ending
 from podium.usage import Usage, text_usage
 from podium.workers import read_usage
 
@@ -34,6 +37,9 @@ class Spent:
 
     def __init__(self) -> None:
         self.usage = Usage()
+        self.ending = Ending()
+        """How the last call to end did."""
+        self._endings: dict[str, Ending] = {}
         self._parents: dict[str, str | None] = {}
         self._calls: dict[str, str] = {}
         """The text each call of a model was sent, by its span."""
@@ -60,11 +66,18 @@ class Spent:
             self._calls[span] = asked
             self._open.add(span)
 
+    def read(self, span: str | None, response: ChatResponse | CompletionResponse | None) -> None:
+        """Take note of a piece of an answer, which may say why the model stopped."""
+        if span in self._calls and response is not None:
+            self._endings.setdefault(span, Ending()).take(response)
+
     def ended(self, span: str | None, response: ChatResponse | CompletionResponse | None) -> None:
         """Add up what a call has spent; one that another call is made of counts there."""
         if span not in self._open:
             return
         self._open.discard(span)
+        self.read(span, response)
+        self.ending = self._endings.get(span, Ending())
         text = "" if response is None else str(_text(response))
         reported = None if response is None else usage_of(response)
         with self._lock:
@@ -129,6 +142,8 @@ class _Events(BaseEventHandler):
             spent.begun(event.span_id, "\n".join(message.content or "" for message in event.messages))
         elif isinstance(event, LLMCompletionStartEvent):
             spent.begun(event.span_id, event.prompt)
+        elif isinstance(event, LLMChatInProgressEvent | LLMCompletionInProgressEvent):
+            spent.read(event.span_id, event.response)
         elif isinstance(event, LLMChatEndEvent | LLMCompletionEndEvent):
             spent.ended(event.span_id, event.response)
 

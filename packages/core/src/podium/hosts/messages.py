@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from podium.errors import AnswerRefused
 from podium.types import Completion, Message, Part, Sampling, storable
 from podium.usage import Usage
 from podium.workers import FREE, Card
@@ -13,6 +14,7 @@ from podium.workers.openai import finish_reasons
 from podium.workers.openai.chat_response import AnswerReader
 
 joined_finish = finish_reasons.joined_finish
+read_finish = finish_reasons.read_finish
 
 
 def tool_call(call_id: str | None, name: str | None, arguments: Mapping[str, Any] | str | None) -> Part:
@@ -64,16 +66,35 @@ def sampling_arguments(sampling: Sampling) -> dict[str, Any]:
     return arguments | ({"stop": list(sampling.stop)} if sampling.stop else {})
 
 
-def spent_completion(text: str, usage: Usage | None, card: Card) -> Completion:
+def spent_completion(
+    text: str,
+    usage: Usage | None,
+    card: Card,
+    *,
+    finish_reason: str | None = None,
+    refusal: str | None = None,
+) -> Completion:
     """Return the answer of an object that may have called models, whose tokens were counted meanwhile.
 
     Args:
         text: the answer.
         usage: what the models reported; `Usage()` where none was called, `None` where it is not known.
         card: the worker's. With a price above 0, the object has used tokens even if no call was seen.
+        finish_reason: why the last call of a model stopped, in the provider's word; `None` where nobody
+            said.
+        refusal: the text in which that model refused to answer.
+
+    Raises:
+        AnswerRefused: the last model or its provider's filter refused to answer.
     """
+    finish = None if finish_reason is None else read_finish(finish_reason)
+    if finish == "content_filter" or refusal:
+        told = f"the last model behind worker {card.name!r}, or its content filter, refused to answer"
+        told += f": {storable(refusal)[:300]!r}" if refusal else ""
+        raise AnswerRefused(told, maybe_paid=True, usage=usage)
     uses_tokens = usage != Usage() or card.price not in (None, FREE)
-    return Completion(text, usage=usage or Usage(), uses_tokens=uses_tokens)
+    ending: Literal["length", "stop"] = "length" if finish == "length" else "stop"
+    return Completion(text, finish_reason=ending, usage=usage or Usage(), uses_tokens=uses_tokens)
 
 
 def read_completion(  # noqa: PLR0913 - the facts of one answer

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from langchain_podium.cancellation import apart, each
 from langchain_podium.cards import facts_of, innermost, settings
+from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import to_langchain, usage_counts, write_calls
 from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
@@ -24,8 +25,6 @@ from podium.secrets import register, scrubbing
 from podium.types import Completion, Part, Sampling, Tools
 from podium.workers import Card, Request, Worker
 
-_REFUSALS: Final = ("refusal", "non_standard")
-_FINISHES: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _STATING: Final = frozenset(
     {
         "anthropic",
@@ -102,7 +101,7 @@ class ChatModelWorker(Worker):
             if not request.stream:
                 with langchain_errors(self.card.name):
                     answer = await apart(model.ainvoke(asked, **options))
-                finish = _finish(answer)
+                finish = finish_of(answer)
             else:
                 async with aclosing(each(model.astream(asked, **options))) as stream:
                     while True:
@@ -116,7 +115,7 @@ class ChatModelWorker(Worker):
                         if chunk is None:
                             break
                         answer = chunk if answer is None else answer + chunk
-                        finish = joined_finish(finish, _finish(chunk))
+                        finish = joined_finish(finish, finish_of(chunk))
                         if text := str(chunk.text):
                             pieces.append(text)
                             yield text
@@ -150,27 +149,10 @@ class ChatModelWorker(Worker):
             text=streamed or str(answer.text),
             finish_reason=finish or (None if provider in _STATING else "stop"),
             tool_calls=write_calls(answer),
-            refusal=_refusal(answer),
+            refusal=refusal_of(answer),
             usage=usage_counts(answer.usage_metadata),
             model=metadata.get("model_name") or metadata.get("model"),
         )
-
-
-def _refusal(answer: AIMessage) -> str | None:
-    """Return the text in which a model refused to answer, in Chat Completions or in a content block."""
-    blocks = [block for block in answer.content if isinstance(block, dict)]
-    found = [block.get("value", block).get("refusal") for block in blocks if block.get("type") in _REFUSALS]
-    return answer.additional_kwargs.get("refusal") or "".join(map(str, filter(None, found))) or None
-
-
-def _finish(answer: object) -> str | None:
-    """Return why the model stopped, in its provider's word; `None` where nobody said."""
-    if not isinstance(answer, AIMessage):
-        return None
-    metadata = answer.response_metadata
-    cut = metadata.get("incomplete_details") or {}  # OpenAI's Responses, and what they say when they end well
-    said = next((metadata[key] for key in _FINISHES if metadata.get(key)), None)
-    return said or cut.get("reason") or metadata.get("status")
 
 
 def _choice(choice: str | Part) -> str:

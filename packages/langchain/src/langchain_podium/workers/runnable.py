@@ -14,6 +14,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs
 
 from langchain_podium.cancellation import apart, each
+from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import text_of, write_calls
 from langchain_podium.usage import Spent
 from langchain_podium.workers.errors import langchain_errors
@@ -67,11 +68,11 @@ class RunnableWorker(Worker):
         with langchain_errors(self.card.name, lambda: spent.known):
             text = streamed or self._text(returned)
             calls = _calls(returned)
+            completion = _completion(text, returned, spent, self.card)
             if not text.strip() and not calls:
                 raise WorkerBroken(f"worker {self.card.name!r} returned no text", maybe_paid=True)
         if request.stream and text and not streamed:
             yield text
-        completion = spent_completion(text, None if spent.is_open else spent.usage, self.card)
         yield replace(completion, tool_calls=calls)
 
     async def _invoke(self, given: Any, config: RunnableConfig) -> Any:
@@ -92,11 +93,26 @@ class RunnableWorker(Worker):
 _END = object()
 
 
+def _completion(text: str, returned: object, spent: Spent, card: Card) -> Completion:
+    """Return the answer, which ends as its message says, or else as the last call of a model did."""
+    message, finish, refusal = _message(returned), spent.finish, spent.refusal
+    if message is not None and (own := finish_of(message)) is not None:
+        finish, refusal = own, refusal_of(message)
+    usage = None if spent.is_open else spent.usage
+    return spent_completion(text, usage, card, finish_reason=finish, refusal=refusal)
+
+
 def _calls(returned: object) -> tuple[Part, ...]:
     """Return the calls of tools that a Runnable asks somebody else to make."""
+    message = _message(returned)
+    return () if message is None else write_calls(message)
+
+
+def _message(returned: object) -> AIMessage | None:
+    """Return the message of a model that a Runnable returned, itself or last in a graph's state."""
     if isinstance(returned, dict) and returned.get("messages"):
         returned = returned["messages"][-1]
-    return write_calls(returned) if isinstance(returned, AIMessage) else ()
+    return returned if isinstance(returned, AIMessage) else None
 
 
 def _joined(before: Any, chunk: Any) -> Any:

@@ -14,13 +14,14 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 
+from llama_index_podium.finish import Ending
 from llama_index_podium.messages import calls_of, to_llama
 from llama_index_podium.usage import usage_of
 from llama_index_podium.workers.blocking import in_thread, inherits, pieces_in_thread
 from llama_index_podium.workers.offered import Offered
 from podium.budget import Spend
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
-from podium.hosts import joined_finish, read_completion, sampling_arguments, tool_call, worker_errors
+from podium.hosts import read_completion, sampling_arguments, tool_call, worker_errors
 from podium.secrets import scrubbing
 from podium.types import Completion, Part
 from podium.usage import Usage
@@ -29,7 +30,6 @@ from podium.workers import Card, Request, Worker
 PROMPT: Final = "task_prompt"
 _PLAIN: Final = "{task}"
 _OPENAI: Final = "llama_index.llms.openai.base.OpenAI"
-_FINISHES: Final = ("finish_reason", "stop_reason", "done_reason")
 
 
 class LLMWorker(Worker, PromptMixin):
@@ -94,7 +94,7 @@ class LLMWorker(Worker, PromptMixin):
                             with worker_errors(self.card.name):
                                 piece = await anext(pieces, None)
                         except (WorkerBroken, WorkerTimeout):
-                            if reading.finish is None:
+                            if reading.ending.finish is None:
                                 raise
                             break  # the answer was whole before its stream was cut
                         if piece is None:
@@ -171,9 +171,9 @@ class LLMWorker(Worker, PromptMixin):
         return read_completion(
             request.messages,
             text="".join(reading.texts),
-            finish_reason=reading.finish or (None if reading.states else "stop"),
+            finish_reason=reading.ending.finish or (None if reading.ending.states else "stop"),
             tool_calls=self._calls(reading.last) if request.tools else calls_of(reading.last.message),
-            refusal=reading.refusal or None,
+            refusal=reading.ending.refusal or None,
             usage=reading.usage,
         )
 
@@ -208,24 +208,11 @@ class _Reading:
         self.texts: list[str] = []
         self.last: ChatResponse | None = None
         self.usage: Usage | None = None
-        self.refusal = ""
-        """The text in which the model refused to answer."""
-        self.finish: str | None = None
-        """Why the model stopped, in its provider's word."""
-        self.states = False
-        """Whether the provider is one that always says why: an answer without it was cut off."""
+        self.ending = Ending()
 
     def take(self, response: ChatResponse, text: str | None) -> None:
         """Take in the whole, or the next piece."""
         self.last = response
         self.texts.append(text or "")
         self.usage = usage_of(response) or self.usage
-        raw: Any = response.raw
-        raw = raw.model_dump() if hasattr(raw, "model_dump") else raw
-        raw = raw if isinstance(raw, dict) else {}
-        self.states = self.states or "choices" in raw
-        choice = (raw.get("choices") or [raw])[0]
-        spoken = choice.get("message") or choice.get("delta") or {}
-        self.refusal += str(spoken.get("refusal") or "") if isinstance(spoken, dict) else ""
-        said = next((choice[key] for key in _FINISHES if choice.get(key)), None)
-        self.finish = joined_finish(self.finish, said)
+        self.ending.take(response)

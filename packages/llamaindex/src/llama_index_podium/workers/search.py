@@ -88,11 +88,15 @@ class QueryEngineWorker(Worker):
                 response = await in_thread(response.get_response)
             note(response.source_nodes)
             text = storable(str(response) if response.response else "")
+            ending = spent.ending
+            completion = spent_completion(
+                text, spent.usage_at_end, self.card, finish_reason=ending.finish, refusal=ending.refusal
+            )
             if not text.strip():
                 raise WorkerBroken(f"query engine {self.card.name!r} gave no answer", maybe_paid=True)
         if request.stream:
             yield text
-        yield spent_completion(text, spent.usage_at_end, self.card)
+        yield completion
 
     async def _query(self, asked: QueryBundle) -> Any:
         if is_blocking(self.engine):
