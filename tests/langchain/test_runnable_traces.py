@@ -242,7 +242,7 @@ async def test_async_handlers_are_told_too() -> None:
     assert told[-1] == "podium_run_ended"
 
 
-KEY = "sk-abcdefghijklmnop1234"
+KEY = "sk-ponmlkjihgfedcba4321"
 
 
 class Spilling(Worker):
