@@ -7,7 +7,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from podium.errors import ConfigError, WorkerBroken, WorkerFailed, WorkerRefused, WorkerUnavailable
+from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerUnavailable
 from podium.types import Completion, Message
 from podium.usage import Usage
 from podium.workers import (
@@ -110,10 +110,10 @@ async def test_a_worker_error_of_a_function_goes_through() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 3, b"bytes", ["text"]])
-async def test_what_is_no_text_is_broken(wrong: object) -> None:
+async def test_what_is_no_text_is_a_failure(wrong: object) -> None:
     """A function that returns no text is told to."""
     function: Callable[[StepInput], str] = lambda _: wrong  # type: ignore[return-value,assignment]  # noqa: E731
-    with pytest.raises(WorkerBroken, match="return text"):
+    with pytest.raises(WorkerFailed, match="return the answer as text"):
         await answer(FunctionWorker(function))
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 
+from podium.budget.spend import MAX_COST
 from podium.errors import ConfigError
 
 
@@ -55,8 +56,12 @@ class Limits:
             if isinstance(value, bool) or not isinstance(value, kinds) or not _is_enough(limit.name, value):
                 least = "0 or more" if limit.name == _MAY_BE_0 else "above 0"
                 raise ConfigError(f"limit {limit.name} is {value!r}: it must be {least}, and {told}")
+            if limit.name in _USD and value >= MAX_COST:
+                message = f"limit {limit.name} is {value!r}: it must be below {MAX_COST:g} USD"
+                raise ConfigError(f"{message}; leave it out for no limit")
 
 
+_USD = ("cost", "unpriced")
 _MAY_BE_0 = "unpriced"
 
 

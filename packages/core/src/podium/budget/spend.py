@@ -1,9 +1,17 @@
 """Amounts: what calls may spend, have spent, or have left."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeGuard
 
 from podium.usage import Usage
+
+MAX_COST = 1e9
+"""Costs and prices from here on are impossible, in USD."""
+
+
+def is_cost(value: object) -> TypeGuard[float]:
+    """Say whether it is a number of USD that something can cost: 0 or more, and below `MAX_COST`."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_COST
 
 
 @dataclass(frozen=True, slots=True)

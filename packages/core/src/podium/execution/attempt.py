@@ -5,12 +5,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
 from typing import get_args
 
 from podium.budget.charging import charge
 from podium.budget.ledger import Ledger, Reservation
-from podium.budget.spend import NOTHING, Spend
+from podium.budget.spend import MAX_COST, NOTHING, Spend, is_cost
 from podium.errors import (
     AnswerToolCalls,
     LimitExceeded,
@@ -164,19 +163,36 @@ class Attempt:
                 f"called tools that nobody offered: {_names(completion)}", completion, AnswerToolCalls
             )
         if not completion.text.strip() and not completion.tool_calls:
-            raise self._broken("returned an empty answer", completion)
+            # Code that returned nothing would return it again.
+            kind = WorkerBroken if self._uses_tokens and completion.uses_tokens else WorkerFailed
+            raise self._broken("returned an empty answer", completion, kind)
         if len(completion.text) > self.context.settings.limits.output_chars:
             raise self._too_long(completion)
+        if self._differs(completion):
+            raise self._broken("yielded pieces of another text than its completion has", completion)
         text = storable(completion.text)
         return completion if text is completion.text else replace(completion, text=text)
 
-    def _too_long(self, completion: Completion | None = None) -> WorkerBroken:
+    def _differs(self, completion: Completion) -> bool:
+        """Say whether the pieces are another text than the whole, white space aside.
+
+        They may be for calls of tools, and for a conductor, whose steps may be tried again.
+        """
+        if not self.pieces or completion.tool_calls or self.reservation.books_itself:
+            return False
+        return "".join(self.pieces).split() != storable(completion.text).split()
+
+    @property
+    def _uses_tokens(self) -> bool:
+        return self.context.settings.pool.workers[self.worker].uses_tokens
+
+    def _too_long(self, completion: Completion | None = None) -> WorkerError:
         most = self.context.settings.limits.output_chars
         return self._broken(f"wrote more than {most:,} characters: raise Limits.output_chars", completion)
 
     def _broken(
-        self, what: str, completion: Completion | None = None, kind: type[WorkerBroken] = WorkerBroken
-    ) -> WorkerBroken:
+        self, what: str, completion: Completion | None = None, kind: type[WorkerError] = WorkerBroken
+    ) -> WorkerError:
         told = f"worker {self.card.name!r} {what}"
         if completion is None or completion.usage == _NOTHING:
             return kind(told, maybe_paid=True)
@@ -202,11 +218,12 @@ class Attempt:
             )
             context.settings.pool.history(self.worker).add(took)
 
-    def _was_refused(self) -> bool:
-        """Say whether nothing was done for it: no call was sent, and no run begun that did one."""
+    def _was_free(self) -> bool:
+        """Say whether it cost nothing: it was not served, or is code without a model, and began no run."""
         error, nested = self.error, any(ledger.spent.calls for ledger in self._nested_ledgers())
         unpaid = isinstance(error, WorkerError) and not error.maybe_paid
-        return not nested and (unpaid or isinstance(error, LimitExceeded))
+        raised = not self._uses_tokens and error is not None and not isinstance(error, WorkerTimeout)
+        return not nested and (unpaid or raised or isinstance(error, LimitExceeded))
 
     def _nested_ledgers(self) -> list[Ledger]:
         outer = outer_run(self.request.caller)
@@ -237,11 +254,13 @@ class Attempt:
                 self.usage = self._measured(whole.usage, whole.text, whole.tool_calls)
         elif known is not None and known.usage is not None:
             self.usage, self.cost = self._measured(known.usage, "".join(self.pieces)), known.cost
-        elif self._was_refused():
+            self.cost = self.cost if is_cost(self.cost) else None
+        elif self._was_free():
             return Spend(1)
         else:
             self.maybe_paid = True
-            self.usage, self.cost = estimate_usage(messages, "".join(self.pieces)), None
+            self.usage = estimate_usage(messages, "".join(self.pieces)) if self._uses_tokens else _NOTHING
+            self.cost = None
             self._bill_nested()
         if self.cost is None and self.card.price is not None:
             self.cost = self.card.price.cost(self.usage)
@@ -272,8 +291,8 @@ def _misfit(completion: Completion) -> str:
         return f"finish_reason is {completion.finish_reason!r:.80}: it is one of {', '.join(_REASONS)}"
     if not isinstance(calls, tuple) or not all(map(_is_call, calls)):
         return f"tool_calls are {calls!r:.80}: they are objects, as OpenAI writes them"
-    if cost is not None and not _is_cost(cost):
-        return f"cost is {cost!r:.80}: it is a number of USD, 0 or more, or None"
+    if cost is not None and not is_cost(cost):
+        return f"cost is {cost!r:.80}: it is a number of USD, 0 or more and below {MAX_COST:g}, or None"
     return ""
 
 
@@ -286,7 +305,3 @@ def _names(completion: Completion) -> str:
 
 def _is_call(call: object) -> bool:
     return isinstance(call, Mapping)
-
-
-def _is_cost(cost: object) -> bool:
-    return isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < inf

@@ -12,6 +12,7 @@ from typing import Self
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from podium.aio.interrupts import interrupt_of
 from podium.budget.spend import NOTHING, Spend
 from podium.errors import ConfigError
 from podium.execution.dependencies import DependencyGraph
@@ -86,6 +87,10 @@ class RoundScheduler:
     ) -> bool | None:
         try:
             return await self._tasks.__aexit__(kind, error, traceback)
+        except BaseExceptionGroup as group:
+            if (interrupt := interrupt_of(group)) is not None:
+                raise interrupt from None
+            raise
         finally:
             for state in self._graph:
                 if state.outcome is None and not isinstance(

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from podium.budget.charging import charge
 from podium.budget.ledger import Reservation
-from podium.budget.spend import Spend
+from podium.budget.spend import MAX_COST, Spend, is_cost
 from podium.errors import PodiumError, WorkerError
 from podium.plan_text.parser import MAX_CHARS
 from podium.planners.planner import Planner, PlanText
-from podium.types.messages import Message, estimate_usage, storable, usage_or_estimate
+from podium.types.messages import FinishReason, Message, estimate_usage, storable, usage_or_estimate
 from podium.types.outcome import Problem, Proposal
 from podium.usage import Usage, is_well_formed
+
+_REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
 
 @dataclass(slots=True)
@@ -69,7 +71,8 @@ class PlannerCall:
         if whole is not None:
             usage, told = self._measured(whole.usage, query), whole.cost
         elif isinstance(error, WorkerError) and error.usage is not None:
-            usage, told = self._measured(error.usage, query), error.cost
+            usage = self._measured(error.usage, query)
+            told = error.cost if is_cost(error.cost) else None
         elif not self.pieces and isinstance(error, WorkerError) and not error.maybe_paid:
             return Usage(), 0.0, False
         elif self.planner.card is None and self.reserved.amount == Spend():
@@ -91,3 +94,29 @@ class PlannerCall:
     def _cost(self, usage: Usage, told: float | None) -> float | None:
         price = None if self.planner.card is None else self.planner.card.price
         return told if told is not None or price is None else price.cost(usage)
+
+
+def misfit(whole: PlanText, pieces: Sequence[str]) -> str:
+    """Say what is wrong with a plan text, as a planner of the user's own may yield it; empty if nothing is.
+
+    Args:
+        whole: the plan text.
+        pieces: what the planner yielded before it.
+    """
+    text: object = whole.text
+    why: object = whole.why
+    if not isinstance(text, str):
+        return f"a PlanText whose text is {type(text).__name__}"
+    if not isinstance(why, str):
+        return f"a PlanText whose why is {why!r:.80}: it is text"
+    if whole.finish_reason not in _REASONS:
+        reasons = ", ".join(_REASONS)
+        return f"a PlanText whose finish_reason is {whole.finish_reason!r:.80}: it is one of {reasons}"
+    if whole.cost is not None and not is_cost(whole.cost):
+        return (
+            f"a PlanText whose cost is {whole.cost!r:.80}: "
+            f"it is a number of USD, 0 or more and below {MAX_COST:g}, or None"
+        )
+    if pieces and "".join(pieces).split() != storable(text).split():
+        return "pieces of another text than its PlanText has"
+    return ""

@@ -31,7 +31,7 @@ from podium.errors import (
 from podium.execution.run_context import RunContext
 from podium.plan_text.parser import PlanReader
 from podium.planners.planner import Planner, PlanText, Turn
-from podium.planners.planner_call import PlannerCall
+from podium.planners.planner_call import PlannerCall, misfit
 from podium.planners.planner_prompt import repair_feedback
 from podium.run.early_start import EarlyStart
 from podium.run.no_plan import no_plan
@@ -219,6 +219,8 @@ class PlanRequester:
         async with aclosing(text) as pieces:
             async for piece in pieces:
                 if isinstance(piece, PlanText):
+                    if wrong := misfit(piece, written.pieces):
+                        raise PlannerError(f"planner {name!r} yielded {wrong}")
                     written.whole = piece
                     return
                 if not isinstance(piece, str):

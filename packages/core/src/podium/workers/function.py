@@ -6,7 +6,7 @@ from inspect import isawaitable, iscoroutinefunction
 
 import anyio.to_thread
 
-from podium.errors import ConfigError, WorkerBroken, WorkerFailed
+from podium.errors import ConfigError, WorkerFailed
 from podium.secrets.boundary import Boundary
 from podium.types.messages import Completion, storable
 from podium.workers.worker import FREE, Card, Price, Request, StepInput, Worker, step_input_of
@@ -25,6 +25,8 @@ class FunctionWorker(Worker):
         card: `None` names the worker after the function, described by its docstring.
         price: what a default card says it costs; a function reports no tokens, so this
             says whether its work is `FREE` or (`None`) of unknown price.
+
+    A function that raises, or that returns no text, is not called again (`worker_failed`).
 
     Raises:
         ConfigError: there are both a card and a price.
@@ -57,10 +59,17 @@ class FunctionWorker(Worker):
                 returned = await anyio.to_thread.run_sync(self._function, step_input, abandon_on_cancel=True)
             if isawaitable(returned):
                 returned = await returned
-        if isinstance(returned, str):
-            returned = Completion(storable(returned))
-        if not isinstance(returned, Completion):
-            raise WorkerBroken(f"{self.card.name!r} returned {type(returned).__name__}: return text")
+        answer = self._read(returned)
         if request.stream:
-            yield returned.text
-        yield returned
+            yield answer.text
+        yield answer
+
+    def _read(self, returned: object) -> Completion:
+        """Return the answer in what the function returned; raise `WorkerFailed` if there is none."""
+        if isinstance(returned, Completion):
+            return returned
+        if isinstance(returned, str) and returned.strip():
+            return Completion(storable(returned))
+        what = "an empty text" if isinstance(returned, str) else f"a {type(returned).__name__}"
+        told = f"worker {self.card.name!r} returned {what}: return the answer as text"
+        raise WorkerFailed(told, maybe_paid=True)

@@ -8,11 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any, Literal
 
 from podium.aio.resources import ResourceGroup
-from podium.budget.spend import Spend
+from podium.budget.spend import MAX_COST, Spend, is_cost
 from podium.errors import ConfigError, WorkerBroken
 from podium.types.messages import Completion, Message, Sampling, Tools
 from podium.usage import Usage
@@ -33,8 +32,11 @@ class Price:
     def __post_init__(self) -> None:
         for name in ("input", "output", "cached_input"):
             price = getattr(self, name)
-            if price is not None and not 0 <= price < inf:
-                raise ConfigError(f"price {name} is {price!r}: it must be 0 or more, in USD per million")
+            if not is_cost(price) and not (price is None and name == "cached_input"):
+                raise ConfigError(
+                    f"price {name} is {price!r:.80}: it must be a number, 0 or more and below {MAX_COST:g}, "
+                    "in USD per million"
+                )
 
     def cost(self, usage: Usage) -> float:
         """Return what `usage` costs, in USD; a hosted conductor's own calls cost as the rest.

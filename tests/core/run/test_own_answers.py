@@ -1,0 +1,227 @@
+"""What workers and planners of the user's own yield is checked, and costs no more than it can have cost."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import anyio
+import pytest
+from core.actors import Actor, PlanningActor, boss, plan_of, rows
+
+from podium import Conductor, FunctionWorker, ScriptedWorker
+from podium.budget import Limits
+from podium.errors import ConfigError, PlannerError, WorkerRefused
+from podium.execution import Retry
+from podium.hosts import ToolWorker
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner, PlanRequest, PlanText
+from podium.types import Completion, Event, PlannerEnded
+from podium.usage import Usage
+from podium.workers import FREE, Card, Price, Request, StepInput, Worker
+
+pytestmark = pytest.mark.anyio
+
+ONE = FixedPlanner(plan_of((0, "go", ())))
+TEXT = rows((0, "go", ()))
+PAID = Card(name="own", price=Price(input=1.0, output=1.0))
+
+
+def _planner(*pieces: Any) -> PlanningActor:
+    async def act(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        for piece in pieces:
+            await anyio.lowlevel.checkpoint()
+            yield piece
+
+    return PlanningActor(act)
+
+
+def _worker(*pieces: Any, card: Card = PAID) -> Actor:
+    async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
+        for piece in pieces:
+            await anyio.lowlevel.checkpoint()
+            yield piece
+
+    return Actor(card, act)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        ([PlanText(text=TEXT, cost=-5.0)], r"cost is -5.0: it is a number of USD"),
+        ([PlanText(text=TEXT, cost=float("nan"))], "cost is nan"),
+        ([PlanText(text=TEXT, cost=float("inf"))], "cost is inf"),
+        ([PlanText(text=TEXT, cost=1e308)], r"cost is 1e[+]308"),
+        ([PlanText(text=TEXT, cost="1")], "cost is '1'"),  # type: ignore[arg-type]
+        ([PlanText(text=5)], "text is int"),  # type: ignore[arg-type]
+        ([PlanText(text=TEXT, why=5)], "why is 5"),  # type: ignore[arg-type]
+        ([PlanText(text=TEXT, finish_reason="weird")], "finish_reason is 'weird'"),  # type: ignore[arg-type]
+        ([rows((0, "early", ())), PlanText(text=TEXT)], "pieces of another text than its PlanText has"),
+    ],
+)
+async def test_a_plan_text_that_cannot_be_right_fails_the_planner(pieces: Sequence[Any], told: str) -> None:
+    """It is called once, the error says what is wrong, and the call is recorded as ended."""
+    journal = MemoryJournal()
+    conductor = Conductor(
+        _planner(*pieces), [ScriptedWorker("a", "A")], limits=Limits(cost=1.0, unpriced=0.01), journal=journal
+    )
+    with pytest.raises(PlannerError, match=told) as caught:
+        await conductor.run("What?", run_id="r")
+    assert caught.value.code == "planner_failed"
+    events = [entry.event for entry in await journal.read("r")]
+    assert sum(isinstance(event, PlannerEnded) for event in events) == 1
+    assert events[-1].type == "run_ended"
+
+
+@pytest.mark.parametrize("usage", ["x", None, {"prompt_tokens": 5}, Usage(-5, -5)])
+async def test_usage_of_a_planner_that_cannot_be_right_is_estimated(usage: Any) -> None:
+    """As that of a worker."""
+    planner = _planner(PlanText(text=TEXT, cost=0.0, usage=usage))
+    result = await Conductor(planner, [ScriptedWorker("a", "A")]).run("What?")
+    assert result.status == "ok"
+    assert result.rounds[0].proposals[0].usage.estimated
+
+
+@pytest.mark.parametrize("cost", [1e308, 1e9, float("inf"), float("nan"), -1.0])
+async def test_an_impossible_cost_fails_the_step(cost: float) -> None:
+    """And breaks no ledger."""
+    worker = _worker(Completion("hi", usage=Usage(300, 1), cost=cost))
+    result = await Conductor(ONE, [worker], limits=Limits(cost=1.0)).run("What?")
+    assert result.problem is not None
+    assert (result.status, result.problem.code) == ("failed", "worker_failed")
+    assert "cost is" in result.problem.message
+    assert len(worker.requests) == 1
+
+
+@pytest.mark.parametrize("cost", [float("inf"), 1e300, 1e9])
+def test_a_cost_limit_beyond_all_costs_is_refused(cost: float) -> None:
+    """No limit is said by leaving it out."""
+    with pytest.raises(ConfigError, match=r"below 1e[+]09 USD; leave it out for no limit"):
+        Limits(cost=cost)
+
+
+@pytest.mark.parametrize("price", ["1", None, True, float("inf"), 1e300, -1.0])
+def test_a_price_that_is_none_is_refused(price: Any) -> None:
+    """In a sentence."""
+    with pytest.raises(ConfigError, match="price input is"):
+        Price(input=price, output=1.0)
+
+
+async def test_pieces_of_another_text_than_the_whole_are_no_answer() -> None:
+    """Who reads along and who reads the result are told the same, or that the worker is broken."""
+    worker = _worker("abc", Completion("xyz"))
+    retry = Retry(attempts=2, first_wait=0.01)
+    result = await Conductor(ONE, [worker], retry=retry).run("What?")
+    assert result.problem is not None
+    assert (result.status, result.problem.code) == ("failed", "worker_broken")
+    assert "pieces of another text" in result.problem.message
+    assert len(worker.requests) == 2
+
+
+@pytest.mark.parametrize("returned", ["", " \n", None, 7, b"text", ["text"]])
+async def test_a_function_that_returns_no_text_is_called_once(returned: Any) -> None:
+    """It would return the same again."""
+    calls: list[StepInput] = []
+
+    def own(step_input: StepInput) -> Any:
+        calls.append(step_input)
+        return returned
+
+    result = await Conductor(ONE, [FunctionWorker(own)]).run("What?")
+    assert result.problem is not None
+    assert (result.status, result.problem.code) == ("failed", "worker_failed")
+    assert "return the answer as text" in result.problem.message
+    assert len(calls) == 1
+
+
+def _raising() -> FunctionWorker:
+    def own(step_input: StepInput) -> str:
+        raise ValueError("no such thing")
+
+    return FunctionWorker(own)
+
+
+def _tool() -> ToolWorker:
+    async def call(arguments: dict[str, Any]) -> str:
+        raise ConnectionError("no such thing")
+
+    return ToolWorker({"properties": {"q": {"type": "string"}}}, call, card=Card(name="own"))
+
+
+def _empty_tool() -> ToolWorker:
+    async def call(arguments: dict[str, Any]) -> str:
+        await anyio.lowlevel.checkpoint()
+        return ""
+
+    return ToolWorker({"properties": {"q": {"type": "string"}}}, call, card=Card(name="own", price=FREE))
+
+
+@pytest.mark.parametrize("make", [_raising, _tool, _empty_tool])
+async def test_code_without_a_model_that_fails_costs_nothing(make: Any) -> None:
+    """No tokens are estimated for it, and nobody wonders if it is on a bill."""
+    result = await Conductor(ONE, [make()], retry=Retry(attempts=1)).run("What?")
+    (outcome,) = result.outcomes
+    assert outcome.status == "failed"
+    assert (outcome.usage, outcome.cost, outcome.maybe_paid) == (Usage(), 0.0, False)
+    assert (result.usage, result.cost, result.maybe_paid) == (Usage(), 0.0, False)
+
+
+class Stopping(Worker):
+    """Raises an interrupt."""
+
+    card = Card(name="own", price=FREE)
+
+    def __init__(self, interrupt: BaseException) -> None:
+        self.interrupt = interrupt
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Raise."""
+        raise self.interrupt
+        yield Completion("")
+
+
+INTERRUPTS = pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+
+
+@INTERRUPTS
+def test_an_interrupt_of_a_worker_leaves_the_run_as_itself(kind: type[BaseException]) -> None:
+    """Whoever catches Ctrl-C or an exit finds it."""
+    plan = FixedPlanner(plan_of((0, "a", ()), (1, "b", (0,))))
+    with pytest.raises(kind):
+        Conductor(plan, [ScriptedWorker("a", "A"), Stopping(kind())]).run_sync("What?")
+
+
+@INTERRUPTS
+def test_an_interrupt_of_a_planner_leaves_the_run_as_itself(kind: type[BaseException]) -> None:
+    """As one of a worker does."""
+
+    async def act(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        raise kind
+        yield ""
+
+    with pytest.raises(kind):
+        Conductor(PlanningActor(act), [ScriptedWorker("a", "A")]).run_sync("What?")
+
+
+@INTERRUPTS
+@pytest.mark.parametrize("event_type", ["planner_started", "step_started", "step_ended"])
+def test_an_interrupt_of_a_listener_leaves_the_run_as_itself(
+    kind: type[BaseException], event_type: str
+) -> None:
+    """As one of a worker does."""
+
+    def listen(event: Event) -> None:
+        if event.type == event_type:
+            raise kind
+
+    with pytest.raises(kind):
+        Conductor(boss(TEXT), [ScriptedWorker("a", "A")]).run_sync("What?", on_event=listen)
+
+
+async def test_a_refusal_of_code_stays_a_refusal() -> None:
+    """What the code says itself of its failure counts."""
+
+    def own(step_input: StepInput) -> str:
+        raise WorkerRefused("not today")
+
+    result = await Conductor(ONE, [FunctionWorker(own)]).run("What?")
+    assert result.problem is not None
+    assert (result.problem.code, result.cost) == ("worker_refused", 0.0)
