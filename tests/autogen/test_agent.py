@@ -459,3 +459,14 @@ async def test_a_function_may_stand_beside_agents() -> None:
     planner = planner_of((0, "x", ()), (1, "y", (0,)))
     result = await ConductorAgent("lead", [worker, Speaker("b", saying("end"))], planner).run(task="?")
     assert [(m.source, m.to_text()) for m in result.messages[1:3]] == [("code", "from code"), ("b", "end")]
+
+
+async def test_estimated_tokens_are_marked() -> None:
+    """Of the run, and of each step."""
+    async with ModelServer(lambda call: says(call, "words " * 10, usage=None)) as server:
+        lead = ConductorAgent("lead", [AssistantAgent("one", server.client())], planner_of((0, "x", ())))
+        said = (await lead.run(task="?")).messages[-1]
+    assert isinstance(said, TextMessage)
+    assert json.loads(said.metadata["podium_usage"])["estimated"] is True
+    assert json.loads(said.metadata["podium_steps"])[0]["usage"]["estimated"] is True
+    assert json.loads(said.metadata["podium_maybe_paid"]) is False

@@ -88,6 +88,7 @@ async def test_it_answers() -> None:
     assert [step["subtask"] for step in facts["steps"]][2] == "Multiply them."
     assert facts["plan"]["steps"][2]["access"] == [0, 1]
     assert [step["status"] for step in facts["steps"]] == ["ok", "ok", "ok"]
+    assert (facts["maybe_paid"], facts["usage"]["estimated"]) == (False, False)
     assert isinstance(response.raw_representation, Result)
 
 

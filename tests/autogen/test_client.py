@@ -33,6 +33,7 @@ from autogen_podium.workers.nested import NestedWorker
 from podium import Card, Limits, ScriptedWorker
 from podium.errors import ConfigError, RunFailed
 from podium.execution import Retry
+from podium.planners import FixedPlanner
 from podium.types import Completion
 from podium.workers import Request
 
@@ -304,3 +305,39 @@ async def test_no_answer_is_an_error() -> None:
     broken = ScriptedWorker("bad", ValueError("no ruler"))
     with pytest.raises(RunFailed, match="no ruler"):
         await ConductorChatCompletionClient([broken], planner_of((0, "x", ()))).create(ASKED)
+
+
+async def test_a_partial_answer_is_told() -> None:
+    """In the thought, which says what each step was really shown, and in the results; or it is raised."""
+    pool = [ScriptedWorker("good", "3 m"), ScriptedWorker("bad", ValueError("no ruler"))]
+    plan = planner_of((0, "height", ()), (1, "width", ()), (0, "area", (0, 1)))
+    client = ConductorChatCompletionClient(pool, plan)
+    answer = await client.create(ASKED)
+    assert answer.thought is not None
+    lines = answer.thought.splitlines()
+    assert lines[1].startswith("1. bad: width (failed: ")
+    assert lines[2] == "2. good: area (shown step 0)"
+    assert lines[3].startswith("The answer is partial: ")
+    assert "no ruler" in lines[3]
+    assert [result.status for result in client.results] == ["partial"]
+    strict = ConductorChatCompletionClient(pool, plan, partial="raise")
+    with pytest.raises(RunFailed, match="not whole"):
+        await strict.create(ASKED)
+    with pytest.raises(RunFailed, match="not whole"):
+        _ = [piece async for piece in strict.create_stream(ASKED)]
+    assert [result.status for result in strict.results] == ["partial", "partial"]
+
+
+async def test_a_client_is_the_fallback_planner() -> None:
+    """As it may be the planner; what plans nothing is refused."""
+    async with ModelServer(alone) as server:
+        pool = [server.client()]
+        conductor = ConductorChatCompletionClient(
+            pool, FixedPlanner("no plan"), fallback_planner=server.client()
+        )
+        assert (await conductor.create(ASKED)).content == "12 square metres."
+    planner = conductor.results[-1].planner
+    assert planner is not None
+    assert planner.is_fallback
+    with pytest.raises(ConfigError, match=r"fallback_planner=7 plans nothing: .* as_planner"):
+        ConductorChatCompletionClient(pool, fallback_planner=7)

@@ -19,7 +19,7 @@ from crewai.tools import tool
 from pydantic import BaseModel
 from servers.chat_server import Call, ChatServer, Reply, says
 
-from crewai_podium import ConductorLLM
+from crewai_podium import ConductorLLM, ConductorRunEvent
 from podium import (
     Card,
     ChatPlanner,
@@ -296,3 +296,34 @@ async def test_a_hosted_conductor_is_one_too() -> None:
         assert await llm.acall("?", tools=[CLOCK]) == "served"
         assert server.calls[-1].body["tools"] == [CLOCK]
         assert llm.get_token_usage_summary().total_tokens == 18
+
+
+def half(**options: Any) -> ConductorLLM:
+    """Return an LLM whose answer is made without one of its two steps."""
+    failing, writer = ScriptedWorker("seeker", RuntimeError("lost")), ScriptedWorker("writer", "It is noon.")
+    other = ScriptedWorker("other", "A clock.")
+    plan = Plan((Step(0, "look"), Step(2, "look"), Step(1, "say", (0, 1))))
+    conductor = Conductor(FixedPlanner(plan), [failing, writer, other], retry=Retry(attempts=1))
+    return ConductorLLM(conductor, **options)
+
+
+def test_a_partial_answer_is_told() -> None:
+    """By an event and by the result; or it is raised."""
+    told: list[Any] = []
+    llm, strict = half(), half(partial="raise")
+    with crewai_event_bus.scoped_handlers():
+        crewai_event_bus.on(ConductorRunEvent)(lambda source, event: told.append(event))
+        assert llm.call("When?") == "It is noon."
+        with pytest.raises(RunFailed, match="not whole"):
+            strict.call("When?")
+        crewai_event_bus.flush()
+    assert [event.status for event in told] == ["partial", "partial"]
+    assert told[0].problem["code"] == "worker_failed"
+    assert told[0].podium["maybe_paid"] is True
+    assert [result.status for result in (*llm.results, *strict.results)] == ["partial", "partial"]
+
+
+def test_an_unknown_option_is_refused() -> None:
+    """With the names of those that there are."""
+    with pytest.raises(TypeError, match="takes no max_token, tempreature: its options are context_window,"):
+        half(tempreature=0.5, max_token=3)

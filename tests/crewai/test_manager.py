@@ -15,9 +15,10 @@ from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorManager, as_worker
 from podium.budget import Limits
-from podium.errors import ConfigError, RunFailed
+from podium.errors import ConfigError, PlannerError, RunFailed
+from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.planners import FixedPlanner
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.policy import Policy
 from podium.types import Plan, Step
 from podium.workers import Calculator, Card, Price
@@ -388,6 +389,57 @@ async def test_a_run_that_was_broken_off_goes_on_at_the_next_kickoff() -> None:
         assert (await scene.crew().akickoff()).raw.startswith('{"height": 330')
     assert [shown for shown in scene.sent[before:] if "Your part:\nwrite it down" not in shown] == []
     assert len(scene.sent) == before + 1
+
+
+@pytest.mark.parametrize("failing", ["step", "planner"])
+def test_a_run_that_failed_goes_on_at_the_next_kickoff(failing: str) -> None:
+    """What failed is asked again, and what was paid for is not paid for again."""
+    is_down = True
+
+    def say(shown: str, tools: Any) -> str:
+        if is_down and failing == "step" and "Your part:\nwrite it down" in shown:
+            raise RuntimeError("is down")
+        return Scene.answer(shown, tools)
+
+    def plan(shown: str, tools: Any) -> str:
+        if is_down and failing == "planner":
+            raise RuntimeError("is down")
+        return PLAN
+
+    planner = ChatPlanner(as_worker(SpeakingLLM(model="planner", say=plan)))
+    scene = Scene(say, planner=planner, journal=MemoryJournal(), run="order-17", retry=Retry(attempts=1))
+    for _ in range(2):
+        with pytest.raises(RunFailed if failing == "step" else PlannerError, match="is down"):
+            scene.crew().kickoff()
+    is_down, before = False, len(scene.sent)
+    assert scene.crew().kickoff().raw.startswith('{"height": 330')
+    assert len(scene.sent) == before + (1 if failing == "step" else 3)
+
+
+@pytest.mark.parametrize("fallback", ["llm", "planner"])
+def test_an_llm_or_a_planner_is_the_fallback_planner(fallback: str) -> None:
+    """As the planner itself may be either; anything else is refused."""
+    plan = FixedPlanner(PLAN)
+    llm = SpeakingLLM(model="second", say=lambda shown, tools: PLAN)
+    scene = Scene(planner=FixedPlanner("no plan"), fallback_planner=llm if fallback == "llm" else plan)
+    assert scene.crew().kickoff().raw.startswith('{"height": 330')
+    (result,) = scene.manager.results
+    assert result.status == "partial"
+    assert result.planner is not None
+    assert result.planner.is_fallback
+    with pytest.raises(ConfigError, match="fallback_planner=7 plans nothing: give an LLM"):
+        ConductorManager(llm=llm, fallback_planner=7)
+
+
+def test_tokens_that_nobody_reports_are_in_the_crews_usage() -> None:
+    """As estimated: CrewAI has no mark for that, the manager's result has."""
+    scene = Scene()
+    for llm in (scene.llm, scene.finder.llm, scene.writer.llm):
+        llm.counts = False
+    output = scene.crew().kickoff()
+    (result,) = scene.manager.results
+    assert result.usage.estimated
+    assert output.token_usage.total_tokens == result.usage.total_tokens > 0
 
 
 @pytest.mark.anyio

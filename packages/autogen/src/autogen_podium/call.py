@@ -12,7 +12,7 @@ from autogen_podium.messages import from_autogen, tool_schema, write_calls, writ
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, plan_lines, read_sampling, read_tools
-from podium.types import Constraint, Part, Sampling, Tools
+from podium.types import Constraint, Part, Result, Sampling, Tools
 
 ToolChoice = Tool | Literal["auto", "required", "none"]
 _FINISHES: Final[Mapping[str, Literal["stop", "length", "function_calls"]]] = {
@@ -74,13 +74,32 @@ def call_sampling(extra: Mapping[str, Any], *, json_output: bool | type[BaseMode
 
 
 def create_result(answer: ChatAnswer) -> CreateResult:
-    """Return an answer as a model's result, with the plan as its thought."""
+    """Return an answer as a model's result, with the plan, and what it lacks, as its thought."""
     result = answer.result
-    plan = result.plans[-1] if result.plans else None
     return CreateResult(
         finish_reason=_FINISHES[answer.finish_reason],
         content=write_calls(answer.tool_calls) or answer.text,
         usage=write_usage(answer.usage),
         cached=bool(result.outcomes) and all(outcome.reused for outcome in result.outcomes),
-        thought=None if plan is None else "\n".join(plan_lines(plan, result.workers)),
+        thought=_thought(result),
     )
+
+
+def _thought(result: Result) -> str | None:
+    """Return the last plan in words: what each step was shown, how it ended, and what the answer lacks."""
+    current = next((current for current in reversed(result.rounds) if current.plan is not None), None)
+    if current is None or current.plan is None:
+        return None
+    ended = current.outcomes[: len(current.plan.steps)]
+    shown = [
+        step if outcome.shown is None else replace(step, access=outcome.shown, enough=None)
+        for step, outcome in zip(current.plan.steps, ended, strict=False)
+    ]
+    steps = (*shown, *current.plan.steps[len(shown) :])
+    lines = plan_lines(replace(current.plan, steps=steps), result.workers)
+    for index, outcome in enumerate(ended):
+        if outcome.status != "ok" and outcome.problem is not None:
+            lines[index] += f" ({outcome.status}: {outcome.problem.message})"
+    if result.status == "partial" and result.problem is not None:
+        lines.append(f"The answer is partial: {result.problem.message}")
+    return "\n".join(lines)

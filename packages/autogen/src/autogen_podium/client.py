@@ -1,8 +1,9 @@
 """A conductor as a model client of AutoGen's."""
 
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Self, Unpack, cast
+from typing import Any, Final, Literal, Self, Unpack, cast
 
 from autogen_core import CancellationToken, Component
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
@@ -25,12 +26,14 @@ from autogen_podium.workers.wrap import Participant
 from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore
+from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore, answered
 from podium.planners import Planner
-from podium.types import Message, estimate_usage
+from podium.types import Message, Result, estimate_usage
 from podium.usage import Usage
 from podium.workers import Worker
 
+MAX_RESULTS: Final = 64
+"""Results that a client keeps."""
 _NO_ARGS: Final[Mapping[str, Any]] = {}
 
 
@@ -39,13 +42,15 @@ class ConductorClientConfig(ConductorConfig):
 
     model_info: dict[str, Any] | None = None
     context_window: int | None = None
+    partial: Literal["return", "raise"] = "return"
 
 
 @ConductorFace.register
 class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorClientConfig]):
     """Answers as a model does, by planning the question and having participants carry the plan out.
 
-    The plan is the result's `thought`. Tools are offered to the worker of the plan's last step;
+    The plan is the result's `thought`, with the steps that failed and what the answer lacks; `results`
+    keeps the whole results of the latest calls. Tools are offered to the worker of the plan's last step;
     its calls are the result's content. The turn that brings their results reuses the plan and
     the outputs of the other steps, if the same client is asked. That worker also gets the
     `json_output` model and `extra_create_args` (temperature, top_p, max_tokens, seed, stop,
@@ -57,6 +62,7 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         model_info: what the client can do; `None` derives it from the participants.
         context_window: tokens that a conversation and its answer may have; `None` takes the
             smallest that a participant's card states.
+        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
         options: limits, a policy, a journal, …, as `podium.Conductor` takes them.
 
     Raises:
@@ -75,6 +81,7 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         *,
         model_info: ModelInfo | None = None,
         context_window: int | None = None,
+        partial: Literal["return", "raise"] = "return",
         **options: Unpack[ConductorOptions],
     ) -> None:
         description = "Plans a question and has a team answer it."
@@ -82,13 +89,20 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         self._given_info = model_info
         self._info = model_info or derived_info(self.conductor.pool.workers)
         self._window = context_window
+        self._partial: Literal["return", "raise"] = partial
         self._used = Usage()
+        self._kept = deque[Result](maxlen=MAX_RESULTS)
         self._continuations = ContinuationStore()
 
     @property
     def conductor(self) -> Conductor:
         """The conductor that answers."""
         return self._parts.conductor
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The results of the latest 64 calls that had an answer, the newest last."""
+        return tuple(self._kept)
 
     async def create(
         self,
@@ -165,6 +179,8 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
 
     def _result(self, answer: ChatAnswer) -> CreateResult:
         self._used += answer.usage
+        self._kept.append(answer.result)
+        answered(answer.result, partial=self._partial)
         return create_result(answer)
 
     async def close(self) -> None:
@@ -212,7 +228,9 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
     def _to_config(self) -> ConductorClientConfig:
         given = None if self._given_info is None else dict(self._given_info)
         config = self._parts.to_config().model_dump()
-        return ConductorClientConfig(**config, model_info=given, context_window=self._window)
+        return ConductorClientConfig(
+            **config, model_info=given, context_window=self._window, partial=self._partial
+        )
 
     @classmethod
     def _from_config(cls, config: ConductorClientConfig) -> Self:
@@ -221,5 +239,6 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
             load_planner(config),
             model_info=cast("ModelInfo | None", config.model_info),
             context_window=config.context_window,
+            partial=config.partial,
             **load_options(config),
         )

@@ -1,7 +1,7 @@
 """What every face of a conductor takes besides its participants, and how it makes its conductor."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -14,10 +14,13 @@ from podium.workers import Card, Worker
 
 
 class ConductorOptions(TypedDict, total=False):
-    """Options of `podium.Conductor`, with its meanings and defaults."""
+    """Options of `podium.Conductor`, with its meanings and defaults.
+
+    `fallback_planner` takes all that can plan, as a model client.
+    """
 
     limits: Limits | None
-    fallback_planner: Planner | None
+    fallback_planner: object
     direct: bool
     accept: Accept | None
     policy: Policy | None
@@ -52,9 +55,22 @@ def make_conductor(
     """
     if not isinstance(participants, Conductor):
         workers = [as_worker(participant) for participant in participants]
-        return Conductor(as_planner(model), workers, card=card, **options)
+        given = dict(options)
+        if (fallback := given.pop("fallback_planner", None)) is not None:
+            given["fallback_planner"] = _fallback(fallback, as_planner)
+        return Conductor(as_planner(model), workers, card=card, **cast("Any", given))
     if model is not None or options:
         raise ConfigError(
             "a planner, limits or a policy beside a podium.Conductor do not count: it has its own"
         )
     return participants
+
+
+def _fallback(model: object, as_planner: Callable[[Any], Planner]) -> Planner:
+    try:
+        return as_planner(model)
+    except ConfigError as error:
+        told = f"fallback_planner={model!r:.80} plans nothing"
+        raise ConfigError(
+            f"{told}: give a model client, a worker, or a planner that as_planner made"
+        ) from error

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 from autogen_podium.messages import write_usage
 from podium.hosts import result_metadata
@@ -11,10 +12,14 @@ from podium.usage import Usage
 
 def message_metadata(result: Result) -> dict[str, str]:
     """Return `podium.hosts.result_metadata` with the prefix `podium_`: text as it is, all else as JSON."""
-    facts = result_metadata(result, usage=lambda usage: asdict(write_usage(usage)))
+    facts = result_metadata(result, usage=_usage)
     return {
         f"podium_{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()
     }
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {**asdict(write_usage(usage)), "estimated": usage.estimated}
 
 
 def usage_left(total: Usage, told: Usage) -> Usage:

@@ -1,3 +1,4 @@
+from .events import ConductorRunEvent as ConductorRunEvent
 from .llm import ConductorLLM as ConductorLLM
 from .manager import ConductorManager as ConductorManager
 from .workers import as_worker as as_worker

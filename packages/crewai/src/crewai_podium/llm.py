@@ -1,8 +1,9 @@
 """A conductor as an LLM of CrewAI's: each call is a run."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from crewai.events.types.llm_events import LLMCallType
 from crewai.llms.base_llm import BaseLLM, llm_call_context
@@ -16,14 +17,21 @@ from crewai_podium.call import (
     new_call,
     run_call,
 )
+from crewai_podium.events import MAX_RESULTS, tell_result
 from crewai_podium.usage import write_usage
 from podium.aio import run_sync
 from podium.conductor import Conductor
+from podium.errors import RunFailed
 from podium.hosted import HostedConductor
-from podium.hosts import ChatAnswer, ConductorFace, ContinuationStore
+from podium.hosts import ChatAnswer, ConductorFace, ContinuationStore, answered
 from podium.secrets import scrub, scrub_data
+from podium.types import Result
 
 _UNKNOWN_WINDOW: Final = 128_000
+_OPTIONS: Final = (
+    "context_window", "max_tokens", "model", "partial", "provider", "seed", "stop", "stream", "temperature",
+    "top_p",
+)  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -46,8 +54,12 @@ class ConductorLLM(BaseLLM):
         context_window: tokens that a conversation may have; `None` takes the smallest that is
             known of the pool's workers, else 128,000.
         stream: whether pieces of the answer are sent as events while it is written.
+        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+        options: `temperature`, `top_p`, `max_tokens`, `seed` and `stop`, for the worker of the plan's last
+            step; `model` and `provider`, the names in events.
 
     Raises:
+        TypeError: there is an option that a conductor does not take.
         RunFailed: from each call: there is no answer; `result` is the run's result.
         PodiumError: from each call: as `Conductor.run`.
     """
@@ -55,12 +67,23 @@ class ConductorLLM(BaseLLM):
     llm_type: str = "podium"
     conductor: Any
     context_window: int | None = None
+    partial: Literal["return", "raise"] = "return"
 
+    _results: deque[Result] = PrivateAttr(default_factory=lambda: deque(maxlen=MAX_RESULTS))
     _continuations: ContinuationStore = PrivateAttr(default_factory=ContinuationStore)
     _lock: Any = PrivateAttr(default_factory=Lock)
 
     def __init__(self, conductor: Conductor | HostedConductor, **options: Any) -> None:
+        if unknown := sorted(options.keys() - set(_OPTIONS)):
+            raise TypeError(
+                f"ConductorLLM takes no {', '.join(unknown)}: its options are {', '.join(_OPTIONS)}"
+            )
         super().__init__(**{"model": "podium", "provider": "podium", **options, "conductor": conductor})
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The results of the latest 64 calls, the newest last; those of failed runs too."""
+        return tuple(self._results)
 
     @_called_once
     def call(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
@@ -121,7 +144,19 @@ class ConductorLLM(BaseLLM):
         def on_text(text: str) -> None:
             self._emit_stream_chunk_event(scrub(text), **source)
 
-        return await run_call(call, on_text if self._streams() else None)
+        try:
+            answer = await run_call(call, on_text if self._streams() else None)
+            answered(answer.result, partial=self.partial)
+        except RunFailed as error:
+            if error.result is not None:
+                self._keep(error.result)
+            raise
+        self._keep(answer.result)
+        return answer
+
+    def _keep(self, result: Result) -> None:
+        self._results.append(result)
+        tell_result(self, result)
 
     def _completed(self, messages: Any, answer: ChatAnswer, output: Any, source: dict[str, Any]) -> None:
         """Count the tokens of an answer, and send the event of a call that ended well."""

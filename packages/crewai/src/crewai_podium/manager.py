@@ -19,6 +19,7 @@ from crewai.utilities.llm_utils import create_llm
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from crewai_podium.cards import card_of
+from crewai_podium.events import MAX_RESULTS, tell_result
 from crewai_podium.outputs import output_constraint, output_model, read_answer
 from crewai_podium.team import last_step_policy, number_of, task_facts, team_of
 from crewai_podium.usage import UsageMeter, UsageTotal, write_usage
@@ -27,18 +28,16 @@ from crewai_podium.workers.llm import LLMWorker
 from podium.aio import run_sync
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError
+from podium.errors import ConfigError, RunUnknown
 from podium.execution import Accept, OnFailure, Retry
 from podium.hosts import answered, run_failed
 from podium.journal import Journal
 from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
 from podium.run import Listener
-from podium.types import Completion, Result, Sampling
+from podium.types import Completion, Result, RunEnded, Sampling
 from podium.workers import Card, Request, Worker
 
-MAX_RESULTS: Final = 64
-"""Results that a manager keeps."""
 _CONTEXT: Final = "This is the context you are working with:"
 _said: ContextVar[tuple[dict[str, str], ...]] = ContextVar("crewai_podium_said", default=())
 
@@ -56,11 +55,13 @@ class ConductorManager(BaseAgent):
         workers: workers beside the crew's agents.
         cards: cards of agents by role, in place of cards made of goal and backstory.
         limits: what one task may spend; `None` means the defaults of `Limits`.
-        fallback_planner: as for `Conductor`, like `accept`, `policy`, `retry`, `on_failure`,
-            `journal` and `show_question`; each task is a run of its own.
+        fallback_planner: plans where the planner gives no plan: what `llm` takes, or any of Podium's
+            planners; its answers are partial.
+        accept: as for `Conductor`, like `policy`, `retry`, `on_failure`, `journal` and
+            `show_question`; each task is a run of its own.
         run: prefix of the runs' ids in the journal, before a hash of the task and its context: a
-            crew that is kicked off again after a crash pays for nothing twice. `None` makes
-            every run anew.
+            crew that is kicked off again pays for nothing twice, and steps that failed run again.
+            `None` makes every run anew.
         partial: whether an answer that lacks something is the task's output, or raised.
         on_event: takes each event of the runs as it happens.
 
@@ -78,7 +79,7 @@ class ConductorManager(BaseAgent):
     workers: Sequence[Worker] = ()
     cards: Mapping[str, Card] = Field(default_factory=dict)
     limits: Limits | None = None
-    fallback_planner: Planner | None = None
+    fallback_planner: Any = None
     accept: Accept | None = None
     policy: Policy | None = None
     retry: Retry | None = None
@@ -101,6 +102,13 @@ class ConductorManager(BaseAgent):
     def _check(self) -> Self:
         if isinstance(self.llm, str):
             self.llm = create_llm(self.llm)
+        if isinstance(self.fallback_planner, str):
+            self.fallback_planner = create_llm(self.fallback_planner)
+        if not isinstance(self.fallback_planner, Planner | BaseLLM | None):
+            told = f"fallback_planner={self.fallback_planner!r:.80} plans nothing"
+            raise ConfigError(
+                f"{told}: give an LLM, its name, or a planner such as ChatPlanner(as_worker(llm))"
+            )
         if self.llm is None and self.planner is None:
             raise ConfigError("there is no planner: give ConductorManager an llm, or a planner of Podium's")
         if self.policy is not None and self.policy.waits:
@@ -175,19 +183,36 @@ class ConductorManager(BaseAgent):
         query = task.prompt() + (f"\n\n{_CONTEXT}\n{context}" if context else "")
         conductor, policy = self._conductor(crew, task, tools)
         run_id = None if self.run is None else f"{self.run}:{_hash(_task_key(crew, task), query)}"
-        result = await conductor.run(
-            query,
-            run_id=run_id,
-            policy=policy,
-            sampling=Sampling(constraint=output_constraint(model)),
-            middleware=self._middleware,
-            on_event=self.on_event,
-        )
+        if await self._is_unfinished(run_id):
+            assert run_id is not None
+            result = await conductor.resume(
+                run_id, policy=policy, middleware=self._middleware, on_event=self.on_event
+            )
+        else:
+            result = await conductor.run(
+                query,
+                run_id=run_id,
+                policy=policy,
+                sampling=Sampling(constraint=output_constraint(model)),
+                middleware=self._middleware,
+                on_event=self.on_event,
+            )
         for kept in self._results:
             kept.append(result)
+        tell_result(self, result)
         answer = self._answer(result, model)
         said = ({"role": "user", "content": query}, {"role": "assistant", "content": result.answer})
         return answer, said
+
+    async def _is_unfinished(self, run_id: str | None) -> bool:
+        """Return whether a recorded run came to an end that lacks something, so that it is to go on."""
+        if self.journal is None or run_id is None:
+            return False
+        try:
+            last = (await self.journal.read(run_id))[-1].event
+        except RunUnknown:
+            return False
+        return isinstance(last, RunEnded) and last.result.status in ("failed", "partial")
 
     def _conductor(
         self, crew: Crew, task: Task, tools: Sequence[BaseTool] | None
@@ -199,15 +224,12 @@ class ConductorManager(BaseAgent):
             self._named[key] = number_of(crew, facts.named)
         named = self._named.get(key)
         pool = team_of(crew, facts, cards=self.cards, beside=self.workers, on_usage=on_usage)
-        planner = self.planner
-        if planner is None:
-            assert isinstance(self.llm, BaseLLM)  # `_check` has made it one
-            planner = ChatPlanner(LLMWorker(self.llm, card=card_of(self.llm), on_usage=on_usage))
+        fallback = None if self.fallback_planner is None else self._planner(self.fallback_planner)
         conductor = Conductor(
-            planner,
+            self._planner(self.llm if self.planner is None else self.planner),
             pool,
             limits=self.limits,
-            fallback_planner=self.fallback_planner,
+            fallback_planner=fallback,
             accept=self.accept,
             policy=self.policy,
             retry=self.retry,
@@ -216,6 +238,12 @@ class ConductorManager(BaseAgent):
             show_question=self.show_question,
         )
         return conductor, None if named is None else last_step_policy(named)
+
+    def _planner(self, of: object) -> Planner:
+        if isinstance(of, Planner):
+            return of
+        assert isinstance(of, BaseLLM)  # `_check` has made it one
+        return ChatPlanner(LLMWorker(of, card=card_of(of), on_usage=self._usage_total.add))
 
     async def _middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call a worker; count the tokens of workers that do not report them by `on_usage`."""

@@ -63,6 +63,14 @@ class UsageMeter:
         return read_usage(self.metrics)
 
 
+def counted(meter: UsageMeter, used: Usage) -> UsageMetrics:
+    """Return the tokens of a call that succeeded: as its LLMs reported them, or else the estimate."""
+    reported = meter.metrics
+    if not used.estimated:
+        return reported
+    return write_usage(used).model_copy(update={"successful_requests": reported.successful_requests})
+
+
 class UsageTotal(TokenProcess):
     """Tokens of a manager and of its steps, for the metrics of its crew."""
 

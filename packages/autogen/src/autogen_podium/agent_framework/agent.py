@@ -156,7 +156,7 @@ class _Conducted(BaseAgent):
 
 
 def _usage(usage: Usage) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", write_usage(usage))
+    return {**write_usage(usage), "estimated": usage.estimated}
 
 
 @ConductorFace.register

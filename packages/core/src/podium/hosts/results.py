@@ -87,7 +87,8 @@ def result_metadata(
     """Return a result as plain JSON for a host's own metadata, without secrets.
 
     The keys are `run_id`, `status`, `problem`, `planner` (`name`, `why`, `is_fallback`), `plan`,
-    `workers`, `steps`, `usage`, `cost` (USD, or `None` where it is unknown) and `seconds`.
+    `workers`, `steps`, `usage`, `cost` (USD, or `None` where it is unknown), `maybe_paid` (whether some of
+    the cost may not be on the bill) and `seconds`.
 
     Args:
         result: what a run returned.
@@ -109,6 +110,7 @@ def result_metadata(
             ],
             "usage": dict(usage(result.usage)),
             "cost": result.cost,
+            "maybe_paid": result.maybe_paid,
             "seconds": result.seconds,
         }
     )
@@ -177,6 +179,7 @@ def _step(outcome: Outcome, plan: Plan | None, usage: Callable[[Usage], Mapping[
         "problem": None if outcome.problem is None else asdict(outcome.problem),
         "usage": dict(usage(outcome.usage)),
         "cost": outcome.cost,
+        "maybe_paid": outcome.maybe_paid,
         "seconds": outcome.seconds,
         "attempts": outcome.attempts,
         "reused": outcome.reused,

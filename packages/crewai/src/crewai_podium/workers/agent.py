@@ -16,7 +16,7 @@ from crewai.tools.base_tool import BaseTool
 from crewai.utilities.pydantic_schema_utils import create_model_from_schema
 from pydantic import BaseModel
 
-from crewai_podium.usage import OnUsage, UsageMeter
+from crewai_podium.usage import OnUsage, UsageMeter, counted
 from crewai_podium.workers.errors import crewai_errors, read_answer
 from podium.hosts import prompt_text
 from podium.types import Completion, Constraint
@@ -63,7 +63,7 @@ class AgentWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Have a copy of the agent do a task; the answer comes in one piece."""
-        meter = UsageMeter()
+        meter, done = UsageMeter(), None
         try:
             with crewai_errors(self.card.name, meter):
                 agent = self._copy(meter)
@@ -73,7 +73,7 @@ class AgentWorker(Worker):
                 done = read_answer(request.messages, await doing, meter)
         finally:
             if self._on_usage is not None:
-                self._on_usage(meter.metrics)
+                self._on_usage(meter.metrics if done is None else counted(meter, done.usage))
         if request.stream:
             yield done.text
         yield done

@@ -17,7 +17,7 @@ from crewai.events.event_bus import crewai_event_bus
 from crewai.events.types.llm_events import LLMStreamChunkEvent
 from crewai.llms.base_llm import BaseLLM
 
-from crewai_podium.usage import OnUsage, UsageMeter
+from crewai_podium.usage import OnUsage, UsageMeter, counted
 from crewai_podium.workers.errors import crewai_errors, read_answer
 from podium.types import Completion, Sampling
 from podium.workers import Card, Request, Worker
@@ -50,7 +50,7 @@ class LLMWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the LLM; with `request.stream`, yield the pieces that it sends as events."""
-        meter, written, answer = UsageMeter(), list[str](), None
+        meter, written, answer, done = UsageMeter(), list[str](), None, None
         llm = _set(meter.copy_of(self.llm), request.sampling, stream=request.stream)
         try:
             if not request.stream:
@@ -64,11 +64,11 @@ class LLMWorker(Worker):
                             yield piece
                         else:
                             answer = piece
+            with crewai_errors(self.card.name, meter):
+                done = read_answer(request.messages, answer, meter, written="".join(written))
         finally:
             if self._on_usage is not None:
-                self._on_usage(meter.metrics)
-        with crewai_errors(self.card.name, meter):
-            done = read_answer(request.messages, answer, meter, written="".join(written))
+                self._on_usage(meter.metrics if done is None else counted(meter, done.usage))
         if request.stream and done.text and not written:
             yield done.text
         yield done

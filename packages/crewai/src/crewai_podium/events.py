@@ -1,0 +1,34 @@
+"""The event on CrewAI's bus that tells how a run of a conductor ended."""
+
+from typing import Any, Final, Literal
+
+from crewai.events.base_events import BaseEvent
+from crewai.events.event_bus import crewai_event_bus
+
+from podium.hosts import result_metadata
+from podium.types import Result
+
+MAX_RESULTS: Final = 64
+"""Results that a manager or an LLM keeps."""
+
+
+class ConductorRunEvent(BaseEvent):
+    """A run of a `ConductorManager` or a `ConductorLLM` has ended."""
+
+    type: Literal["conductor_run"] = "conductor_run"
+    run_id: str
+    status: str
+    """`ok`, `partial` or `failed`; `waiting` for a plan that is to be approved."""
+    problem: dict[str, Any] | None
+    """Why the status is not `ok`: `code` and `message`."""
+    podium: dict[str, Any]
+    """The plan, the steps, usage and cost: what `podium.hosts.result_metadata` returns, without secrets."""
+
+
+def tell_result(source: object, result: Result) -> None:
+    """Send the event of a run."""
+    facts = result_metadata(result)
+    event = ConductorRunEvent(
+        run_id=facts["run_id"], status=facts["status"], problem=facts["problem"], podium=facts
+    )
+    crewai_event_bus.emit(source, event)
