@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
+from time import time
 from typing import Any
 
 import anyio
@@ -282,18 +284,61 @@ def test_columns_that_change_without_a_record_are_named(recorded: Recorded) -> N
     anyio.run(check)
 
 
-def test_a_changed_cached_answer_is_not_used(recorded: Recorded) -> None:
-    """The worker is asked, and the answer is kept anew."""
+def test_a_changed_cached_answer_is_not_used(recorded: Recorded, caplog: pytest.LogCaptureFixture) -> None:
+    """The worker is asked, and the changed answer stays, for an audit."""
 
     async def check() -> None:
         worker = Same("said anew")
         conductor = Conductor(FixedPlanner(PLAN), [worker], cache=recorded.cache)
         async with recorded.changed():
             await recorded.sql("UPDATE podium_cache SET text = replace(text, 'said once', 'was said')")
-            (found,) = await recorded.verify()
-            assert (found.run_id, "cached answer" in found.reason) == ("cached", True)
-            assert (await conductor.run("Cached?")).answer == "said anew"
+            for _ in range(2):
+                (found,) = await recorded.verify()
+                assert (found.run_id, "cached answer" in found.reason) == ("cached", True)
+                assert (await conductor.run("Cached?")).answer == "said anew"
+            assert "could not be read" in caplog.text
+            assert "was changed" in caplog.text
+
+    anyio.run(check)
+
+
+def test_a_cached_answer_that_was_changed_with_its_hash_is_found(recorded: Recorded) -> None:
+    """The record of the step holds the text that it reused. An answer that was put later is no change."""
+
+    async def check() -> None:
+        (row,) = await recorded.rows("podium_cache")
+        forged = row["text"].replace("said once", "was said")
+        for at, is_found in ((row["at"], True), (row["at"] - 60.0, True), (time() + 60.0, False)):
+            digest = sha256(f"{row['key']}\n{at!r}\n{forged}".encode()).hexdigest()
+            async with recorded.changed():
+                await recorded.sql("UPDATE podium_cache SET at = ?, text = ?, hash = ?", at, forged, digest)
+                assert ["cached answer" in each.reason for each in await recorded.verify()] == [
+                    True
+                ] * is_found
+
+    anyio.run(check)
+
+
+def test_an_older_cached_answer_put_back_is_found(recorded: Recorded) -> None:
+    """It is as it was put, but a step reused another one after it."""
+
+    async def check() -> None:
+        (old,) = await recorded.rows("podium_cache")
+        async with recorded.changed():
+            await recorded.cache.prune(older_than=-60.0)
+            worker = Same("said later")
+            for reused in (False, True):
+                conductor = Conductor(
+                    FixedPlanner(PLAN), [worker], journal=recorded.journal, cache=recorded.cache
+                )
+                result = await conductor.run("Cached?")
+                assert (result.answer, result.outcomes[0].reused) == ("said later", reused)
             assert await recorded.verify() == ()
+            await recorded.sql(
+                "UPDATE podium_cache SET at = ?, text = ?, hash = ?", old["at"], old["text"], old["hash"]
+            )
+            (found,) = await recorded.verify()
+            assert (found.run_id, "cached answer" in found.reason) == (result.run_id, True)
 
     anyio.run(check)
 

@@ -1,6 +1,7 @@
 from .answer_cache import (
     Cache as Cache,
     MemoryCache as MemoryCache,
+    StoredAnswer as StoredAnswer,
     answer_key as answer_key,
 )
 from .audit import (

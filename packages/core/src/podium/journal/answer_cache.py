@@ -9,6 +9,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from weakref import WeakKeyDictionary
 
@@ -35,6 +36,15 @@ def answer_key(identity: str, messages: Sequence[Message], sampling: Sampling) -
     return sha256(json.dumps(told, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """An answer as a cache stores it."""
+
+    at: float
+    """When it was put, in seconds of Unix time."""
+    answer: Completion
+
+
 class Cache(ResourceGroup, ABC):
     """Keeps answers by the content of the call.
 
@@ -50,10 +60,14 @@ class Cache(ResourceGroup, ABC):
     async def put(self, key: str, answer: Completion) -> None:
         """Keep an answer; it replaces the answer of the same key."""
 
-    async def changed(self, keys: Sequence[str]) -> Sequence[str]:
-        """Return those of the keys whose answers are kept, and are not as they were put."""
-        del keys
-        return ()
+    async def stored(self, key: str) -> StoredAnswer | None:
+        """Return the answer of this key as it is stored, for an audit; `None` if there is none.
+
+        Raises:
+            JournalBroken: the answer is not as it was put.
+        """
+        del key
+        return None
 
 
 class MemoryCache(Cache):

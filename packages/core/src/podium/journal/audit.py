@@ -10,10 +10,10 @@ from typing import Any
 
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal.answer_cache import Cache
-from podium.journal.entry import Record, RunRow
+from podium.journal.entry import Entry, Record, RunRow
 from podium.journal.hash_chain import Break, head_of
 from podium.journal.journal import Journal
-from podium.journal.verification import Anchor, Verifier, wrong_row
+from podium.journal.verification import Anchor, Verifier, is_other_answer, wrong_row
 
 _EVENT = ',"event":'
 _FACTS: dict[str, type | tuple[type, ...]] = {"run_id": str, "number": int, "at": (int, float), "hash": str}
@@ -49,10 +49,10 @@ async def verify_runs(
             found.append(missing if row is None else await _verify_run(journal, verifier, row))
         orphans = [rows[run_id] for run_id in order if rows[run_id].parent not in (None, *rows)]
         found += [Break(each.run_id, None, f"its outer run {each.parent} is missing") for each in orphans]
-        reused = tuple(verifier.reused)
-        for key in await cache.changed(reused) if reused and cache is not None else ():
-            told = f"the cached answer {key}, which the step reused, was changed"
-            found += [Break(each.run_id, each.number, told) for each in verifier.reused[key]]
+        if verifier.reused and cache is not None:
+            async with cache:
+                for key, entries in verifier.reused.items():
+                    found += await _wrong_answers(cache, key, entries)
         if run_ids is None:
             found += [Break(run_id, None, "its row is missing") for run_id in await journal.strays()]
     return tuple(filter(None, found))
@@ -95,6 +95,21 @@ async def _verify_run(journal: Journal, verifier: Verifier, row: RunRow) -> Brea
         verifier.forget(row.run_id)
         return None
     return broken
+
+
+async def _wrong_answers(cache: Cache, key: str, entries: Sequence[Entry]) -> Sequence[Break]:
+    """Return a break for each step that reused another answer than is stored.
+
+    An answer that was put after the step is no break: the one that the step reused was pruned.
+    """
+    try:
+        stored = await cache.stored(key)
+    except JournalBroken:
+        wrong = entries
+    else:
+        wrong = [] if stored is None else [each for each in entries if is_other_answer(each, stored)]
+    told = f"the cached answer {key}, which the step reused, was changed"
+    return [Break(each.run_id, each.number, told) for each in wrong]
 
 
 async def _row(journal: Journal, run_id: str) -> RunRow | None:

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from podium.errors import JournalBroken
+from podium.journal.answer_cache import StoredAnswer
 from podium.journal.entry import Entry, Record, RunRow, question_of
 from podium.journal.hash_chain import Break, Head, verify
+from podium.secrets import scrub
 from podium.types.events import NestedRunEnded, RunEnded, RunResumed, RunStarted, RunStopped, StepEnded
 
 _OPEN_STATES = ("running", "stopped", "dead")
@@ -152,6 +154,12 @@ def wrong_row(row: RunRow, records: Sequence[Record]) -> Break | None:
     if not names:
         return None
     return Break(row.run_id, None, f"its row differs from its records: {', '.join(names)}")
+
+
+def is_other_answer(entry: Entry, stored: StoredAnswer) -> bool:
+    """Return whether a step reused another answer than the one that was stored before the step ended."""
+    assert isinstance(entry.event, StepEnded)
+    return stored.at <= entry.at and scrub(entry.event.outcome.text) != scrub(stored.answer.text)
 
 
 def _json(line: str) -> object:

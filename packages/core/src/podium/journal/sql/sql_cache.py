@@ -1,13 +1,12 @@
 """Answers to use again, kept in a database."""
 
-from collections.abc import Sequence
 from hashlib import sha256
 from time import time
 
 from podium.errors import JournalBroken
-from podium.journal.answer_cache import Cache
+from podium.journal.answer_cache import Cache, StoredAnswer
 from podium.journal.codec import read_record, write_record
-from podium.journal.sql.database import Row, Transaction
+from podium.journal.sql.database import Transaction
 from podium.journal.sql.schema import Schema
 from podium.journal.sql.sql_tables import SqlTables
 from podium.journal.sql.urls import Location
@@ -64,33 +63,28 @@ class SqlCache(SqlTables, Cache):
             JournalBroken: the answer is not as it was put.
             JournalError: the database cannot be used.
         """
+        stored = await self.stored(key)
+        return None if stored is None else stored.answer
 
-        async def get(transaction: Transaction) -> Sequence[Row]:
-            return await transaction.fetch(_GET, key)
-
-        for row in await self.transaction(get, reads=True):
-            if row["hash"] != _hash(key, row["at"], row["text"]):
-                raise JournalBroken(f"the cached answer {key} was changed")
-            answer: Completion = read_record(row["text"], Completion, _TYPE)
-            return answer
-        return None
+    async def stored(self, key: str) -> StoredAnswer | None:
+        """Return the answer of this key as it is stored; exceptions are as for `get`."""
+        return await self.transaction(lambda transaction: _stored(transaction, key), reads=True)
 
     async def put(self, key: str, answer: Completion) -> None:
-        """Keep an answer; it replaces the answer of the same key."""
+        """Keep an answer; it replaces the answer of the same key.
+
+        Raises:
+            JournalBroken: the answer of this key is not as it was put; it stays, for an audit.
+            JournalError: the database cannot be used.
+        """
         at, text = time(), scrub(write_record(answer, _TYPE))
         digest = _hash(key, at, text)
-        await self.transaction(lambda transaction: transaction.execute(_PUT, key, at, text, digest))
 
-    async def changed(self, keys: Sequence[str]) -> Sequence[str]:
-        """Return those of the keys whose answers are kept, and are not as they were put."""
-        found: list[str] = []
-        async with self:
-            for key in keys:
-                try:
-                    await self.get(key)
-                except JournalBroken:
-                    found.append(key)
-        return found
+        async def put(transaction: Transaction) -> None:
+            await _stored(transaction, key)
+            await transaction.execute(_PUT, key, at, text, digest)
+
+        await self.transaction(put)
 
     async def prune(self, older_than: float) -> int:
         """Delete the answers that were put longer ago than this, in seconds, and return how many."""
@@ -98,6 +92,17 @@ class SqlCache(SqlTables, Cache):
         return await self.transaction(
             lambda transaction: transaction.execute("DELETE FROM podium_cache WHERE at < ?", before)
         )
+
+
+async def _stored(transaction: Transaction, key: str) -> StoredAnswer | None:
+    for row in await transaction.fetch(_GET, key):
+        if row["hash"] != _hash(key, row["at"], row["text"]):
+            raise JournalBroken(
+                f"the cached answer {key} was changed: `podium audit verify` names the runs that reused it, "
+                "`podium cache clear` deletes all answers"
+            )
+        return StoredAnswer(row["at"], read_record(row["text"], Completion, _TYPE))
+    return None
 
 
 def _hash(key: str, at: float, text: str) -> str:
