@@ -3,6 +3,8 @@
 import json
 import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -89,6 +91,36 @@ def test_show_draws_the_plan_and_what_it_took(podium: Podium, config: Path) -> N
     for told in ("What is it?", "plan by thinker", "✓ 0 thinker  Think of a number.", "sees 0", "forty-two"):
         assert told in shown
     assert "answered, 2 steps planned by thinker, 54 tokens, cost unknown" in shown
+
+
+KILLED = """
+import os
+from podium import Conductor, ScriptedWorker
+from podium.journal import SqlJournal
+from podium.planners import FixedPlanner
+from podium.workers import Card, Price
+
+card = Card(name="writer", price=Price(input=0.0, output=1000.0))
+writer = ScriptedWorker(card, lambda request: os._exit(9) if "last" in request.messages[-1].text else "done")
+inner = FixedPlanner(
+    '{"worker": 0, "subtask": "first", "access": []}\\n{"worker": 0, "subtask": "last", "access": [0]}'
+)
+outer = FixedPlanner('{"worker": 0, "subtask": "do it", "access": []}')
+pool = [Conductor(inner, [writer], show_question=False)]
+Conductor(outer, pool, journal=SqlJournal(), show_question=False).run_sync("What is it?", run_id="job")
+"""
+
+
+def test_the_cost_of_a_killed_run_has_that_of_its_nested_runs(podium: Podium, config: Path) -> None:
+    """The nested run that was under way tells what its calls cost, or may have cost."""
+    killed = subprocess.run([sys.executable, "-c", KILLED], check=False, timeout=60)
+    assert killed.returncode == 9
+    said = json.loads(podium("show", "job", "--json").stdout)
+    assert (said["status"], said["problem"]["code"]) == ("failed", "unfinished")
+    assert said["cost"] > 0
+    shown = podium("show", "job").stdout
+    assert f"${said['cost']:.4f}" in shown
+    assert "cost unknown" not in shown + podium("diff", "job", "job").stdout
 
 
 def test_show_for_programs(podium: Podium, config: Path) -> None:

@@ -53,14 +53,18 @@ def test_run_without_a_plan_is_resumed_by_asking_the_planner_anew(
     """A wrong key, say: no answer, exit code 1, and the run goes on once that is mended."""
     server.reply = lambda call: whole({"error": {"message": "wrong key"}}, status=401)
     failed = podium("run", "What is it?", "--json")
-    assert (failed.exit_code, failed.stdout) == (1, "")
+    said = json.loads(failed.stdout)
+    assert (failed.exit_code, said["status"], said["answer"]) == (1, "failed", "")
+    assert said["problem"]["code"] == "planner_refused"
+    assert [call["planner"] for call in said["proposals"]] == ["thinker"]
     known = re.search(r"podium resume (\w+)", failed.stderr)
     assert known is not None
+    assert said["run_id"].startswith(known[1])
     assert "there is no plan: planner 'thinker': worker_refused" in failed.stderr
     shown = podium("show", known[1])
     assert "there is no plan" in shown.stdout
-    again = podium("resume", known[1])
-    assert (again.exit_code, again.stdout) == (1, "")
+    again = podium("resume", known[1], "--json")
+    assert (again.exit_code, len(json.loads(again.stdout)["proposals"])) == (1, 2)
     assert [plans(call) for call in server.calls] == [True, True]
     server.reply = lambda call: says(call, PLAN if plans(call) else "forty-two")
     resumed = podium("resume", known[1], "--json")

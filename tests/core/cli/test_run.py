@@ -151,6 +151,26 @@ def test_limits_can_be_given(podium: Podium, config: Path) -> None:
     said = json.loads(podium("run", "What is it?", "--steps", "1", "--json").stdout)
     assert (said["status"], said["answer"]) == ("failed", "")
     assert "1 steps" in said["problem"]["message"]
+    told = podium("run", "What is it?", "--steps", "1").stderr
+    assert ", 2 steps planned by thinker (1 not called), " in told
+
+
+@pytest.mark.parametrize(
+    ("options", "table", "told"),
+    [
+        (("--no-journal",), "", "leave out --no-journal, or --run-id"),
+        ((), "[journal]\noff = true\n", "take out `off` in [journal] of "),
+    ],
+)
+def test_a_run_id_needs_a_record(
+    podium: Podium, config: Path, server: ChatServer, options: tuple[str, ...], table: str, told: str
+) -> None:
+    """The message names the option to leave out, and no class of Python."""
+    config.write_text(config.read_text() + table)
+    result = podium("run", "--run-id", "job", *options, "What is it?")
+    assert (result.exit_code, result.stdout, server.calls) == (2, "", [])
+    assert told in result.stderr
+    assert "Conductor" not in result.stderr
 
 
 @pytest.mark.parametrize(

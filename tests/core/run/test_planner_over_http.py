@@ -127,6 +127,9 @@ async def test_the_wait_that_a_server_asks_for_is_kept() -> None:
     long = Site(_down(429, Retry_After="60"))
     with pytest.raises(PlannerError, match=r"asks for 60 s, more than Retry\.max_wait"):
         await long.run()
+    longer = Site(_down(429, Retry_After="3601234"))
+    with pytest.raises(PlannerError, match=r"asks for 3601234 s, more than Retry\.max_wait \(5 s\)"):
+        await longer.run()
 
 
 @pytest.mark.anyio

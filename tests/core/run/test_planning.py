@@ -331,6 +331,19 @@ async def test_no_planner_that_goes_wrong_passes_for_one_that_does_not(
     assert result.proposals[-1].planner == "rule"
 
 
+@pytest.mark.parametrize(("act", "kind"), [(_raises, KeyError), (_raises_timeout, TimeoutError)])
+async def test_what_the_planner_raised_is_the_cause(act: object, kind: type[Exception]) -> None:
+    """For `run`, `stream` and `plan`."""
+    conductor = Conductor(PlanningActor(act), _pool())  # type: ignore[arg-type]
+    with pytest.raises(PlannerError) as of_run:
+        await conductor.run("What is it?")
+    with pytest.raises(PlannerError) as of_stream:
+        [event async for event in conductor.stream("What is it?")]
+    with pytest.raises(PlannerError) as of_plan:
+        await conductor.plan("What is it?")
+    assert [type(caught.value.__cause__) for caught in (of_run, of_stream, of_plan)] == [kind] * 3
+
+
 async def test_a_planner_that_writes_without_end_is_left_early() -> None:
     """Of 10 MB no more is read than a plan may have, and the repair call does not quote it all."""
     written, quoted = [0, 0], list[int]()

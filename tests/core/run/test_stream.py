@@ -11,8 +11,9 @@ from core.actors import Actor, boss, never, plan_of, rows, tags, writing
 from core.virtual_clock import BACKEND
 
 from podium.budget import Limits
+from podium.cli.live import LiveState
 from podium.conductor import Conductor
-from podium.errors import PlannerError, QueryError
+from podium.errors import PlannerError, QueryError, WorkerBroken
 from podium.planners import ChatPlanner, FixedPlanner, RulePlanner
 from podium.types import AnswerDelta, Completion, RunEnded, StepDelta, StepStarted
 from podium.workers import Request, ScriptedWorker
@@ -216,3 +217,50 @@ async def test_a_slow_reader_holds_nothing_up() -> None:
     last = seen[-1]
     assert isinstance(last, RunEnded)
     assert (last.result.status, last.result.seconds) == ("ok", 3.0)
+
+
+class Breaks(ScriptedWorker):
+    """Writes the half of its first text, fails, and then writes its second text."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__("writer", "")
+        self._texts = iter([first, second])
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Answer in two pieces, the first time only in one."""
+        self.requests.append(request)
+        text = next(self._texts)
+        yield text[:10]
+        if len(self.requests) == 1:
+            raise WorkerBroken("cut", maybe_paid=True)
+        yield text[10:]
+        yield Completion(text)
+
+
+SECOND = pytest.mark.parametrize("second", ["The tower, by 280 m.", "Nobody knows."])
+
+
+@SECOND
+async def test_pieces_of_an_attempt_that_failed_have_a_number_of_their_own(second: str) -> None:
+    """The pieces of the attempt that ended well make the answer."""
+    conductor = Conductor(boss(""), [Breaks("The tower, I believe.", second)])
+    pieces, state = dict[int | None, str](), LiveState()
+    async for event in conductor.stream(plan_of((0, "say", ()))):
+        state.take(event, 0.0)
+        if isinstance(event, AnswerDelta):
+            pieces[event.attempt] = pieces.get(event.attempt, "") + event.text
+    assert pieces == {1: "The tower,", 2: second}
+    assert state.root is not None
+    assert state.root.answer == second
+
+
+@SECOND
+async def test_a_nested_run_passes_no_piece_on_twice(second: str) -> None:
+    """An attempt in it that writes the same goes on; of a text that differs no piece follows."""
+    inner = Conductor(boss(rows((0, "say", ()))), [Breaks("The tower, I believe.", second)])
+    events = [event async for event in Conductor(boss(""), [inner]).stream(plan_of((0, "say", ())))]
+    own = [event for event in events if event.run_id == events[0].run_id]
+    told = "".join(event.text for event in own if isinstance(event, AnswerDelta))
+    assert told == (second if second.startswith("The tower,") else "The tower,")
+    assert isinstance(own[-1], RunEnded)
+    assert own[-1].result.answer == second

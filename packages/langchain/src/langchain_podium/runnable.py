@@ -24,8 +24,9 @@ from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.hosts import ConductorFace, StreamedAnswer, answered, whole_answers
+from podium.hosts import ConductorFace, answered, whole_answers
 from podium.policy import Policy
+from podium.run import StreamedAnswer
 from podium.types import AnswerDelta, Event, Result, RunEnded
 
 

@@ -29,8 +29,9 @@ from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.hosts import ConductorFace, StreamedAnswer, answered, plan_metadata, whole_answers
+from podium.hosts import ConductorFace, answered, plan_metadata, whole_answers
 from podium.planners import Planner
+from podium.run import StreamedAnswer
 from podium.secrets import scrub
 from podium.types import AnswerDelta, Event, Outcome, Plan, PlanReady, RunEnded, StepEnded
 from podium.workers import Worker

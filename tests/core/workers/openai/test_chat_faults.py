@@ -88,18 +88,18 @@ async def test_follows_no_redirect() -> None:
 
 @pytest.mark.parametrize(
     ("headers", "seconds"),
-    [({"retry_after": "7"}, 7.0), ({"retry_after": "1.5"}, 1.5), ({"retry_after": "86400"}, 3600.0),
+    [({"retry_after": "7"}, 7.0), ({"retry_after": "1.5"}, 1.5), ({"retry_after": "86400"}, 86400.0),
      ({"retry_after_ms": "250"}, 0.25), ({"retry_after": "soon"}, None), ({"retry_after_ms": "nan"}, None),
      ({}, None)],
 )  # fmt: skip
 async def test_reads_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
-    """A wait the server asks for is carried along, at most an hour."""
+    """A wait the server asks for is carried along, however long."""
     with pytest.raises(WorkerUnavailable) as caught:
         await ask(lambda _: fails(429, **headers))
     assert caught.value.retry_after == seconds
 
 
-@pytest.mark.parametrize(("offset", "low", "high"), [(60, 30, 60), (-60, 0, 0), (10**6, 3600, 3600)])
+@pytest.mark.parametrize(("offset", "low", "high"), [(60, 30, 60), (-60, 0, 0), (10**6, 10**6 - 30, 10**6)])
 async def test_reads_until_when_to_wait(offset: int, low: float, high: float) -> None:
     """A wait may be a date."""
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=offset), usegmt=True)

@@ -9,7 +9,7 @@ from podium.cli.live.live_state import LiveState
 from podium.cli.result_json import result_json, status_line, step_outputs
 from podium.cli.run_lookup import SHORT
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
-from podium.errors import JournalError, ListenerFailed, PodiumError
+from podium.errors import JournalError, ListenerFailed, PlannerError, PodiumError
 from podium.run.no_plan import FALLBACK
 from podium.types.result import Result
 
@@ -54,10 +54,13 @@ class Answering:
             result = anyio.run(self._done, job)
         except (KeyboardInterrupt, PodiumError) as error:
             if isinstance(error, JournalError | ListenerFailed) and error.result is not None:
-                show_answer(self._screen, error.result)  # it is paid for
+                self._show_result(error.result)  # it is paid for
             elif self._recorded and self._state.runs:
                 run_id = next(iter(self._state.runs))
                 error.add_note(f"go on with `podium resume {run_id[:SHORT]}`")
+            root = self._state.root
+            if isinstance(error, PlannerError) and self._as_json and root is not None and root.result:
+                self._show_result(root.result)  # the failed run, with what it spent
             raise
         self._show(result)
         if result.status != "ok":
@@ -65,6 +68,12 @@ class Answering:
 
     async def _done(self, job: Job) -> Result:
         return await (follow(job, self._state) if self.view is None else self.view.watch(job))
+
+    def _show_result(self, result: Result) -> None:
+        if self._as_json:
+            self._screen.result_json(result_json(result))
+        else:
+            show_answer(self._screen, result)
 
     def _show(self, result: Result) -> None:
         if self._as_json:

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from podium.types.conclusion import steps_of
 from podium.types.forecast import within
 from podium.types.result import Result
 
@@ -62,12 +63,22 @@ def status_line(result: Result) -> str:
     told = _ENDS[result.status]
     if result.problem is not None and result.status != "waiting":
         told += f" ({result.problem.code}: {result.problem.message})"
-    called = sum(1 for outcome in result.outcomes if outcome.attempts)
-    steps = f", {called} step{'' if called == 1 else 's'}" if result.rounds else ""
-    if result.planner is not None:
-        steps += f" planned by {result.planner.name}" + (
-            ", the fallback" if result.planner.is_fallback else ""
-        )
     about = "about " if result.usage.estimated else ""
     cost = "cost unknown" if result.cost is None else f"${result.cost:.4f}"
-    return f"{told}{steps}, {about}{result.usage.total_tokens:,} tokens, {cost}, {result.seconds:.1f} s"
+    return (
+        f"{told}{_steps(result)}, {about}{result.usage.total_tokens:,} tokens, {cost}, {result.seconds:.1f} s"
+    )
+
+
+def _steps(result: Result) -> str:
+    """Say how many steps were planned, who planned them, and how many were not called."""
+    if not result.rounds:
+        return ""
+    steps = [outcome for current in result.rounds for outcome in steps_of(current)]
+    told = f", {len(steps)} step{'' if len(steps) == 1 else 's'}"
+    if result.planner is not None:
+        told += f" planned by {result.planner.name}" + (
+            ", the fallback" if result.planner.is_fallback else ""
+        )
+    uncalled = sum(not outcome.attempts for outcome in steps)
+    return f"{told} ({uncalled} not called)" if uncalled else told

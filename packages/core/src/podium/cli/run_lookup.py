@@ -8,6 +8,7 @@ import anyio
 
 from podium.errors import RunUnknown
 from podium.journal import Entry, Journal, RunRow
+from podium.types.events import Event
 
 T = TypeVar("T")
 
@@ -53,6 +54,15 @@ async def read_family(journal: Journal, run_id: str) -> Sequence[Entry]:
     """Return the entries of a run and of the runs nested in it, oldest first."""
     entries = [entry for each in await family(journal, run_id) for entry in await journal.read(each)]
     return sorted(entries, key=lambda entry: entry.at)
+
+
+def nested_events(entries: Sequence[Entry], run_id: str) -> list[list[Event]]:
+    """Return the events of each run among `entries` but `run_id`: those nested in it."""
+    runs: dict[str, list[Event]] = {}
+    for entry in entries:
+        if entry.run_id != run_id:
+            runs.setdefault(entry.run_id, []).append(entry.event)
+    return list(runs.values())
 
 
 def local_time(at: float) -> str:

@@ -172,13 +172,17 @@ class Retry:
             return inf, ""
         asked = error.retry_after or 0.0
         if asked > self.max_wait:
-            return inf, f"it asks for {asked:.3g} s, more than Retry.max_wait ({self.max_wait:g} s)"
+            return inf, f"it asks for {_told(asked)}, more than Retry.max_wait ({_told(self.max_wait)})"
         most = min(self.max_wait, self.first_wait * 2 ** min(failures - 1, 32))
         drawn = Random(seed).uniform(0, most)  # noqa: S311 - spreads calls in time
         wait = min(asked + drawn, self.max_wait)
         if wait >= left:
             return inf, "the time ends before it could be called again"
         return wait, ""
+
+
+def _told(seconds: float) -> str:
+    return f"{seconds:.1f}".removesuffix(".0") + " s"
 
 
 def _check_whole(name: str, value: object) -> None:

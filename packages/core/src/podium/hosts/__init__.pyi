@@ -30,7 +30,6 @@ from .messages import (
     tool_call as tool_call,
 )
 from .results import (
-    StreamedAnswer as StreamedAnswer,
     answer_sources as answer_sources,
     answered as answered,
     plan_lines as plan_lines,

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.hosts.results import StreamedAnswer, answer_sources, answered, run_failed
+from podium.hosts.results import answer_sources, answered, run_failed
 from podium.hosts.tool_continuation import (
     ContinuationStore,
     is_continued,
@@ -20,7 +20,7 @@ from podium.hosts.tool_continuation import (
     write_continuation,
 )
 from podium.resume import PaidResults
-from podium.run import RunOptions
+from podium.run import RunOptions, StreamedAnswer
 from podium.types import (
     AnswerDelta,
     Completion,

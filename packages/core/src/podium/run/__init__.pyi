@@ -1,3 +1,4 @@
 from .approval import PAUSED as PAUSED, REFUSED as REFUSED
 from .listeners import Listener as Listener
 from .request import RunOptions as RunOptions
+from .streamed_answer import StreamedAnswer as StreamedAnswer

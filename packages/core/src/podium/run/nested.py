@@ -11,6 +11,7 @@ from podium.execution.run_context import ConductorSettings, RunRequest, outer_ru
 from podium.resume.paid_results import step_key
 from podium.run.listeners import Listener
 from podium.run.runner import RunSession
+from podium.run.streamed_answer import StreamedAnswer
 from podium.types.events import AnswerDelta, Event, RunEnded
 from podium.types.messages import Completion, Sampling, read_query
 from podium.types.result import Result
@@ -39,6 +40,7 @@ async def run_nested(
     """
     nested, outer = nested_request(settings, request), outer_run(request.caller)
     result: Result | None = None
+    streamed = StreamedAnswer()
     sessions: list[RunSession] = []
 
     async def run(emit: Listener) -> Result:
@@ -57,8 +59,8 @@ async def run_nested(
             async for event in events:
                 if isinstance(event, RunEnded):
                     result = event.result
-                elif isinstance(event, AnswerDelta):
-                    yield event.text
+                elif isinstance(event, AnswerDelta) and (text := streamed.add(event)):
+                    yield text
     except PlannerError as error:
         if result is not None:
             error.usage, error.cost = _bill(result, sessions[0].before)

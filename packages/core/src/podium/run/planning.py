@@ -98,7 +98,8 @@ class PlanRequester:
         if asked.plan is None and fallback is not None and not self.turns:
             asked = await self._ask(fallback, (), "fallback")
         if asked.plan is None:
-            raise no_plan(context.request.run_id, error, self.proposals[before:]) from error
+            raised = error.__cause__ if isinstance(error, PlannerError) else None
+            raise no_plan(context.request.run_id, error, self.proposals[before:]) from (raised or error)
         return asked.plan
 
     def _known(self) -> _Asked | None:

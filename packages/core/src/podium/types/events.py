@@ -212,7 +212,8 @@ class StepEnded(_Event):
 class AnswerDelta(_Event):
     """A piece of the answer, sent as soon as it is known to be one.
 
-    A step that fails after some of its output was sent is superseded by the result.
+    Pieces of an attempt that fails are void. The next attempt begins the answer anew, under
+    another `attempt`, and `Result.answer` is the whole text.
     """
 
     type = "answer_delta"

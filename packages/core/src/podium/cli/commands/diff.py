@@ -12,7 +12,7 @@ from rich.text import Text
 from podium import replay
 from podium.cli.arguments import AsJson, ConfigPath, Run
 from podium.cli.result_json import status_line
-from podium.cli.run_lookup import SHORT, find_run, look
+from podium.cli.run_lookup import SHORT, find_run, look, nested_events, read_family
 from podium.cli.screen import Screen, reporting
 from podium.config import find_journal
 from podium.journal import Journal
@@ -44,7 +44,9 @@ def _show(screen: Screen, journal: Journal, first_typed: str, second_typed: str,
 
     async def read(typed: str) -> Result:
         row = await find_run(journal, typed)
-        return result_of([entry.event for entry in await journal.read(row.run_id)])
+        entries = await read_family(journal, row.run_id)
+        own = [entry.event for entry in entries if entry.run_id == row.run_id]
+        return result_of(own, nested_events(entries, row.run_id))
 
     async def read_both() -> tuple[Result, Result]:
         return await read(first_typed), await read(second_typed)

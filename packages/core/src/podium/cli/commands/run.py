@@ -104,6 +104,9 @@ def _run(
 ) -> None:
     """Run the question or plan, show the result, and exit with its exit code."""
     recorded = asked.journaled and not config.is_hosted and config.journal() is not None
+    if asked.run_id is not None and not recorded and not config.is_hosted:
+        off = f"take out `off` in [journal] of {config.path}" if asked.journaled else "leave out --no-journal"
+        raise ConfigError(f"--run-id names a recorded run, and this run is not recorded: {off}, or --run-id")
     answering = Answering(screen, as_json=as_json, explain=explain, outputs=outputs, recorded=recorded)
     conductor = config.conductor(
         steps=asked.steps,

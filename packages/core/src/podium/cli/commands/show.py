@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from podium.cli.arguments import AsJson, ConfigPath, Run
 from podium.cli.live import LiveState, TreeRenderer
 from podium.cli.result_json import result_json, status_line, step_outputs
-from podium.cli.run_lookup import SHORT, find_run, local_time, look, read_family
+from podium.cli.run_lookup import SHORT, find_run, local_time, look, nested_events, read_family
 from podium.cli.screen import Screen, reporting
 from podium.config import find_journal
 from podium.journal import Entry, Journal, RunRow
@@ -52,7 +52,7 @@ def _show(
             screen.result_json(_plain(entry), indent=None)
         return
     own = [entry.event for entry in entries if entry.run_id == row.run_id]
-    result, started = result_of(own), own[0]
+    result, started = result_of(own, nested_events(entries, row.run_id)), own[0]
     assert isinstance(started, RunStarted)
     if as_json:
         facts = {"state": row.state, "began": row.began, "ended": row.ended, "parent": row.parent}

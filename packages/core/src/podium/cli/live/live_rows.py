@@ -67,6 +67,8 @@ class RunRow:
     rounds: dict[int, RoundRow] = field(default_factory=dict)
     answer: str = ""
     """The last characters of the answer so far."""
+    answering: tuple[int | None, int | None, int | None] | None = None
+    """Round, step and attempt that write the answer; `None` before its first piece."""
     result: Result | None = None
     stopped: Problem | None = None
     """Why it broke off; `None` otherwise."""

@@ -53,7 +53,9 @@ class LiveState:
                 self._resume(event)
             case AnswerDelta():
                 run = self.runs[event.run_id]
-                run.answer = (run.answer + event.text)[-TAIL_CHARS:]
+                attempt = (event.round, event.step, event.attempt)
+                before = run.answer if run.answering == attempt else ""  # another attempt begins anew
+                run.answer, run.answering = (before + event.text)[-TAIL_CHARS:], attempt
             case RunEnded():  # alone, for a run of an id that has ended before
                 self.runs.setdefault(event.run_id, RunRow(event.result.workers)).result = event.result
             case RunStopped():

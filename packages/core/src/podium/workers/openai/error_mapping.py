@@ -18,8 +18,6 @@ from podium.types.messages import storable
 
 MAX_QUOTE = 300
 """Most characters of a server's text in an error message."""
-MAX_RETRY_AFTER = 3600.0
-"""Longest wait a server may ask for, in seconds."""
 
 _BUSY = (408, 409, 425, 429)
 _STATUSES = range(300, 600)
@@ -94,7 +92,7 @@ def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the server asks to wait, at most an hour; `None` if it names none."""
+    """Return the seconds that the server asks to wait; `None` if it names none."""
     try:
         if (milliseconds := headers.get("retry-after-ms")) is not None:
             seconds = float(milliseconds) / 1000
@@ -105,7 +103,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     except (ValueError, OverflowError):
         return None
-    return None if math.isnan(seconds) else min(max(seconds, 0.0), MAX_RETRY_AFTER)
+    return None if math.isnan(seconds) else max(seconds, 0.0)
 
 
 def _kind_of_status(status: int, words: list[str]) -> type[WorkerError]:
