@@ -30,6 +30,7 @@ from contracts.worker_contract import WorkerContract, question
 from autogen_podium.agent_framework import ConductorAgent, as_planner, as_worker
 from podium import Conductor, Limits, ScriptedWorker
 from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed
+from podium.planners import FixedPlanner
 from podium.types import Message as PodiumMessage, Result, Sampling
 from podium.workers import Request, Worker, complete
 
@@ -90,6 +91,16 @@ async def test_it_answers() -> None:
     assert [step["status"] for step in facts["steps"]] == ["ok", "ok", "ok"]
     assert (facts["maybe_paid"], facts["usage"]["estimated"]) == (False, False)
     assert isinstance(response.raw_representation, Result)
+
+
+async def test_a_chat_client_is_the_fallback_planner() -> None:
+    """As it may be the planner; what plans nothing is refused."""
+    client = SpeakingClient(speak)
+    agent = ConductorAgent(team(client), FixedPlanner("no plan"), fallback_planner=client)
+    facts = (await agent.run("How large is the room?")).additional_properties["podium"]
+    assert (facts["status"], facts["planner"]["is_fallback"]) == ("partial", True)
+    with pytest.raises(ConfigError, match=r"fallback_planner=7 plans nothing: .* as_planner"):
+        ConductorAgent(team(client), client, fallback_planner=7)
 
 
 async def test_a_conductor_in_a_pool_is_within_the_limits_around_it() -> None:

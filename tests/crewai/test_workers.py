@@ -12,7 +12,7 @@ from contracts.odd_answers import CALLS, FILTERED, LATIN, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
 from crewai import LLM, Agent, Crew, Task
 from crewai.tools import tool
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.chat_server import Call, ChatServer, Reply, chunk, events, says, whole
 from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorLLM, as_worker
@@ -422,6 +422,28 @@ async def test_an_answer_that_was_cut_is_partial(make: Any, *, stream: bool) -> 
     assert (result.status, result.answer) == ("partial", "Once upon")
     assert result.problem is not None
     assert result.problem.code == "cut"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("make", [lambda llm: llm, *MAKERS[:1]], ids=["llm", "agent"])
+async def test_an_answer_without_a_finish_reason_is_none(make: Any, *, stream: bool) -> None:
+    """As a stream that was cut: CrewAI returns what there is."""
+
+    def cut(call: Call) -> Reply:
+        return (
+            events(chunk({"content": "Once"}))
+            if call.body.get("stream")
+            else says(call, "Once", finish_reason=None)
+        )
+
+    async with ChatServer(cut) as server:
+        with provider_llm(server.url, stream=stream) as llm:
+            conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(make(llm))], retry=ONCE)
+            result = await conductor.run("?", **({"on_event": lambda event: None} if stream else {}))
+    assert (result.status, result.answer) == ("failed", "")
+    assert result.problem is not None
+    assert (result.problem.code, "no finish_reason" in result.problem.message) == ("worker_broken", True)
 
 
 @pytest.mark.anyio

@@ -29,8 +29,9 @@ class UsageMeter:
 
     def __init__(self) -> None:
         self._llms: list[BaseLLM] = []
-        self.finish_reason: str | None = None
-        """In the provider's word, of the latest answer; `None` where the LLM does not say."""
+        self.finish_reason: str | None = "stop"
+        """Of the latest answer, in the provider's word: `stop` where the LLM never says; `None` where it
+        does and there was none, as in a stream that was cut."""
 
     def copy_of(self, llm: L) -> L:
         """Return a copy of an LLM whose count starts at zero."""
@@ -44,7 +45,7 @@ class UsageMeter:
 
     def _hearing(self, method: Callable[..., Any], llm: BaseLLM) -> Callable[..., Any]:
         def tell(*args: Any, **options: Any) -> Any:
-            self.finish_reason = options.get("finish_reason")
+            self.finish_reason = options.get("finish_reason", "stop")
             return method(llm, *args, **options)
 
         return tell

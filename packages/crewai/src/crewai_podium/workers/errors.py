@@ -85,11 +85,11 @@ def read_answer(
         WorkerError: as `podium.hosts.read_completion`.
     """
     calls = tool_calls(answer)
-    finish = (meter.finish_reason or "stop").lower()
+    finish = meter.finish_reason and _FINISHES.get(meter.finish_reason.lower(), meter.finish_reason)
     return read_completion(
         messages,
         text=written or ("" if calls else text_of(answer)),
-        finish_reason="tool_calls" if calls else _FINISHES.get(finish, finish),
+        finish_reason="tool_calls" if calls else finish,
         tool_calls=calls,
         usage=usage or meter.usage,
     )
