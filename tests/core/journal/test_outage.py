@@ -15,7 +15,7 @@ from core.journal.happenings import ended, started, step_ended
 from benchmarks.postgres_server import PostgresServer
 from podium import Conductor, ScriptedWorker
 from podium.errors import JournalError
-from podium.journal import SqlJournal, verify_runs
+from podium.journal import Schema, SqlJournal, SqlTables, verify_runs
 from podium.journal.sql import postgres, sqlite
 from podium.journal.sql.batch import Batch
 from podium.journal.sql.fenced_store import FencedStore
@@ -24,6 +24,7 @@ from podium.workers import Card, FunctionWorker
 
 pytestmark = pytest.mark.anyio
 
+NOTES = Schema("notes", [["CREATE TABLE podium_notes (note TEXT NOT NULL)"]])
 CHAIN = plan_of((0, "first", ()), (1, "second", (0,)))
 
 
@@ -239,3 +240,28 @@ async def test_each_run_waits_for_its_own_patience(tmp_path: Path) -> None:
         await second.aclose()
         with pytest.raises(JournalError):
             await first.aclose()
+
+
+async def test_nobody_gives_up_before_the_patience_is_over(tmp_path: Path) -> None:
+    """Neither who opens the journal nor a run under way."""
+    path, patience = tmp_path / "journal.db", 0.7
+    journal = SqlJournal(path, patience=patience)
+    async with journal:
+        log = await journal.begin(started("mine"), minted=False)
+        with closing(sqlite3.connect(path, isolation_level=None)) as locker:
+            locker.execute("BEGIN EXCLUSIVE")
+            began = anyio.current_time()
+            log.append(step_ended("mine", 0))
+            with pytest.raises(JournalError, match="locked"):
+                await log.flush()
+            assert anyio.current_time() - began >= patience
+            began = anyio.current_time()
+            with pytest.raises(JournalError, match="locked"):
+                await SqlTables(NOTES, path, patience=patience).transaction(lambda _: _nothing())
+            assert anyio.current_time() - began >= patience
+        with pytest.raises(JournalError):
+            await log.aclose()
+
+
+async def _nothing() -> None:
+    pass

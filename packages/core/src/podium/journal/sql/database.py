@@ -117,7 +117,9 @@ class Database(ABC):
         return await self.retry(lambda: shielded(self.attempt(work, reads=reads)))
 
     async def retry(self, attempt: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Await `attempt()`, and again while it fails for a transient reason, for `patience` seconds.
+        """Await `attempt()`, and again while it fails for a transient reason.
+
+        The last attempt begins `patience` seconds after the first.
 
         Raises:
             Refused: the failure is not transient.
@@ -129,9 +131,10 @@ class Database(ABC):
                 return await attempt()
             except self.failures as error:
                 failure = self.failure(error)
-                if isinstance(failure, Refused) or anyio.current_time() + wait > end:
+                left = end - anyio.current_time()
+                if isinstance(failure, Refused) or left <= 0:
                     raise failure from error
-            await anyio.sleep(wait)
+            await anyio.sleep(min(wait, left))
             wait = min(2 * wait, LONGEST_WAIT)
 
     def failure(self, error: Exception) -> JournalError:

@@ -29,7 +29,7 @@ class GroupCommit:
         commit: tries once to write a batch, and returns once it is durable, with the logs that it left out
             because another process holds their run. Raises `JournalError` if that fails.
         period: longest time between two commits while runs are held, which renews the lease, in seconds.
-        patience: how long a run waits for a commit while the database fails, in seconds.
+        patience: how long a run waits at least for a commit while the database fails, in seconds.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class GroupCommit:
         return self._period if self._held else None
 
     async def _write(self, batch: Batch) -> None:
-        """Write a batch; while that fails, try again without the runs that have waited long enough."""
+        """Write a batch; while that fails, try again without the runs that have waited for `patience`."""
         wait = FIRST_WAIT
         while True:
             try:
@@ -122,8 +122,7 @@ class GroupCommit:
                     return
                 self._fail(batch.counts, error)
             except JournalError as error:
-                end = anyio.current_time() + wait
-                self._fail([log for log in batch.counts if log.waits_since + self._patience < end], error)
+                self._fail([log for log in batch.counts if self._left(log) <= 0], error)
             except Exception as error:  # noqa: BLE001  (a fault here must not end all journalling)
                 self._fail(batch.counts, _fault(error))
             else:
@@ -131,8 +130,12 @@ class GroupCommit:
             batch = batch.only([log for log in batch.counts if log.failure is None])
             if not batch.counts:
                 return
-            await anyio.sleep(wait)
+            await anyio.sleep(max(min(wait, *map(self._left, batch.counts)), 0.0))
             wait = min(2 * wait, LONGEST_WAIT)
+
+    def _left(self, log: SqlLog) -> float:
+        """Return how long a run still waits for its commit, in seconds."""
+        return log.waits_since + self._patience - anyio.current_time()
 
     def _take(self, batch: Batch, lost: Collection[SqlLog]) -> None:
         """Tell the logs of a batch that it is durable, apart from those that another process holds."""
