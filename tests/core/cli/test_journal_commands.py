@@ -10,8 +10,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from core.cli.conftest import PLAN
+from core.journal.happenings import course, started, stopped
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
@@ -341,3 +343,32 @@ def test_no_secret_is_shown(podium: Podium, config: Path, server: ChatServer) ->
     for command in commands:
         assert KEY not in podium(*command.replace("K", known).split()).output
     assert all(KEY.encode() not in path.read_bytes() for path in Path("state").rglob("*") if path.is_file())
+
+
+def test_runs_and_show_tell_the_same_cost_of_a_run_that_has_not_ended(podium: Podium, config: Path) -> None:
+    """What a stopped run has spent, and one whose process ended without a word, is known from its records."""
+    config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
+
+    async def record() -> None:
+        async with SqlJournal(Path("runs.db")) as journal:
+            for run_id in ("stopped", "open"):
+                log = await journal.begin(started(run_id), minted=False)
+                for event in [*list(course(run_id))[:4], *([stopped(run_id)] if run_id == "stopped" else [])]:
+                    log.append(event)
+                await log.aclose()
+
+    anyio.run(record)
+    assert {row["run_id"]: row["cost"] for row in rows(podium)} == {"stopped": 0.5, "open": 0.5}
+    for run_id in ("stopped", "open"):
+        assert json.loads(podium("show", run_id, "--json").stdout)["cost"] == 0.5
+    assert podium("runs").stdout.count("$0.5000") == 2
+
+
+@pytest.mark.parametrize("text", ["", "garbage\n", '{"run_id": "r", "records": -1, "hash": "h"}\n'])
+def test_a_file_without_anchors_is_wrong_input(podium: Podium, config: Path, text: str) -> None:
+    """As one that cannot be read."""
+    for content in (text.encode(), b"\xff"):
+        Path("anchors.jsonl").write_bytes(content)
+        result = podium("audit", "verify", "--anchor", "anchors.jsonl")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith("podium: anchors.jsonl")

@@ -17,6 +17,7 @@ from podium.journal import (
     Record,
     export,
     link,
+    read_anchors,
     read_lines,
     verify,
     verify_lines,
@@ -167,3 +168,10 @@ def test_what_is_no_export_is_refused(line: str) -> None:
     """The line is named."""
     with pytest.raises(JournalBroken, match="line 2"):
         list(verify_lines(["", line]))
+
+
+@pytest.mark.parametrize("records", ["0", "-1", "true", "1.0", '"1"'])
+def test_an_anchor_has_one_record_or_more(records: str) -> None:
+    """Anything else is no anchor."""
+    with pytest.raises(JournalBroken, match="line 2 is no anchor"):
+        list(read_anchors(["", f'{{"run_id": "r", "records": {records}, "hash": "h"}}']))

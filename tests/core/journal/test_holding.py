@@ -144,7 +144,7 @@ async def test_a_stalled_holder_does_not_end_a_run_that_was_taken(place: Place) 
                 await log.flush()
             await _close_lost(log)
         for log in new:
-            with pytest.raises(RunHeld):
+            with pytest.raises(RunHeld, match=rf"carried out by process {os.getpid()} on \S+: wait"):
                 await stalled.claim(log.run_id)
             await log.aclose()
         assert [row.run_id for row in await other.runs()] == ["run1", "run0"]

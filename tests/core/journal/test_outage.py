@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from core.journal.happenings import ended, started, step_ended
 
 from benchmarks.postgres_server import PostgresServer
 from podium import Conductor, ScriptedWorker
-from podium.errors import JournalError
+from podium.errors import JournalError, RunUnknown
 from podium.journal import Schema, SqlJournal, SqlTables, verify_runs
 from podium.journal.sql import postgres, sqlite
 from podium.journal.sql.batch import Batch
@@ -265,3 +265,22 @@ async def test_nobody_gives_up_before_the_patience_is_over(tmp_path: Path) -> No
 
 async def _nothing() -> None:
     pass
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_run_that_was_never_recorded_says_how_to_start_it(tmp_path: Path, *, is_open: bool) -> None:
+    """There is nothing to resume: the same id starts the run once the database works."""
+    path = tmp_path / "journal.db"
+    journal = SqlJournal(path, patience=0.1)
+    conductor = Conductor(boss(""), [ScriptedWorker("a", "one"), ScriptedWorker("b", "two")], journal=journal)
+    async with journal:
+        pass
+    async with conductor if is_open else AsyncExitStack():
+        with closing(sqlite3.connect(path, isolation_level=None)) as locker:
+            locker.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(JournalError, match=r"run\(..., run_id='mine'\)` starts it") as caught:
+                await conductor.run(CHAIN, run_id="mine")
+        assert caught.value.code == "journal"
+        with pytest.raises(RunUnknown):
+            await conductor.resume("mine")
+        assert (await conductor.run(CHAIN, run_id="mine")).answer == "two"

@@ -42,7 +42,9 @@ def read_anchors(lines: Iterable[str]) -> Iterator[Anchor]:
         if not line.strip():
             continue
         match _json(line):
-            case {"run_id": str(run_id), "records": int(records), "hash": str(digest), **rest} if not rest:
+            case {"run_id": str(run_id), "records": int(records), "hash": str(digest), **rest} if (
+                not rest and records > 0 and not isinstance(records, bool)
+            ):
                 yield Anchor(run_id, Head(records, digest))
             case _:
                 raise JournalBroken(f"line {number} is no anchor: the file was changed, or is another file")

@@ -137,16 +137,17 @@ def _read_anchors(path: Path) -> Sequence[Anchor]:
     """Read anchors from a file, or from stdin.
 
     Raises:
-        JournalBroken: the file holds something else, or nothing.
-        QueryError: the file cannot be read.
+        QueryError: the file cannot be read, or holds something else, or nothing.
     """
     try:
         with nullcontext(sys.stdin) if str(path) == "-" else path.open(encoding="utf-8") as lines:
             anchors = tuple(read_anchors(lines))
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError(f"{path} cannot be read: {error}") from error
+    except JournalBroken as error:
+        raise QueryError(f"{path}: {error}") from error
     if not anchors:
-        raise JournalBroken(f"{path} holds no anchor")
+        raise QueryError(f"{path} holds no anchor")
     return anchors
 
 

@@ -1,7 +1,7 @@
 """`podium runs`: list the recorded runs, and delete some."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated
 
@@ -14,7 +14,9 @@ from podium.cli.arguments import AsJson, ConfigPath, Run, span
 from podium.cli.run_lookup import SHORT, find_run, local_time, look
 from podium.cli.screen import EXIT_CODES, Screen, reporting
 from podium.config import find_journal, find_shared_cache
+from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Journal, RunRow
+from podium.resume import result_of
 
 runs = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
 
@@ -71,7 +73,11 @@ def counted(count: int, what: str) -> str:
 
 
 def _list(screen: Screen, journal: Journal, *, limit: int, nested: bool, as_json: bool) -> None:
-    rows = look(journal, partial(journal.runs, limit=limit, nested=nested))
+    async def read() -> Sequence[RunRow]:
+        rows = await journal.runs(limit=limit, nested=nested)
+        return [row if row.cost is not None else replace(row, cost=await _cost(journal, row)) for row in rows]
+
+    rows = look(journal, read)
     if as_json:
         screen.result_json([asdict(row) | {"seconds": _seconds(row)} for row in rows])
     elif rows:
@@ -84,16 +90,24 @@ def _table(screen: Screen, rows: Sequence[RunRow]) -> Table:
     question = Column("question", no_wrap=True, overflow="ellipsis", ratio=1)  # takes the room that is left
     table = Table("run", "when", "state", question, "cost", "seconds", expand=True)
     for row in rows:
-        seconds, unknown = _seconds(row), "-" if row.ended is None else "unknown"
+        seconds = _seconds(row)
         table.add_row(
             Text(screen.shown(row.run_id[:SHORT])),
             local_time(row.began),
             screen.shown(row.state),
             Text(" ".join(screen.shown(row.question).split()) or "-"),
-            unknown if row.cost is None else f"${row.cost:.4f}",
+            "unknown" if row.cost is None else f"${row.cost:.4f}",
             "-" if seconds is None else f"{seconds:.1f}",
         )
     return table
+
+
+async def _cost(journal: Journal, row: RunRow) -> float | None:
+    """Return what a run without a recorded cost has spent so far; `None` if that is unknown."""
+    try:
+        return result_of([entry.event for entry in await journal.read(row.run_id)]).cost
+    except (JournalBroken, RunUnknown):  # `podium audit verify` reports it; or deleted meanwhile
+        return None
 
 
 def _seconds(row: RunRow) -> float | None:

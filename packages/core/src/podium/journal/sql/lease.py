@@ -38,6 +38,12 @@ def new_holder() -> str:
     return f"{platform.node()}:{pid}:{_namespace()}:{_start_time(pid) or ''}:{number}"
 
 
+def process_of(holder: str) -> str:
+    """Return the process of a lease holder, for messages."""
+    host, pid = holder.rsplit(":", 4)[:2]
+    return f"process {pid} on {host}"
+
+
 def has_ended(holder: str) -> bool:
     """Return whether the process of a lease holder is known to have ended; `False` if it cannot be known."""
     parts = holder.rsplit(":", 4)

@@ -132,6 +132,8 @@ class SqlLog(Log):
     def fail(self, error: JournalError) -> None:
         """Take it that nothing more of this run can be recorded."""
         if self.failure is None:
+            if self.started is not None and not self._written:
+                error = not_recorded(self.run_id, error)
             self.failure = error
             self._open = False
             self._wake()
@@ -142,3 +144,14 @@ class SqlLog(Log):
         if self._progress is not None:
             self._progress.set()
             self._progress = None
+
+
+def not_recorded(run_id: str, error: JournalError) -> JournalError:
+    """Return the error of a run whose first record was not committed, as far as is known."""
+    if error.code != JournalError.code:  # it says more
+        return error
+    made = JournalError(
+        f"{error}; no record of run {run_id} is known to be written: `run(..., run_id={run_id!r})` starts it"
+    )
+    made.__cause__ = error
+    return made

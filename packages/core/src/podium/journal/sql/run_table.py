@@ -8,7 +8,7 @@ from podium.errors import RunDead, RunHeld, RunUnknown
 from podium.journal.entry import Entry, Record, RunRow
 from podium.journal.sql.database import Row, Transaction
 from podium.journal.sql.fenced_store import FencedStore
-from podium.journal.sql.lease import has_ended, is_given_up
+from podium.journal.sql.lease import has_ended, is_given_up, process_of
 from podium.journal.sql.run_log import RunState
 
 _ALL = 2**62
@@ -69,7 +69,9 @@ class RunTable:
         row = await self._locked(transaction, run_id)
         is_claimed = row["fence"] == fence  # by an earlier attempt, whose acknowledgement was lost
         if _is_held(row) and not is_claimed:
-            raise RunHeld(f"run {run_id} is carried out by {row['holder']}: wait for it to end or stop")
+            raise RunHeld(
+                f"run {run_id} is carried out by {process_of(row['holder'])}: wait for it to end or stop"
+            )
         entries = tuple(record.entry() for record in await _records(transaction, run_id))
         claim = Claim(entries, RunState(row["state"], row["ended"], row["cost"]), row["recoveries"])
         if is_claimed:
@@ -126,7 +128,7 @@ class RunTable:
         for each in doomed:  # which grows meanwhile
             row = await self._locked(transaction, each)
             if _is_held(row):
-                raise RunHeld(f"run {each} is carried out by {row['holder']}: wait for it to end")
+                raise RunHeld(f"run {each} is carried out by {process_of(row['holder'])}: wait for it to end")
             nested = await transaction.fetch("SELECT run_id FROM podium_runs WHERE parent = ?", each)
             doomed += [row["run_id"] for row in nested if row["run_id"] not in doomed]
         for each in doomed:

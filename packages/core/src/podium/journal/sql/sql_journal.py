@@ -6,7 +6,7 @@ from types import TracebackType
 from uuid import uuid4
 
 from podium.aio import PerLoop, shielded
-from podium.errors import ConfigError
+from podium.errors import ConfigError, JournalError
 from podium.journal.codec import prepare
 from podium.journal.entry import Record, RunRow, check_id
 from podium.journal.journal import Journal, Log
@@ -15,7 +15,7 @@ from podium.journal.sql.database import Database, Synchronous
 from podium.journal.sql.fenced_store import FencedStore
 from podium.journal.sql.group_commit import GroupCommit
 from podium.journal.sql.lease import forget_fence
-from podium.journal.sql.run_log import SqlLog
+from podium.journal.sql.run_log import SqlLog, not_recorded
 from podium.journal.sql.run_table import RunTable
 from podium.journal.sql.schema import Schema, open_database
 from podium.journal.sql.urls import Location, database_url
@@ -104,7 +104,10 @@ class SqlJournal(PerLoop[_Open], Journal):
     async def begin(self, started: RunStarted, *, minted: bool) -> Log:
         """Record a new run, and hold it."""
         check_id(started.run_id)
-        here = await self._enter()
+        try:
+            here = await self._enter()
+        except JournalError as error:
+            raise not_recorded(started.run_id, error) from error
         log = SqlLog(here.writer.put, started.run_id, uuid4().hex, self._leave)
         log.begin(started, minted=minted)
         if not minted:
