@@ -10,6 +10,7 @@ from servers.chat_server import ChatServer, completion, says, whole
 
 from podium.budget import Limits
 from podium.conductor import Conductor
+from podium.errors import PlannerError
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner, FixedPlanner
@@ -83,6 +84,18 @@ async def test_too_few_tokens_for_a_long_text_are_not_believed() -> None:
     assert result.usage.estimated
     assert result.cost is not None
     assert result.cost >= 1750
+
+
+async def test_the_tokens_of_a_lost_planner_call_are_those_of_its_prompt() -> None:
+    """They are estimated from the messages that were sent, not from the question alone."""
+    async with ChatServer(lambda call: whole("{")) as server:
+        planner = ChatPlanner(_worker(server.url, "boss"))
+        conductor = Conductor(planner, [_worker(server.url)], retry=Retry(attempts=1))
+        with pytest.raises(PlannerError) as caught:
+            await conductor.run("What?")
+    (proposal,) = caught.value.calls
+    assert (proposal.maybe_paid, proposal.usage.estimated) == (True, True)
+    assert proposal.usage.input_tokens > 100
 
 
 async def test_chinese_is_not_taken_for_a_quarter_of_its_characters() -> None:

@@ -103,10 +103,11 @@ async def test_a_filter_that_refuses_the_prompt_is_a_refusal() -> None:
     assert result.problem.code == "answer_refused"
 
 
-async def test_tools_that_were_offered_may_be_called() -> None:
-    """The calls are the caller's to make."""
+@pytest.mark.parametrize("name", ["look", "jump"])
+async def test_tools_that_were_offered_may_be_called(name: str) -> None:
+    """The calls are the caller's to make, also one of another name."""
     offered = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    call = {"id": "1", "type": "function", "function": {"name": name, "arguments": "{}"}}
 
     def reply(asked: Call) -> Reply:
         return says(asked, "", tool_calls=[call], finish_reason="tool_calls")
@@ -115,7 +116,7 @@ async def test_tools_that_were_offered_may_be_called() -> None:
         planner = FixedPlanner(Plan((Step(0, "x"),)))
         result = await Conductor(planner, [_worker(server.url)]).run("What?", tools=[offered])
     assert result.status == "ok"
-    assert [each["function"]["name"] for each in result.tool_calls] == ["look"]
+    assert [each["function"]["name"] for each in result.tool_calls] == [name]
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])

@@ -12,6 +12,7 @@ from podium.budget.spend import Spend
 from podium.errors import ConfigError, PlanError
 from podium.plan_text.parser import parse_plan
 from podium.planners.planner import Planner, PlanRequest, PlanText
+from podium.types.messages import Message
 
 
 class CachedPlanner(Planner):
@@ -69,6 +70,10 @@ class CachedPlanner(Planner):
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
         """Return what the other planner may spend; nothing, for what is remembered."""
         return Spend() if _key(request) in self._texts else self._planner.worst_case(request, answer_tokens)
+
+    def messages(self, request: PlanRequest) -> Sequence[Message]:
+        """Return the messages that the other planner's model is sent."""
+        return self._planner.messages(request)
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return (self._planner,)

@@ -13,7 +13,7 @@ from podium.plan_text.schema import plan_schema
 from podium.plan_text.writer import Spelling
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.planners.planner_prompt import MAX_EXAMPLES, Show, planner_messages
-from podium.types.messages import Completion, Constraint, Sampling, usage_or_estimate
+from podium.types.messages import Completion, Constraint, Message, Sampling, usage_or_estimate
 from podium.usage import Usage
 from podium.workers.worker import Request, Worker
 
@@ -81,6 +81,10 @@ class ChatPlanner(Planner):
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
         """Return the most that asking the model may spend."""
         return self.worker.worst_case(self._call(request), answer_tokens) or Spend()
+
+    def messages(self, request: PlanRequest) -> Sequence[Message]:
+        """Return the messages that the model is sent."""
+        return self._call(request).messages
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Ask the model."""

@@ -9,6 +9,7 @@ from podium.plan_text.writer import write_plan
 from podium.planners.card_matcher import best_fit
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.planners.question_splitter import split
+from podium.types.messages import Message
 from podium.types.plan import Plan, Step
 from podium.types.references import literal
 
@@ -57,6 +58,10 @@ class DirectPlanner(Planner):
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
         """Return what the other planner may spend; nothing, for what needs no planning."""
         return Spend() if _plan(request) else self._planner.worst_case(request, answer_tokens)
+
+    def messages(self, request: PlanRequest) -> Sequence[Message]:
+        """Return the messages that the other planner's model is sent."""
+        return self._planner.messages(request)
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return (self._planner,)

@@ -117,3 +117,10 @@ class Planner(ResourceGroup, ABC):
         """
         del request, answer_tokens
         return Spend()
+
+    def messages(self, request: PlanRequest) -> Sequence[Message]:
+        """Return the messages that its model is sent, by default the question.
+
+        Tokens that nobody reported are estimated from them.
+        """
+        return request.query

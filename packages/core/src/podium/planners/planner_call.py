@@ -27,6 +27,8 @@ class PlannerCall:
     whole: PlanText | None = None
     reserved: Reservation | None = None
     """What is set aside for the call; `None` when it was not made."""
+    messages: Sequence[Message] = ()
+    """What the planner's model is sent."""
     is_sent: bool = False
     """Whether the planner was asked: before that, the journal records the call's start and reservation."""
     changed: str = ""
@@ -38,11 +40,9 @@ class PlannerCall:
         text = self.whole.text if self.whole is not None else "".join(self.pieces)
         return storable(text[:MAX_CHARS])
 
-    def proposal(
-        self, query: Sequence[Message], problem: Problem | None, error: PodiumError | None, seconds: float
-    ) -> Proposal:
+    def proposal(self, problem: Problem | None, error: PodiumError | None, seconds: float) -> Proposal:
         """Return the text as it goes into the result, with its bill."""
-        usage, cost, maybe_paid = self._bill(query, error)
+        usage, cost, maybe_paid = self._bill(error)
         why = (self.whole.why if self.whole is not None else "", self.changed)
         return Proposal(
             planner=self.planner.name,
@@ -62,34 +62,34 @@ class PlannerCall:
         worst = Spend() if self.reserved is None or not self.is_sent else self.reserved.amount
         return charge(worst, proposal.usage, proposal.cost, maybe_paid=proposal.maybe_paid)
 
-    def _bill(self, query: Sequence[Message], error: PodiumError | None) -> tuple[Usage, float | None, bool]:
+    def _bill(self, error: PodiumError | None) -> tuple[Usage, float | None, bool]:
         """Return tokens, USD, and whether nobody knows if it is on the bill."""
         if not self.is_sent:
             return Usage(), 0.0, False
         assert self.reserved is not None
         whole, maybe_paid = self.whole, False
         if whole is not None:
-            usage, told = self._measured(whole.usage, query), whole.cost
+            usage, told = self._measured(whole.usage), whole.cost
         elif isinstance(error, WorkerError) and error.usage is not None:
-            usage = self._measured(error.usage, query)
+            usage = self._measured(error.usage)
             told = error.cost if is_cost(error.cost) else None
         elif not self.pieces and isinstance(error, WorkerError) and not error.maybe_paid:
             return Usage(), 0.0, False
         elif self.planner.card is None and self.reserved.amount == Spend():
             return Usage(), 0.0, False  # it asks nobody
         else:
-            usage, told, maybe_paid = estimate_usage(query, self.text), None, True
+            usage, told, maybe_paid = estimate_usage(self.messages, self.text), None, True
         cost = self._cost(usage, told)
         if maybe_paid or usage.estimated:
             cost = charge(self.reserved.amount, usage, cost, maybe_paid=maybe_paid).cost
         return usage, cost, maybe_paid
 
-    def _measured(self, usage: Usage, query: Sequence[Message]) -> Usage:
+    def _measured(self, usage: Usage) -> Usage:
         """Return a reported usage; an estimate where it cannot be right. A planner of no model has none."""
         assert self.reserved is not None
         if not self.reserved.amount.output_tokens and is_well_formed(usage):
             return usage
-        return usage_or_estimate(usage, query, self.text)
+        return usage_or_estimate(usage, self.messages, self.text)
 
     def _cost(self, usage: Usage, told: float | None) -> float | None:
         price = None if self.planner.card is None else self.planner.card.price

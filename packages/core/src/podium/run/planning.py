@@ -158,7 +158,7 @@ class PlanRequester:
                 wait, because = self._wait(error, failures)
                 problem = Problem(error.code, f"{error}; {because}" if because else str(error))
             seconds = context.clock() - began
-            self._book(written, written.proposal(context.request.query, problem, error, seconds), wait)
+            self._book(written, written.proposal(problem, error, seconds), wait)
         if error is not None and written.pieces:
             self.on_step = None  # some steps of its text may run: only a whole plan can replace them
         return _Asked(plan, written.text, error, written.is_sent, wait)
@@ -185,6 +185,7 @@ class PlanRequester:
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
         if context.recorded is not None:
             await context.recorded()
+        written.messages = planner.messages(request)
         written.is_sent = True
         reader = PlanReader(
             workers=[card.name for card in request.cards],
