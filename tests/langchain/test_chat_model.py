@@ -6,7 +6,9 @@ from uuid import uuid4
 
 import pytest
 from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.globals import set_llm_cache
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
@@ -186,6 +188,84 @@ async def test_the_run_is_called_in_the_journal_what_langchain_calls_it() -> Non
     assert len(pool[1].requests) == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tokens_of_a_result_that_is_read_back_are_not_reported_again(*, stream: bool) -> None:
+    """So `UsageMetadataCallbackHandler` counts each call once; the metadata has the whole run's."""
+    pool, run_id, seen = [finder(), writer()], uuid4(), UsageMetadataCallbackHandler()
+    model = ChatPodium(conductor=Conductor(planner(), pool, journal=MemoryJournal()))
+
+    async def ask() -> Any:
+        config: Any = {"run_id": run_id, "callbacks": [seen]}
+        if not stream:
+            return await model.ainvoke("What?", config=config)
+        chunks = [chunk async for chunk in model.astream("What?", config=config)]
+        return sum(chunks[1:], chunks[0])
+
+    assert (await ask()).usage_metadata["total_tokens"] == 72
+    again = await ask()
+    assert again.usage_metadata["total_tokens"] == 0
+    assert again.response_metadata["podium"]["usage"]["total_tokens"] == 72
+    assert seen.usage_metadata["podium"]["total_tokens"] == 72
+
+
+async def test_a_recorded_run_that_failed_goes_on() -> None:
+    """The same id again runs the failed step again, and reports what this call spent."""
+    replies = iter([WorkerRefused("no"), Completion("Forty-two.", usage=Usage(30, 7))])
+    pool, run_id = [finder(), writer(lambda _: next(replies))], uuid4()
+    model = ChatPodium(conductor=Conductor(planner(), pool, journal=MemoryJournal()))
+    with pytest.raises(RunFailed):
+        await model.ainvoke("What?", config={"run_id": run_id})
+    message = await model.ainvoke("What?", config={"run_id": run_id})
+    assert message.content == "Forty-two."
+    assert message.usage_metadata is not None
+    assert message.usage_metadata["total_tokens"] == 37
+    assert len(pool[0].requests) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_partial_answer_can_be_refused(*, stream: bool) -> None:
+    """Also where it has a form, and nobody sees the message."""
+    plan = '{"worker": 0, "subtask": "x", "access": []}\n{"worker": 1, "subtask": "y", "access": [0]}\n'
+    cut = Completion('{"x": 7}', "length", usage=Usage(9, 9))
+    pool = [finder(), writer(cut)]
+    model = ChatPodium(conductor=Conductor(planner(plan), pool), partial="raise")
+    asks = model.with_structured_output({"title": "X", "type": "object"}, method="json_mode")
+
+    async def ask() -> None:
+        if stream:
+            [chunk async for chunk in model.astream("What?")]
+        else:
+            await asks.ainvoke("What?")
+
+    with pytest.raises(RunFailed, match="not whole") as raised:
+        await ask()
+    assert raised.value.result.status == "partial"
+
+
+async def test_estimates_and_unsure_bills_are_marked() -> None:
+    """Of the run and of each step."""
+    model = ChatPodium(conductor=Conductor(planner(), [finder(), writer(Completion("Forty-two."))]))
+    told = (await model.ainvoke("What?")).response_metadata["podium"]
+    assert told["estimated_usage"]["output_tokens"] > 0
+    assert [step["estimated"] for step in told["steps"]] == [False, True]
+    assert [told["maybe_paid"], *(step["maybe_paid"] for step in told["steps"])] == [False] * 3
+    lost = writer(WorkerBroken("cut off", maybe_paid=True))
+    pool = [finder(), lost]
+    plan = PLAN + '{"worker": 0, "subtask": "Answer again.", "access": [0, 1]}\n'
+    conductor = Conductor(planner(plan), pool, retry=Retry(attempts=1))
+    told = (await ChatPodium(conductor=conductor).ainvoke("What?")).response_metadata["podium"]
+    assert (told["maybe_paid"], told["steps"][1]["maybe_paid"]) == (True, True)
+
+
+async def test_the_fallback_planner_may_be_a_chat_model() -> None:
+    """As the planner may."""
+    broken = ChatPlanner(ScriptedWorker("planner", WorkerRefused("no")))
+    fallback = FakeListChatModel(responses=[PLAN])
+    made = ChatPodium(planner=broken, workers=[finder(), writer()], fallback_planner=fallback)
+    told = (await made.ainvoke("What?")).response_metadata["podium"]
+    assert (told["status"], told["planner"]["is_fallback"]) == ("partial", True)
+
+
 @pytest.mark.parametrize("how", ["constructor", "call", "bind"])
 async def test_sampling_is_the_last_workers(how: str) -> None:
     """Temperature, length and stops are for who writes the answer; the others write as they do."""
@@ -247,6 +327,8 @@ async def test_made_of_parts() -> None:
         ({}, "either a conductor, or a planner and workers"),
         ({"conductor": Conductor(planner(), [finder()]), "workers": [finder()]}, "either a conductor"),
         ({"planner": planner()}, "give both"),
+        ({"conductor": Conductor(planner(), [finder()]), "fallback_planner": planner()}, "has its own"),
+        ({"conductor": Conductor(planner(), [finder()]), "partial": "drop"}, "partial"),
         ({"conductor": Conductor(planner(), [finder()]), "max_retries": 2}, "Retry"),
         ({"conductor": Conductor(planner(), [finder()]), "api_key": "key"}, "api_key"),
         ({"conductor": Conductor(planner(), [finder()]), "timeout": 0}, "greater than 0"),

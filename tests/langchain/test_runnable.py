@@ -16,7 +16,8 @@ from servers.chat_server import Call, ChatServer, Reply, says
 from langchain_podium import ConductorRunnable, as_planner, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.aio import run_sync
-from podium.errors import PlanForbidden, QueryError, RunFailed
+from podium.errors import ConfigError, PlanForbidden, QueryError, RunFailed
+from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
@@ -255,6 +256,33 @@ async def test_the_journal_calls_a_run_what_langchain_calls_it() -> None:
     assert len(writer.requests) == 1
     pieces = [p async for p in ConductorRunnable(runnable.conductor).astream("What?", {"run_id": run_id})]
     assert (pieces, len(writer.requests)) == ([ANSWER], 1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_recorded_run_that_failed_goes_on(*, stream: bool) -> None:
+    """The same id again runs the failed step again, and pays for no other."""
+    reader, writer, run_id = ScriptedWorker("reader", "read"), _fails_first(1), uuid4()
+    conductor = scripted(reader, writer, journal=MemoryJournal(), retry=Retry(attempts=1))
+    runnable = ConductorRunnable(conductor)
+
+    async def ask() -> str:
+        if stream:
+            return "".join([str(piece) async for piece in runnable.astream("What?", {"run_id": run_id})])
+        return str(await runnable.ainvoke("What?", {"run_id": run_id}))
+
+    with pytest.raises(RunFailed, match="broken"):
+        await ask()
+    assert await ask() == ANSWER
+    assert await ask() == ANSWER
+    assert (len(reader.requests), len(writer.requests)) == (1, 2)
+
+
+def test_what_is_no_planner_is_refused() -> None:
+    """With the name of what makes one."""
+    with pytest.raises(ConfigError, match="as_planner"):
+        as_planner(object())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="as_planner"):
+        scripted(fallback_planner=object())
 
 
 async def test_a_run_that_waits_for_approval_has_no_answer() -> None:

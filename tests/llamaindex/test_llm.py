@@ -54,6 +54,16 @@ def llm() -> ConductorLLM:
     return ConductorLLM.from_defaults([Native(speak, name="writer")], planned((0, "write", ())))
 
 
+async def test_a_partial_answer_can_be_refused() -> None:
+    """Also where a structured LLM would hide what it lacks."""
+    cut = ScriptedWorker("writer", Completion("half", "length"))
+    llm = ConductorLLM(Conductor(planned((0, "write", ())), [cut]), partial="raise")
+    with pytest.raises(RunFailed, match="not whole"):
+        await llm.achat(ASKED)
+    with pytest.raises(RunFailed, match="not whole"):
+        [piece async for piece in await llm.astream_chat(ASKED)]
+
+
 async def test_all_ways_to_ask_give_the_same(llm: ConductorLLM) -> None:
     """Chats and completions, whole and streamed, async and not, in a running loop."""
     whole = [

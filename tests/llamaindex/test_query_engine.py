@@ -304,6 +304,30 @@ async def test_a_partial_answer_says_what_it_lacks() -> None:
     assert {node.metadata["podium_steps"][0] for node in response.source_nodes} == {0}
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_partial_answer_can_be_refused(*, streaming: bool) -> None:
+    """A streamed one at its end; and only by a word that there is."""
+    broken = Blocking(lambda prompt: 1 / 0, name="broken")  # type: ignore[arg-type, return-value]
+    plan = planned((0, "contract Acme March", ()), (1, "guess", ()), (2, "write", (0, 1)))
+    engine = ConductorQueryEngine.from_defaults(
+        [silos()[0], broken, Blocking("written", name="writer")],
+        plan,
+        streaming=streaming,
+        partial="raise",
+        retry=Retry(attempts=1),
+    )
+
+    async def ask() -> None:
+        response = await engine.aquery("?")
+        assert isinstance(response, AsyncStreamingResponse)
+        [piece async for piece in response.async_response_gen()]
+
+    with pytest.raises(RunFailed, match="not whole"):
+        await ask()
+    with pytest.raises(ConfigError, match="return or raise"):
+        ConductorQueryEngine(engine.conductor, partial="drop")  # type: ignore[arg-type]
+
+
 async def test_prompts_can_be_read_and_changed() -> None:
     """Those of the planner, of LLMs, and of the engines inside; the task stays in them."""
     shown: dict[str, str] = {}
@@ -374,6 +398,26 @@ async def test_what_the_conductor_takes_can_be_said() -> None:
         await engine.aquery("?")
     conductor = Conductor(RulePlanner(), [ScriptedWorker("w", "ok")])
     assert str(await ConductorQueryEngine(conductor).aquery("?")) == "ok"
+
+
+def test_options_that_there_are_not_are_refused() -> None:
+    """With the names of those that there are."""
+    with pytest.raises(TypeError, match=r"takes no colour: its options are streaming, .*limits, "):
+        ConductorQueryEngine.from_defaults([Blocking("a", name="a")], planned((0, "x", ())), colour="red")
+
+
+async def test_the_fallback_planner_may_be_an_llm() -> None:
+    """What is neither an LLM nor a planner is refused."""
+    plan = write_plan(Plan((Step(0, "x"),)), "rows")
+    workers = [Blocking("a", name="a")]
+    engine = ConductorQueryEngine.from_defaults(
+        workers, FixedPlanner("no plan"), fallback_planner=Blocking(plan, name="planner")
+    )
+    response = await engine.aquery("?")
+    assert response.metadata is not None
+    assert response.metadata["planner"]["is_fallback"]
+    with pytest.raises(ConfigError, match="as_planner"):
+        ConductorQueryEngine.from_defaults(workers, planned((0, "x", ())), fallback_planner=object())
 
 
 async def test_a_query_engine_can_be_a_worker_of_podiums_own_conductor() -> None:

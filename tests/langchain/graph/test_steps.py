@@ -10,9 +10,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from langchain_podium.graph.conductor_nodes import Executor
-from podium import Conductor, Limits, Plan, Step
+from podium import Card, Conductor, Limits, Plan, Price, Step
 from podium.errors import ConfigError, PlanInvalid, RunFailed, WorkerFailed
+from podium.execution import Retry
 from podium.planners import FixedPlanner
+from podium.types import Completion
+from podium.usage import Usage
 from podium.workers import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -183,6 +186,35 @@ async def test_a_run_that_failed_as_a_whole_tries_again_what_failed(*, is_sync: 
     assert state["messages"][-1].content == "D(B(A()),lucky)"
     assert sorted(calls.names) == ["A", "B", "C", "C", "C", "D", "D", "D"]
     assert planner.asked == 1
+
+
+@SYNC
+async def test_what_earlier_attempts_spent_is_on_the_bill(*, is_sync: bool) -> None:
+    """Of steps that run again: in the result, and for the limits of the run."""
+    card = Card(name="A", price=Price(input=1.0, output=1.0))
+    cost = 20 / 1_000_000
+
+    worker = ScriptedWorker(card, Completion("whole", usage=Usage(10, 10)))
+    failing = ScriptedWorker(
+        Card(name="B", price=Price(input=1.0, output=1.0)),
+        WorkerFailed("no", usage=Usage(10, 10), maybe_paid=True),
+    )
+    plan = Plan((Step(0, "left"), Step(1, "fails"), Step(0, "join", (0, 1))))
+    conductor = Conductor(
+        FixedPlanner(plan), [worker, failing], retry=Retry(attempts=1), limits=Limits(calls=6)
+    )
+    graph = around(conductor, executor="langgraph", partial="raise", checkpointer=InMemorySaver())
+    bills, calls = list[Any](), list[int]()
+    for asked in (ASKED, None, None):
+        with pytest.raises(RunFailed) as failed:
+            await _call(graph, asked, CONFIG, is_sync=is_sync)
+        result = failed.value.result
+        bills.append(result.cost)
+        calls.append(len(worker.requests) + len(failing.requests))
+        assert result.outcomes[0].cost == pytest.approx(cost)
+    assert calls == [3, 5, 5]  # the limit sees the calls of the first two
+    assert bills == [pytest.approx(made * cost) for made in calls]
+    assert "calls" in str(failed.value)
 
 
 async def test_every_rounds_plan_is_kept_before_it_is_carried_out(calls: Calls) -> None:

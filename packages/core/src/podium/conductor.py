@@ -342,8 +342,9 @@ class _Parts(ResourceGroup):
 
 def _check_planner(planner: object) -> None:
     if not isinstance(planner, Planner):
-        hint = ": wrap it in a ChatPlanner" if isinstance(planner, Worker) else ""
-        raise ConfigError(f"{scrub(repr(planner)):.80} is not a planner{hint}")
+        host = "make one of a framework's model with as_planner(...) of its package"
+        hint = "wrap it in a ChatPlanner" if isinstance(planner, Worker) else host
+        raise ConfigError(f"{scrub(repr(planner)):.80} is not a planner: {hint}")
     if not isinstance(getattr(planner, "name", None), str):
         raise ConfigError(f'{type(planner).__name__} has no name: set `name = "..."` on the class')
 

@@ -1,11 +1,12 @@
 """A chat model of LangChain's as the planner."""
 
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.runnables import Runnable
 
 from langchain_podium.cards import card_of
 from langchain_podium.workers.chat_model import ChatModelWorker
+from podium.errors import ConfigError
 from podium.hosts import CardMaker
 from podium.plan_text import Spelling
 from podium.planners import ChatPlanner, Show
@@ -46,7 +47,12 @@ def as_planner(  # noqa: PLR0913 - as ChatPlanner takes them
     maker = CardMaker({"card": card, "name": name, "price": price})
     worker = maker.podium_worker(model)
     if worker is None:
-        worker = ChatModelWorker(cast("Runnable[Any, Any]", model), card=card_of(cast("Any", model), maker))
+        given: Any = model
+        if not isinstance(given, Runnable):
+            raise ConfigError(
+                f"{given!r:.80} is neither a chat model nor a planner: give one of them, or as_planner(...)"
+            )
+        worker = ChatModelWorker(given, card=card_of(given, maker))
     return ChatPlanner(
         worker,
         spelling=spelling,

@@ -24,7 +24,7 @@ from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.hosts import ConductorFace, answered, whole_answers
+from podium.hosts import ConductorFace, RecordedRun, answered, whole_answers
 from podium.policy import Policy
 from podium.run import StreamedAnswer
 from podium.types import AnswerDelta, Event, Result, RunEnded
@@ -38,7 +38,8 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
     `bind` sets beforehand. The callbacks of the configuration see every step, and the
     planner's call, as a child run, and the run's events as custom events, `podium_plan_ready`
     and so on. Where the conductor has a journal, the run is called there what LangChain calls
-    it: the `run_id` of the configuration, if there is one.
+    it: the `run_id` of the configuration, if there is one. A second call with this id reads an `ok`
+    result back; a run that ended `failed` or `partial` goes on, and its failed steps run again.
 
     Args:
         conductor: who is asked.
@@ -153,7 +154,8 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
         """Run; as a stream of events only where somebody takes them. LangChain was told `told`."""
         del told
         scrub_run(run_manager)
-        if not hears(run_manager):
+        is_recorded = isinstance(self.conductor, Conductor) and self.conductor.journal is not None
+        if not hears(run_manager) and not is_recorded:  # a recorded run may have to go on
             call = self._call(run_manager, stream=False, **facts)
             return self._given(await apart(self.conductor.run(cast("Any", to_query(asked)), **call)))
         async with aclosing(self._events(asked, run_manager, stream=False, **facts)) as events:
@@ -190,7 +192,12 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
     ) -> AsyncGenerator[Event, None]:
         """Yield the run's events, each told as a custom event before."""
         heard, call = hears(run_manager), self._call(run_manager, **facts)
-        async with aclosing(each(self.conductor.stream(cast("Any", to_query(asked)), **call))) as events:
+        conductor, query = self.conductor, cast("Any", to_query(asked))
+        if isinstance(conductor, Conductor):
+            stream = RecordedRun(conductor, query, cast("Any", call)).events()
+        else:
+            stream = conductor.stream(query, **call)
+        async with aclosing(each(stream)) as events:
             async for event in events:
                 if heard:
                     await tell(run_manager, event)

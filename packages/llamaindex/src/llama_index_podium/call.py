@@ -12,7 +12,7 @@ from llama_index_podium.result_metadata import counts_of, metadata_of
 from llama_index_podium.tool_continuation import CONTINUATION, latest_continuation
 from llama_index_podium.tracing import Ambient, Steps
 from podium.conductor import Conductor
-from podium.hosts import ChatCall, read_sampling, read_tools
+from podium.hosts import ChatCall, Partial, read_sampling, read_tools
 
 
 class LLMCall:
@@ -23,6 +23,7 @@ class LLMCall:
         callbacks: the callback manager that is told of its steps.
         messages: the conversation.
         options: what else the call says: tools, and how to write.
+        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
 
     Raises:
         ConfigError: an option is none that a conductor takes.
@@ -34,11 +35,14 @@ class LLMCall:
         callbacks: CallbackManager,
         messages: Sequence[ChatMessage],
         options: dict[str, Any],
+        *,
+        partial: Partial = "return",
     ) -> None:
         said = dict(options)
         self._tools = read_tools(said.pop("tools", None), said.pop("tool_choice", None))
         self._sampling = read_sampling(said, of="ConductorLLM", takes=("tools", "tool_choice"))
         self._conductor = conductor
+        self._partial = partial
         self._callbacks = callbacks
         self._messages = messages
         self._where = Ambient.here()
@@ -66,6 +70,7 @@ class LLMCall:
                 tools=self._tools,
                 sampling=self._sampling,
                 continuation=latest_continuation(self._messages),
+                partial=self._partial,
                 options={"middleware": steps.middleware},
             )
             events = call.events(stream=stream)

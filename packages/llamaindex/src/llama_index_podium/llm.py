@@ -28,7 +28,7 @@ from llama_index_podium.messages import call_blocks, calls_of
 from llama_index_podium.planner import conductor_of
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.hosts import ConductorFace
+from podium.hosts import ConductorFace, Partial, check_partial
 from podium.planners import Planner
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class ConductorLLM(FunctionCallingLLM):
 
     Args:
         conductor: who answers.
+        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
         callback_manager: who is told of calls and steps; `None` takes that of `Settings`.
         options: what else an `LLM` of LlamaIndex's takes, as `system_prompt`.
 
@@ -57,12 +58,19 @@ class ConductorLLM(FunctionCallingLLM):
     """
 
     _conductor: Conductor = PrivateAttr()
+    _partial: Partial = PrivateAttr()
 
     def __init__(
-        self, conductor: Conductor, *, callback_manager: CallbackManager | None = None, **options: Any
+        self,
+        conductor: Conductor,
+        *,
+        partial: Partial = "return",
+        callback_manager: CallbackManager | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(callback_manager=callback_manager or CallbackManager([]), **options)
         self._conductor = conductor
+        self._partial = check_partial(partial)
 
     @classmethod
     def from_defaults(
@@ -70,6 +78,7 @@ class ConductorLLM(FunctionCallingLLM):
         workers: Sequence[Any],
         planner: LLM | Planner | None = None,
         *,
+        partial: Partial = "return",
         callback_manager: CallbackManager | None = None,
         **options: Any,
     ) -> "ConductorLLM":
@@ -78,10 +87,23 @@ class ConductorLLM(FunctionCallingLLM):
         Args:
             workers: retrievers, query engines, LLMs, tools, or workers of Podium's.
             planner: an LLM, or a planner of Podium's; `None` takes `Settings.llm`.
+            partial: as for the LLM.
             callback_manager: as for the LLM.
-            options: what else `podium.Conductor` takes: `limits`, `policy`, `journal`, and so on.
+            options: what else `podium.Conductor` takes: `limits`, `policy`, `journal`, and so on;
+                `fallback_planner` may be an LLM.
+
+        Raises:
+            TypeError: an option is not one of `Conductor`'s.
+            ConfigError: as `Conductor`.
         """
-        return cls(conductor_of(planner, workers, **options), callback_manager=callback_manager)
+        conductor = conductor_of(
+            planner,
+            workers,
+            options,
+            face="ConductorLLM.from_defaults",
+            takes=("partial", "callback_manager"),
+        )
+        return cls(conductor, partial=partial, callback_manager=callback_manager)
 
     @classmethod
     def class_name(cls) -> str:
@@ -198,7 +220,8 @@ class ConductorLLM(FunctionCallingLLM):
         return {"messages": [*(chat_history or []), *asked], "tools": offered, **choice, **kwargs}
 
     def _call(self, messages: Sequence[ChatMessage], said: dict[str, Any]) -> LLMCall:
-        return LLMCall(self._conductor, self.callback_manager, self._extend_messages(list(messages)), said)
+        asked = self._extend_messages(list(messages))
+        return LLMCall(self._conductor, self.callback_manager, asked, said, partial=self._partial)
 
 
 def _question(prompt: str) -> list[ChatMessage]:

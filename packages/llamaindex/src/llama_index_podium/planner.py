@@ -1,6 +1,6 @@
 """One of LlamaIndex's LLMs as the planner, and a conductor made of such things."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.llms import LLM
@@ -11,7 +11,7 @@ from llama_index_podium.workers import as_worker
 from llama_index_podium.workers.llm import LLMWorker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosts import CardMaker
+from podium.hosts import CardMaker, make_conductor
 from podium.planners import ChatPlanner, Planner
 from podium.workers import Price, Worker
 
@@ -34,19 +34,34 @@ def as_planner(
     worker = maker.podium_worker(llm)
     if worker is None:
         if not isinstance(llm, LLM):
-            raise ConfigError(f"{llm!r:.80} is no LLM")
+            raise ConfigError(
+                f"{llm!r:.80} is neither an LLM nor a planner: give one of them, or as_planner(...)"
+            )
         worker = LLMWorker(llm, card=card_of(llm, maker))
     return ChatPlanner(worker, **options)
 
 
-def conductor_of(planner: LLM | Planner | None, workers: Sequence[Any], **options: Any) -> Conductor:
+def conductor_of(
+    planner: LLM | Planner | None,
+    workers: Sequence[Any],
+    options: Mapping[str, Any],
+    *,
+    face: str,
+    takes: Sequence[str],
+) -> Conductor:
     """Return a conductor of a planner and workers.
 
     Args:
         planner: an LLM, or a planner of Podium's; `None` takes `Settings.llm`.
         workers: whatever `as_worker` takes.
-        options: what else `podium.Conductor` takes.
+        options: what else `podium.Conductor` takes; `fallback_planner` may be an LLM.
+        face: the function that the caller called, for an error.
+        takes: options that this function takes besides those of `Conductor`, for an error.
+
+    Raises:
+        TypeError: an option is not one of `Conductor`'s.
+        ConfigError: a planner is neither an LLM nor a planner, or as `Conductor`.
     """
     llm = Settings.llm if planner is None else planner
-    asked = llm if isinstance(llm, Planner) else as_planner(llm)
-    return Conductor(asked, [as_worker(worker) for worker in workers], **options)
+    pool = [as_worker(worker) for worker in workers]
+    return make_conductor(llm, pool, options, as_planner=as_planner, face=face, takes=takes)

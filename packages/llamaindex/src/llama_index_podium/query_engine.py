@@ -29,7 +29,14 @@ from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.hosts import ConductorFace, answered, plan_metadata, whole_answers
+from podium.hosts import (
+    ConductorFace,
+    Partial,
+    answered,
+    check_partial,
+    plan_metadata,
+    whole_answers,
+)
 from podium.planners import Planner
 from podium.run import StreamedAnswer
 from podium.secrets import scrub
@@ -55,6 +62,8 @@ class ConductorQueryEngine(BaseQueryEngine):
         conductor: who answers.
         streaming: whether responses are streamed: they come once the answer is begun, with the
             nodes it is made of; what is known only at its end is added to them then.
+        partial: whether an answer that lacks something is returned, or raised as `RunFailed`; a
+            streamed one is raised at its end.
         callback_manager: who is told of queries and steps; `None` takes that of `Settings`.
 
     Raises:
@@ -67,11 +76,13 @@ class ConductorQueryEngine(BaseQueryEngine):
         conductor: Conductor,
         *,
         streaming: bool = False,
+        partial: Partial = "return",
         callback_manager: CallbackManager | None = None,
     ) -> None:
         super().__init__(callback_manager)
         self.conductor = conductor
         self.streaming = streaming
+        self.partial: Partial = check_partial(partial)
 
     @classmethod
     def from_defaults(
@@ -80,6 +91,7 @@ class ConductorQueryEngine(BaseQueryEngine):
         planner: LLM | Planner | None = None,
         *,
         streaming: bool = False,
+        partial: Partial = "return",
         callback_manager: CallbackManager | None = None,
         **options: Any,
     ) -> "ConductorQueryEngine":
@@ -89,11 +101,23 @@ class ConductorQueryEngine(BaseQueryEngine):
             workers: retrievers, query engines, LLMs, tools, or workers of Podium's.
             planner: an LLM, or a planner of Podium's; `None` takes `Settings.llm`.
             streaming: as for the engine.
+            partial: as for the engine.
             callback_manager: as for the engine.
-            options: what else `podium.Conductor` takes: `limits`, `policy`, `journal`, and so on.
+            options: what else `podium.Conductor` takes: `limits`, `policy`, `journal`, and so on;
+                `fallback_planner` may be an LLM.
+
+        Raises:
+            TypeError: an option is not one of `Conductor`'s.
+            ConfigError: as `Conductor`.
         """
-        conductor = conductor_of(planner, workers, **options)
-        return cls(conductor, streaming=streaming, callback_manager=callback_manager)
+        conductor = conductor_of(
+            planner,
+            workers,
+            options,
+            face="ConductorQueryEngine.from_defaults",
+            takes=("streaming", "partial", "callback_manager"),
+        )
+        return cls(conductor, streaming=streaming, partial=partial, callback_manager=callback_manager)
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         if not self.streaming:
@@ -117,7 +141,7 @@ class ConductorQueryEngine(BaseQueryEngine):
             steps = Steps(self.callback_manager)
             middleware = whole_answers(steps.middleware)
             run = self.conductor.run(query.query_str, middleware=middleware, on_event=steps.tell)
-            result = answered(await run)
+            result = answered(await run, partial=self.partial)
             response = Response(result.answer, merge(result, steps.found), metadata_of(result))
             shown = replace(response, response=scrub(result.answer))
             told.on_end(payload={EventPayload.RESPONSE: shown})
@@ -158,6 +182,7 @@ class _Answering:
     def __init__(self, engine: ConductorQueryEngine, query: QueryBundle) -> None:
         self._conductor = engine.conductor
         self._callbacks = engine.callback_manager
+        self._partial = engine.partial
         self._query = query.query_str
         self._steps: Steps | None = None
         self._plan: Plan | None = None
@@ -190,7 +215,7 @@ class _Answering:
                     if piece:
                         yield piece
                     event = await anext(events)
-                result = answered(event.result)
+                result = answered(event.result, partial=self._partial)
                 self.nodes[:] = merge(result, steps.found)
                 self.metadata |= metadata_of(result)
                 if not begun:

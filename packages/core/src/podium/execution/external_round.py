@@ -32,3 +32,7 @@ class ExternalRound(ExternalScheduler):
     def take(self, index: int, outcome: Outcome) -> None:
         """Take the stored outcome of a step."""
         self._scheduler.take(index, outcome)
+
+    def charge(self, index: int, outcome: Outcome) -> None:
+        """Charge what a stored attempt of a step spent."""
+        self._scheduler.charge(index, outcome)

@@ -51,6 +51,12 @@ class ExternalScheduler(Protocol):
         A step that has ended in this run keeps its outcome.
         """
 
+    def charge(self, index: int, outcome: Outcome) -> None:
+        """Charge what a stored attempt of a step spent, before the step runs again.
+
+        It counts against the run's limits, and is on the bill of the step's new outcome.
+        """
+
 
 StepStarter = Callable[[ExternalScheduler], Awaitable[None]]
 """Starts the steps of a plan, each once the steps on its access list have ended, and waits for them.

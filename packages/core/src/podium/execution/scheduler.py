@@ -67,6 +67,8 @@ class RoundScheduler:
         self._graph = DependencyGraph(on_failure, has_previous=bool(context.previous.visible))
         self._answering: StepState | None = None
         self._ended = 0
+        self._repeated: dict[int, tuple[Call, ...]] = {}
+        """By step, calls of attempts that a host stored, where the step runs again."""
         self._has_unwanted = False
         self.answer_sent = False
         """Whether some of the answer was sent on while it was written."""
@@ -174,12 +176,24 @@ class RoundScheduler:
         state = self._graph[index]
         if state.outcome is not None or state.runner is not None:
             return
-        spent = Spend.of(outcome.usage, outcome.cost, calls=max(len(outcome.calls), outcome.attempts > 0))
-        self._context.ledger.charge(spent, steps=int(outcome.attempts > 0))
+        self._charge(outcome)
         if state.visible is None:
             state.visible, state.labels = (), self._shown_labels(state.step)
         self._end(state, replace(outcome, round=self._number, step=index, reused=True))
         self._settle(self._release(state))
+
+    def charge(self, index: int, outcome: Outcome) -> None:
+        """Count what an attempt spent that was carried out before, of a step that runs again."""
+        if not outcome.attempts:
+            return
+        self._charge(outcome)
+        state = self._graph[index]
+        state.number = max(state.number, outcome.attempts + 1)
+        self._repeated[index] = outcome.calls or (outcome.as_call(),)
+
+    def _charge(self, outcome: Outcome) -> None:
+        spent = Spend.of(outcome.usage, outcome.cost, calls=max(len(outcome.calls), outcome.attempts > 0))
+        self._context.ledger.charge(spent, steps=int(outcome.attempts > 0))
 
     def _written(self, index: int) -> frozenset[str]:
         """Return the labels of what a step wrote, or by its plan wrote, where the host keeps its outcome."""
@@ -329,8 +343,9 @@ class RoundScheduler:
 
     def _lost(self, state: StepState) -> tuple[Call, ...]:
         """Return the calls that were made for the step before the run was resumed, to no end."""
-        paid_results = self._context.paid_results
-        return () if paid_results is None else tuple(paid_results.lost.pop((self._number, state.index), ()))
+        repeated, paid_results = self._repeated.pop(state.index, ()), self._context.paid_results
+        lost = () if paid_results is None else paid_results.lost.pop((self._number, state.index), ())
+        return (*repeated, *lost)
 
     def _send_answer(self) -> None:
         """From here on, what the last step writes is known to be the answer."""

@@ -19,6 +19,10 @@ from .errors import (
     worker_error as worker_error,
     worker_errors as worker_errors,
 )
+from .made_conductor import (
+    CONDUCTOR_OPTIONS as CONDUCTOR_OPTIONS,
+    make_conductor as make_conductor,
+)
 from .messages import (
     joined_finish as joined_finish,
     prompt_text as prompt_text,
@@ -29,9 +33,14 @@ from .messages import (
     tool_arguments as tool_arguments,
     tool_call as tool_call,
 )
+from .recorded import (
+    RecordedRun as RecordedRun,
+)
 from .results import (
+    Partial as Partial,
     answer_sources as answer_sources,
     answered as answered,
+    check_partial as check_partial,
     plan_lines as plan_lines,
     plan_metadata as plan_metadata,
     result_metadata as result_metadata,

@@ -12,7 +12,14 @@ from typing import Any, Final, Literal
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.hosts.results import answer_sources, answered, run_failed
+from podium.hosts.recorded import RecordedRun
+from podium.hosts.results import (
+    Partial,
+    answer_sources,
+    answered,
+    check_partial,
+    run_failed,
+)
 from podium.hosts.tool_continuation import (
     ContinuationStore,
     is_continued,
@@ -48,6 +55,8 @@ class ChatAnswer:
     continuation: Mapping[str, Any] | None = None
     """What the turn after the answer's tool calls continues from, as plain JSON: the host puts it into
     the message with the calls. `None` where there are no calls, or a store has it."""
+    spent_before: Usage = Usage()
+    """Tokens of an earlier call of this run, which the journal holds."""
 
     @property
     def text(self) -> str:
@@ -73,6 +82,11 @@ class ChatAnswer:
         return self.result.usage
 
     @property
+    def new_usage(self) -> Usage:
+        """The part of `usage` that this call spent: none where the result was only read back."""
+        return self.usage.beyond(self.spent_before)
+
+    @property
     def sources(self) -> tuple[Outcome, ...]:
         """The outcomes that the answer is made of, in the order of their plan."""
         return answer_sources(self.result)
@@ -94,10 +108,15 @@ class ChatCall:
         continuation: what the message with the latest tool calls holds: `ChatAnswer.continuation`.
         store: keeps continuations, for a host whose messages hold none; `continuation` is not
             read then.
+        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
         options: further options of the run, such as `middleware` or `labels`.
+
+    With a journal and a run id, a run that ended `failed` or `partial` in an earlier call goes on:
+    see `RecordedRun`.
 
     Raises:
         QueryError: the messages hold no question.
+        ConfigError: there is no such `partial`.
     """
 
     def __init__(  # noqa: PLR0913 - the facts of one call
@@ -110,6 +129,7 @@ class ChatCall:
         model: str | None = None,
         continuation: object = None,
         store: ContinuationStore | None = None,
+        partial: Partial = "return",
         options: RunOptions | None = None,
     ) -> None:
         self.conductor = conductor
@@ -118,6 +138,8 @@ class ChatCall:
         self._sampling = sampling
         self._model = model
         self._store = store
+        self._partial = check_partial(partial)
+        self._run: RecordedRun | None = None
         self._continuation = continuation if store is None else store.find(self.query, self.tool_messages)
         self._options = options or RunOptions()
         self._run_id = ""
@@ -174,21 +196,23 @@ class ChatCall:
         """Return the answer, once `events` has ended.
 
         Raises:
-            RunFailed: there is no answer, the plan waits for approval, or no tool is called where
-                one had to be.
+            RunFailed: there is no answer, the plan waits for approval, no tool is called where one
+                had to be, or the answer lacks something and `partial` is `raise`.
         """
         assert self._result is not None  # a run that ends otherwise raises
-        result = answered(self._result)
+        result = answered(self._result, partial=self._partial)
+        before = None if self._run is None else self._run.before
+        spent = Usage() if before is None else before.usage
         if not result.tool_calls and self.tools.choice not in (None, "auto", "none"):
             told = "a tool had to be called (tool_choice), and the worker that wrote the answer"
             raise run_failed(f"{told} called none, or takes none: see `takes_tools` of the workers", result)
         if not result.tool_calls or isinstance(self.conductor, HostedConductor):
-            return ChatAnswer(result)
+            return ChatAnswer(result, spent_before=spent)
         continuation = write_continuation(self._events, self.query)
         if self._store is None:
-            return ChatAnswer(result, continuation)
+            return ChatAnswer(result, continuation, spent)
         self._store.keep(self.query, result.tool_calls, continuation)
-        return ChatAnswer(result)
+        return ChatAnswer(result, spent_before=spent)
 
     def rest(self) -> str:
         """Return the text of the answer that was not streamed, once `events` has ended.
@@ -214,7 +238,8 @@ class ChatCall:
             "paid_results": self._paid_results(conductor),
             "middleware": middleware if stream else whole_answers(middleware),
         }
-        return conductor.stream(asked, **call)
+        self._run = RecordedRun(conductor, asked, call)
+        return self._run.events()
 
     def _paid_results(self, conductor: Conductor) -> PaidResults | None:
         found = None

@@ -2,16 +2,30 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
-from podium.errors import RunFailed
+from podium.errors import ConfigError, RunFailed
 from podium.secrets import scrub_data
 from podium.types import Outcome, Plan, Result
 from podium.types.conclusion import answer_of, steps_of
 from podium.usage import Usage
 
+Partial = Literal["return", "raise"]
+"""Whether an answer that lacks something is returned, or raised as `RunFailed`."""
 
-def answered(result: Result, *, partial: Literal["return", "raise"] = "return") -> Result:
+
+def check_partial(partial: object) -> Partial:
+    """Return a value of `partial`.
+
+    Raises:
+        ConfigError: it is not one.
+    """
+    if partial not in get_args(Partial):
+        raise ConfigError(f"partial is {partial!r:.40}: it is {' or '.join(get_args(Partial))}")
+    return cast("Partial", partial)
+
+
+def answered(result: Result, *, partial: Partial = "return") -> Result:
     """Return a result that holds an answer.
 
     Args:
@@ -47,8 +61,9 @@ def result_metadata(
     """Return a result as plain JSON for a host's own metadata, without secrets.
 
     The keys are `run_id`, `status`, `problem`, `planner` (`name`, `why`, `is_fallback`), `plan`,
-    `workers`, `steps`, `usage`, `cost` (USD, or `None` where it is unknown), `maybe_paid` (whether some of
-    the cost may not be on the bill) and `seconds`.
+    `workers`, `steps`, `usage`, `estimated_usage` (the part of `usage` that was estimated from text),
+    `cost` (USD, or `None` where it is unknown), `maybe_paid` (whether some of `cost` may not be on the
+    bill) and `seconds`. Each step has `estimated` and `maybe_paid`.
 
     Args:
         result: what a run returned.
@@ -69,6 +84,7 @@ def result_metadata(
                 for outcome in result.outcomes
             ],
             "usage": dict(usage(result.usage)),
+            "estimated_usage": dict(usage(result.estimated_usage)),
             "cost": result.cost,
             "maybe_paid": result.maybe_paid,
             "seconds": result.seconds,
@@ -138,6 +154,7 @@ def _step(outcome: Outcome, plan: Plan | None, usage: Callable[[Usage], Mapping[
         "status": outcome.status,
         "problem": None if outcome.problem is None else asdict(outcome.problem),
         "usage": dict(usage(outcome.usage)),
+        "estimated": outcome.usage.estimated,
         "cost": outcome.cost,
         "maybe_paid": outcome.maybe_paid,
         "seconds": outcome.seconds,

@@ -87,6 +87,17 @@ class Outcome:
     ended: float | None = None
     """Seconds since the run began."""
 
+    def as_call(self) -> Call:
+        """Return all that was spent on the step as one call, for the bill of a step that runs again."""
+        return Call(
+            attempt=self.attempts,
+            worker=self.worker,
+            problem=self.problem or Problem("superseded", "the step was run again"),
+            usage=self.usage,
+            cost=self.cost,
+            maybe_paid=self.maybe_paid,
+        )
+
     @property
     def seconds(self) -> float:
         """How long the step ran; 0 when it never started."""

@@ -17,7 +17,7 @@ from langchain_podium.tracing import call_as_child_run
 from podium.conductor import Conductor
 from podium.errors import LimitExceeded
 from podium.hosted import HostedConductor
-from podium.hosts import ChatCall, read_sampling, read_tools
+from podium.hosts import ChatCall, Partial, read_sampling, read_tools
 from podium.policy import Policy
 from podium.types import Event
 
@@ -33,6 +33,7 @@ class ModelCall:
         messages: the conversation.
         options: what the call says, under LangChain's names, with the model's own settings
             where it says nothing.
+        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
 
     Raises:
         ConfigError: an option is none that a conductor takes, or has a value of no meaning.
@@ -43,6 +44,8 @@ class ModelCall:
         conductor: Conductor | HostedConductor,
         messages: Sequence[BaseMessage],
         options: Mapping[str, Any],
+        *,
+        partial: Partial = "return",
     ) -> None:
         said = dict(options)
         self.model: str = said.pop("model")
@@ -52,6 +55,7 @@ class ModelCall:
         self._tools = read_tools(said.pop("tools", None), said.pop("tool_choice", None))
         self._sampling = read_sampling(said, of="ChatPodium", takes=_TAKES)
         self._conductor = conductor
+        self._partial = partial
         self._messages = messages
         self._counter = Counter()
 
@@ -68,7 +72,7 @@ class ModelCall:
             async for _ in events:
                 pass
         answer = call.answer()
-        return message_of(answer, answer.usage.beyond(self._counter.seen), self.model)
+        return message_of(answer, answer.new_usage.beyond(self._counter.seen), self.model)
 
     async def chunks(self) -> AsyncGenerator[AIMessageChunk, None]:
         """Run the call, and yield the answer as it is written; the last chunk has the metadata.
@@ -81,7 +85,7 @@ class ModelCall:
                 if text:
                     yield AIMessageChunk(content=text)
         answer = call.answer()
-        yield last_chunk(answer, call.rest(), answer.usage.beyond(self._counter.seen), self.model)
+        yield last_chunk(answer, call.rest(), answer.new_usage.beyond(self._counter.seen), self.model)
 
     def _call(self, run: ChatRun) -> ChatCall:
         conductor = self._conductor
@@ -93,6 +97,7 @@ class ModelCall:
             sampling=self._sampling,
             model=self.model,
             continuation=latest_continuation(self._messages),
+            partial=self._partial,
             options={
                 "run_id": str(run.run_id) if has_journal else None,
                 "labels": self._labels,

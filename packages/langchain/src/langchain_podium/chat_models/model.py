@@ -5,7 +5,7 @@ what is asked of the conductor and what comes of it is beside it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 from langchain_core.caches import BaseCache
 from langchain_core.language_models import LangSmithParams, LanguageModelInput
@@ -24,8 +24,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import Retry
 from podium.hosted import HostedConductor
-from podium.hosts import ConductorFace, read_tools
-from podium.planners import Planner
+from podium.hosts import ConductorFace, make_conductor, read_tools
 
 NAME = "podium"
 """What a chat model over a conductor of one's own is called."""
@@ -48,6 +47,8 @@ class ChatPodium(ConductedChatModel):
     """Who answers; where none is given, one is made of `planner` and `workers`."""
     planner: Any = Field(default=None, exclude=True, repr=False)
     """A chat model, or a `podium` planner, to make a conductor of, as below; `None` once it is made."""
+    fallback_planner: Any = Field(default=None, exclude=True, repr=False)
+    """A chat model or a planner that plans when `planner` gave no plan; `None` uses none."""
     workers: Sequence[Any] = Field(default=(), exclude=True, repr=False)
     """Whatever `as_worker` takes."""
     max_retries: int | None = Field(default=None, ge=0, exclude=True, repr=False)
@@ -64,6 +65,8 @@ class ChatPodium(ConductedChatModel):
     timeout: float | None = Field(default=None, gt=0)
     """Most seconds of a call, planning and all steps; after that it is cancelled and raises. `None` leaves it
     to the conductor's `Limits.seconds`, which keeps what there is of an answer."""
+    partial: Literal["return", "raise"] = "return"
+    """Whether an answer that lacks something is returned, or raised as `RunFailed`."""
     streaming: bool = False
     """Whether `invoke` streams too, for callbacks that read tokens."""
     cache: BaseCache | bool | None = Field(default=False, exclude=True)
@@ -78,7 +81,11 @@ class ChatPodium(ConductedChatModel):
             raise ValueError("give ChatPodium either a conductor, or a planner and workers to make one of")
         if has_parts:
             self.conductor = self._made()
-            self.planner, self.workers, self.max_retries = None, (), None
+            self.planner, self.fallback_planner, self.workers, self.max_retries = None, None, (), None
+        elif self.fallback_planner is not None:
+            raise ValueError(
+                "fallback_planner: a conductor has its own: Conductor(..., fallback_planner=...)"
+            )
         elif self.max_retries is not None:
             raise ValueError(
                 "max_retries: a conductor has its own: Conductor(..., retry=Retry(attempts=…)); "
@@ -92,9 +99,10 @@ class ChatPodium(ConductedChatModel):
     def _made(self) -> Conductor:
         if self.planner is None or not self.workers:
             raise ValueError("a conductor is made of a planner and at least one worker: give both")
-        planner = self.planner if isinstance(self.planner, Planner) else as_planner(self.planner)
         retry = None if self.max_retries is None else Retry(attempts=self.max_retries + 1)
-        return Conductor(planner, [as_worker(worker) for worker in self.workers], retry=retry)
+        options = {"retry": retry, "fallback_planner": self.fallback_planner}
+        workers = [as_worker(worker) for worker in self.workers]
+        return make_conductor(self.planner, workers, options, as_planner=as_planner, face="ChatPodium")
 
     @property
     def _llm_type(self) -> str:
@@ -180,7 +188,7 @@ class ChatPodium(ConductedChatModel):
         conductor, own = self.conductor, {"model": self.model_name, "stop": self.stop}
         own |= {name: getattr(self, name) for name in ("temperature", "max_tokens", "timeout")}
         given = {name: value for name, value in {**said, "stop": stop}.items() if value is not None}
-        call = ModelCall(conductor, messages, own | given)
+        call = ModelCall(conductor, messages, own | given, partial=self.partial)
         if isinstance(conductor, Conductor) and call.model != self.model_name:
             raise ConfigError(
                 f"model {call.model!r}: a conductor's models are those of its planner and its workers"

@@ -20,6 +20,7 @@ from langchain_podium.planner import as_planner
 from langchain_podium.workers import as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
+from podium.hosts import make_conductor
 from podium.planners import Planner
 from podium.workers import Worker
 
@@ -50,14 +51,22 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
         checkpointer: where threads are kept; `None` keeps none.
         store: what workers that are of LangGraph find by `get_store()`; `None` gives them none.
         name: what the graph is called inside another.
-        options: the rest of what `Conductor` takes, where only a planner is given.
+        options: the rest of what `Conductor` takes, where only a planner is given; `fallback_planner`
+            may be a chat model.
 
     Raises:
         ConfigError: there is a conductor, and also workers or options of one.
+        TypeError: an option is not one of `Conductor`'s.
     """
     if not isinstance(conductor, Conductor):
-        planner = conductor if isinstance(conductor, Planner) else as_planner(conductor)
-        conductor = Conductor(planner, [as_worker(worker) for worker in workers], **options)
+        conductor = make_conductor(
+            conductor,
+            [as_worker(worker) for worker in workers],
+            options,
+            as_planner=as_planner,
+            face="create_conductor_agent",
+            takes=("executor", "approve", "partial", "checkpointer", "store", "name"),
+        )
     elif workers or options:
         told = ", ".join([*(["workers"] if workers else []), *options])
         raise ConfigError(f"{told}: give them to the conductor, which is made already")

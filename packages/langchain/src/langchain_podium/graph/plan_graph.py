@@ -104,6 +104,8 @@ async def carry_out(steps: ExternalScheduler, config: RunnableConfig, *, is_sync
             if stepping.has_run or len(whole) == len(outcomes):
                 break
             # All outcomes come from the checkpoint, and the run lacked something: run the others again.
+            for index in outcomes.keys() - whole:
+                steps.charge(index, outcomes[index])
             data = {HASH: stepping.hash, **{channel(index): data[channel(index)] for index in whole}}
     finally:
         _STEPPING.reset(token)

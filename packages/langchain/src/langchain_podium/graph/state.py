@@ -68,8 +68,10 @@ def of_result(result: Result) -> Data:
     view["planner"] = None if result.planner is None else _scrubbed(asdict(result.planner))
     view["outcomes"] = [write_outcome(outcome) for outcome in result.outcomes]
     usage = result.usage
-    view["usage"] = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    counts = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    view["usage"] = {**counts, "estimated": usage.estimated}
     view["cost"] = result.cost
+    view["maybe_paid"] = result.maybe_paid
     view["seconds"] = result.seconds
     return view
 
