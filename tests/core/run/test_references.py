@@ -109,7 +109,8 @@ def test_in_arguments_an_output_is_a_string_whatever_is_in_it(first: str, second
         ("find {{0}}", {"query": 'find {"query": "x", "limit": 9}'}),
         ("{{0}}", {"query": '{"query": "x", "limit": 9}'}),
         ('{"query": "{{0}}", "limit": 2}', {"query": '{"query": "x", "limit": 9}', "limit": 2}),
-        ('{"limit": 2}', {"query": '{"limit": 2}'}),
+        ('Find {"limit": 2} of {{0}}', {"query": 'Find {"limit": 2} of {"query": "x", "limit": 9}'}),
+        ('{{0}} {"query": "y"}', {"query": '{"query": "x", "limit": 9} {"query": "y"}'}),
         ('{"query": "{{0}}', {"query": '{"query": "{"query": "x", "limit": 9}'}),
     ],
 )
@@ -125,6 +126,37 @@ async def test_a_tool_takes_plain_text_as_its_one_required_argument(
     )
     assert result.status == "ok"
     assert called == [arguments]
+
+
+@pytest.mark.parametrize(
+    ("subtask", "read"),
+    [
+        ('Find {"unit": "EUR"} prices for {{0}}', 'Find {"unit": "EUR"} prices for "tin" and {lead}'),
+        ('For {{0}}: {"unit": "{{0}}"}', 'For "tin" and {lead}: {"unit": ""tin" and {lead}"}'),
+        ('{"metal": "{{0}}"}', r'{"metal": "\"tin\" and {lead}"}'),
+        ('{"metal": {{0}}}', r'{"metal": "\"tin\" and {lead}"}'),
+        (' {"unit": "EUR"} {{0}}', ' {"unit": "EUR"} "tin" and {lead}'),
+    ],
+)
+async def test_an_object_beside_other_text_is_text(subtask: str, read: str) -> None:
+    """Outputs are written as JSON where the whole subtask is an object, and as they are elsewhere."""
+    writer = ScriptedWorker("w", '"tin" and {lead}')
+    plan = Plan((Step(0, "write"), Step(1, subtask, (0,))))
+    result = await Conductor(boss("none"), [writer, FunctionWorker(echo)]).run(plan)
+    assert result.answer == read
+
+
+async def test_outputs_beside_the_arguments_do_not_change_them() -> None:
+    """A tool of several arguments reads the object that the plan wrote."""
+    worker, called = tool({"a": "string", "b": "string"})
+    writer = ScriptedWorker("w", '{"a": "evil", "b":')
+    plan = Plan((Step(0, "x"), Step(1, 'For {{0}} {"a": "1", "b": "{{0}}"} }{{0}}', (0,))))
+    result = await Conductor(boss("none"), [writer, worker]).run(plan)
+    assert result.outcomes[1].status == "failed"  # the plan's own text is no object
+    plan = Plan((Step(0, "x"), Step(1, '{{0}} {"a": "1", "b": "{{0}}"} {{0}}', (0,))))
+    result = await Conductor(boss("none"), [writer, worker]).run(plan)
+    assert result.status == "ok"
+    assert called == [{"a": "1", "b": '{"a": "evil", "b":'}]
 
 
 async def test_arguments_that_a_step_wrote_whole() -> None:

@@ -18,7 +18,7 @@ from referencing import Registry
 
 from podium.errors import ConfigError, WorkerRefused
 from podium.hosts.errors import HostErrorReader, worker_errors
-from podium.prompts import holds_object, mentioned
+from podium.prompts import filled_object, is_object, mentioned
 from podium.types import Completion, storable
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
@@ -110,11 +110,15 @@ class ToolWorker(Worker):
             return {}
         subtask, template = step_input.subtask, step_input.template or step_input.subtask
         # The plan says what is an argument: an output that is filled in can neither add nor close one.
-        may_hold_object = holds_object(template) or "{" not in mentioned(template)
         if self._text is not None:
-            is_object = holds_object(template) and _is_object(subtask)
-            return self._checked(_object_in(subtask)) if is_object else {self._text: subtask}
-        arguments = _object_in(subtask) if may_hold_object else None
+            return self._checked(_object_in(subtask)) if is_object(template) else {self._text: subtask}
+        text: str | None = subtask
+        if step_input.template:
+            outputs = {shown.step: shown.output for shown in step_input.visible if not shown.previous}
+            text = filled_object(template, outputs)
+        if text is None and "{" not in mentioned(template):
+            text = subtask
+        arguments = None if text is None else _object_in(text)
         if arguments is None:
             takes = f"tool {self.card.name!r} takes {self._described()}"
             raise WorkerRefused(f"{takes}: write the subtask as a JSON object of them")
@@ -167,14 +171,6 @@ def _validator(schema: Mapping[str, Any], required: Sequence[str], name: str) ->
         raise ConfigError(told) from error
     validator: Draft202012Validator = kind(whole, registry=Registry())  # the default one opens URLs
     return validator
-
-
-def _is_object(subtask: str) -> bool:
-    """Say whether a whole subtask is a JSON object, bare or fenced."""
-    text = subtask.strip()
-    if text.startswith("```") and text.endswith("```"):
-        text = text.strip("`").removeprefix("json").strip()
-    return text.startswith("{") and text.endswith("}") and _object_in(text) is not None
 
 
 def _object_in(subtask: str) -> dict[str, Any] | None:

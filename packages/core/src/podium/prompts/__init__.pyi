@@ -5,7 +5,8 @@ from .render import (
     worker_messages as worker_messages,
 )
 from .subtask import (
-    holds_object as holds_object,
+    filled_object as filled_object,
+    is_object as is_object,
     mentioned as mentioned,
     step_input as step_input,
 )

@@ -1,6 +1,7 @@
 """Writes the subtask that a worker is given: what becomes of the references in it.
 
-A worker that reads no prose is given the outputs themselves, in JSON arguments as JSON strings.
+A worker that reads no prose is given the outputs themselves; where the whole subtask is a JSON
+object, as JSON strings.
 Other workers are shown the outputs anyway, and read which step is meant.
 """
 
@@ -15,7 +16,7 @@ from podium.types.plan import Plan, Step
 from podium.types.references import parts_of
 from podium.workers.worker import StepInput, VisibleStep, Worker
 
-_Place = Literal["text", "string", "value", "outside"]
+_Place = Literal["string", "value", "outside"]
 _NO_LABELS: Mapping[int, int] = {}
 MOST_CHARS = Limits().output_chars
 """Most characters of a subtask with outputs filled in, where nobody sets a limit."""
@@ -81,17 +82,34 @@ def _in_words(step: int) -> str:
     return f"the output of step {step}"
 
 
-def holds_object(subtask: str) -> bool:
-    """Say whether a subtask as the plan has it holds a JSON object, whatever is filled in."""
-    return _places(list(parts_of(subtask))) is not None
+def is_object(subtask: str) -> bool:
+    """Say whether a subtask as the plan has it is a JSON object, bare or fenced, whatever is filled in."""
+    return _is_whole(parts := list(parts_of(subtask)), _places(parts))
+
+
+def filled_object(subtask: str, outputs: Mapping[int, str]) -> str | None:
+    """Return the JSON object in a subtask with outputs filled in; `None` where there is no object.
+
+    An output can neither add a part to the object nor end the object.
+
+    Args:
+        subtask: the subtask as the plan has it.
+        outputs: what its references stand for, by step.
+    """
+    parts = list(parts_of(subtask))
+    places = _places(parts)
+    if places is None:
+        return None
+    inside = [(part, place) for part, place in zip(parts, places, strict=True) if _is_in(part, place)]
+    text = "".join(_as_json(part, place, outputs) for part, place in inside)
+    return text[text.find("{") : text.rfind("}") + 1]
 
 
 def _filled(subtask: str, outputs: Mapping[int, str], most_chars: int) -> str:
     """Return a subtask with outputs in place of references. What is filled in is not read again.
 
-    A reference inside a string of a JSON object continues that string; another reference in the
-    object is a string of its own. Outside of the object, where an output could be taken for a part
-    of it, words stand for it.
+    Where the whole subtask is a JSON object, a reference inside a string continues that string,
+    and another reference is a string of its own.
     """
     parts = list(parts_of(subtask))
     size = sum(len(part if isinstance(part, str) else outputs[part]) for part in parts)
@@ -106,18 +124,33 @@ def _filled(subtask: str, outputs: Mapping[int, str], most_chars: int) -> str:
 
 def _written(parts: Sequence[str | int], outputs: Mapping[int, str]) -> Iterator[str]:
     places = _places(parts)
-    if places is None or not {"string", "value"} & set(places):
-        places = ["text"] * len(parts)
-    for part, place in zip(parts, places, strict=True):
-        if isinstance(part, str):
-            yield part
-        elif place == "text":
-            yield outputs[part]
-        elif place == "outside":
-            yield _in_words(part)
-        else:
-            quoted = json.dumps(outputs[part], ensure_ascii=False)
-            yield quoted[1:-1] if place == "string" else quoted
+    if places is not None and _is_whole(parts, places):
+        for part, place in zip(parts, places, strict=True):
+            yield _as_json(part, place, outputs)
+        return
+    for part in parts:
+        yield part if isinstance(part, str) else outputs[part]
+
+
+def _is_whole(parts: Sequence[str | int], places: Sequence[_Place] | None) -> bool:
+    """Say whether nothing but a code fence stands beside the JSON object."""
+    if places is None or not all(map(_is_in, parts, places)):
+        return False
+    text = "".join(part for part in parts if isinstance(part, str)).strip()
+    if text.startswith("```") and text.endswith("```"):
+        text = text.strip("`").removeprefix("json").strip()
+    return text.startswith("{") and text.endswith("}")
+
+
+def _is_in(part: str | int, place: _Place) -> bool:
+    return isinstance(part, str) or place != "outside"
+
+
+def _as_json(part: str | int, place: _Place, outputs: Mapping[int, str]) -> str:
+    if isinstance(part, str):
+        return part
+    quoted = json.dumps(outputs[part], ensure_ascii=False)
+    return quoted[1:-1] if place == "string" else quoted
 
 
 def _places(parts: Sequence[str | int]) -> list[_Place] | None:
@@ -137,7 +170,7 @@ def _places(parts: Sequence[str | int]) -> list[_Place] | None:
         place: _Place = "outside" if not is_inside or at > object_end else "string" if in_string else "value"
         places.append(place)
         text += part if isinstance(part, str) else '""' if place == "value" else ""
-    return places if _is_object(text) else None
+    return places if _parses(text) else None
 
 
 def _ends_in_string(text: str, *, in_string: bool) -> bool:
@@ -153,7 +186,7 @@ def _ends_in_string(text: str, *, in_string: bool) -> bool:
     return in_string
 
 
-def _is_object(text: str) -> bool:
+def _parses(text: str) -> bool:
     try:
         found = json.loads(text[text.find("{") : text.rfind("}") + 1], strict=False)
     except (ValueError, RecursionError):
