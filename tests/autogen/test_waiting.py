@@ -99,7 +99,7 @@ async def test_a_plan_may_wait_and_go_on_later(make: Make) -> None:
         policy=Policy(approve="later"),
         journal=MemoryJournal(),
     )
-    with pytest.raises(RunFailed, match="waits for its plan to be approved") as raised:
+    with pytest.raises(RunFailed, match="the plan waits for approval") as raised:
         await host.ask()
     assert heard.said == []
     run_id = raised.value.result.run_id

@@ -11,7 +11,7 @@ from core.actors import PlanningActor, boss, plan_of, rows
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import LimitExceeded, PlanInvalid, QueryError
+from podium.errors import PlanInvalid, PlannerError, QueryError
 from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, PlanRequest, PlanText
 from podium.types import Completion, Message, Plan, Result, Step
 from podium.usage import Usage
@@ -276,8 +276,10 @@ def test_a_wrapped_planner_writes_as_the_one_it_wraps(wrap: type[CachedPlanner |
 async def test_planning_alone_keeps_to_the_time_of_a_run() -> None:
     """`plan` does not outlast what a run may take."""
     conductor = Conductor(PlanningActor(_never_plans), _pool(), limits=Limits(seconds=0.05))
-    with pytest.raises(LimitExceeded, match=r"Limits\.seconds"):
-        await conductor.plan("What?")
+    for asking in (conductor.plan, conductor.run):
+        with pytest.raises(PlannerError, match=r"Limits\.seconds") as caught:
+            await asking("What?")
+        assert caught.value.code == "planner_limit"
 
 
 async def _never_plans(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:

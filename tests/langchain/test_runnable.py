@@ -288,7 +288,7 @@ def test_what_is_no_planner_is_refused() -> None:
 async def test_a_run_that_waits_for_approval_has_no_answer() -> None:
     """Who wants to go on with it asks for the result."""
     conductor = scripted(policy=Policy(approve="later"), journal=MemoryJournal())
-    with pytest.raises(RunFailed, match="waits for its plan to be approved"):
+    with pytest.raises(RunFailed, match="the plan waits for approval"):
         await ConductorRunnable(conductor).ainvoke("What?")
     result = await ConductorRunnable(conductor, output="result").ainvoke("What?")
     assert isinstance(result, Result)

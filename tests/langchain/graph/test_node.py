@@ -197,7 +197,7 @@ async def test_with_a_journal_a_run_that_failed_goes_on_and_pays_nothing_twice(
     conductor = Conductor(FixedPlanner(DIAMOND), workers, journal=journal)
     graph = around(conductor, executor=executor, partial="raise", checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
-    with pytest.raises(RunFailed, match="no answer: step 3 \\(D\\)"):
+    with pytest.raises(RunFailed, match=r"run \w+: there is no answer \(worker_failed: step 3 \(D\)"):
         await graph.ainvoke(ASKED, config)
     luck[0] = True
     state = await graph.ainvoke(None, config)

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack, get_args
 
 from podium.aio.event_stream import events_of
 from podium.aio.per_loop import LoopLocal
@@ -125,8 +125,7 @@ class Conductor(Worker):
 
         Raises:
             QueryError: the query is empty or malformed.
-            PlannerError: no planner wrote a plan that can be used.
-            LimitExceeded: there was no plan within `Limits.seconds`.
+            PlannerError: no planner wrote a plan that can be used, or none within `Limits.seconds`.
         """
         request = new_request(self._settings, query, stream=False, labels=labels, policy=policy)
         async with self._open():
@@ -351,6 +350,9 @@ def _check_planner(planner: object) -> None:
 
 def _check_settings(settings: ConductorSettings) -> None:
     """Raise `ConfigError` for settings that would stop a run half-way."""
+    if settings.on_failure not in get_args(OnFailure):
+        values = ", ".join(map(repr, get_args(OnFailure)))
+        raise ConfigError(f"on_failure is {settings.on_failure!r}: write one of {values}")
     own = [worker.card for worker in settings.pool if not isinstance(worker, Conductor)]
     check_prices(settings.limits, [*own, *(planner.card for planner in settings.planners)])
     settings.retry.check(settings.pool)

@@ -24,7 +24,7 @@ from podium.workers.worst_case import Overlong
 Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
 """Judges an answer: a worker that is asked for YES or NO, or a function of question and answer.
 
-The function returns `True`, `False`, or a text that says what is wrong."""
+The function returns `True`, `False`, or a text that says what is wrong; an empty text accepts the answer."""
 
 _NO_SPAN = nullcontext()
 _PLAIN = Sampling()

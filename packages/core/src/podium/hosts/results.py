@@ -39,18 +39,18 @@ def answered(result: Result, *, partial: Partial = "return") -> Result:
     problem = result.problem
     reason = "" if problem is None else f" ({problem.code}: {problem.message})"
     if result.status == "failed":
-        raise run_failed(f"the run came to no answer{reason}", result)
+        raise run_failed(f"there is no answer{reason}", result)
     if result.status == "waiting":
-        wait = f"run {result.run_id} waits for its plan to be approved"
-        raise run_failed(f"{wait}: decide, then resume it; or give Policy(approve=...) a function", result)
+        wait = "the plan waits for approval: decide, then resume the run"
+        raise run_failed(f"{wait}; or give Policy(approve=...) a function", result)
     if result.status == "partial" and partial == "raise":
         raise run_failed(f"the answer is not whole{reason}", result)
     return result
 
 
 def run_failed(message: str, result: Result) -> RunFailed:
-    """Return the error for a result that a host's caller cannot use."""
-    error = RunFailed(message)
+    """Return the error for a result that a host's caller cannot use; its message names the run."""
+    error = RunFailed(f"run {result.run_id}: {message}")
     error.result = result
     return error
 

@@ -14,13 +14,14 @@ _MAX_REASON = 300
 """Most of what is said of a failure, in characters."""
 
 
-def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spelling) -> str:
+def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spelling, may_keep: bool) -> str:
     """Show a planner which steps failed and why, and what is paid for; ask for another plan.
 
     Args:
         plan: the plan that was carried out.
         outcomes: what its steps came to, in its order.
         spelling: how the planner writes.
+        may_keep: whether there is an answer, which a plan without steps keeps.
     """
     labels = plan.labels
     subtasks = [renumbered(step.subtask, lambda index: labels[index]) for step in plan.steps]
@@ -35,7 +36,7 @@ def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spell
         else:
             failed += f"\nStep {label} ({outcome.status}):\n{subtask}" + tagged("reason", mark, reason)
     nothing = "\nNone.\n"
-    keep = keep_text(spelling)
+    keep = f"If nothing better can be done, write {keep_text(spelling)}." if may_keep else ""
     return fill("failed", failed=failed or nothing, paid=paid or nothing, keep=keep)
 
 

@@ -75,6 +75,8 @@ class PlanRequester:
     round: int
     turns: tuple[Turn, ...] = ()
     """What earlier rounds planned, and what came of it."""
+    may_keep: bool = False
+    """Whether an earlier round has an answer, which a plan without steps keeps."""
     on_step: Callable[[Step], None] | None = None
     proposals: list[Proposal] = field(default_factory=list)
     """Every call, in order, with those that were not made."""
@@ -177,7 +179,7 @@ class PlanRequester:
     ) -> Plan:
         """Set the call's worst case aside, make it, and judge its text."""
         context, planner = self.context, written.planner
-        may_keep = bool(self.turns)
+        may_keep = self.may_keep
         request = plan_request(context, planner, order, turns=turns, may_keep=may_keep, deadline=deadline)
         worst = planner.worst_case(request, context.settings.limits.answer_tokens)
         worst = context.overlong.worst_case(planner.card, worst)
@@ -247,7 +249,7 @@ class PlanRequester:
             message = f"planner {written.planner.name!r}: a content filter of its server cut the text"
             raise AnswerRefused(message, maybe_paid=True)
         plan = reader.close().renumbered(order)
-        if not plan.steps and not self.turns:
+        if not plan.steps and not self.may_keep:
             message = "there is no previous answer to keep yet: write at least one step"
             raise PlanInvalid("nothing_to_keep", message)
         context = self.context

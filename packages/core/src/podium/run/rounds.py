@@ -29,7 +29,7 @@ from podium.prompts.subtask import shown_step
 from podium.resume.paid_results import PaidResults
 from podium.run.acceptance import AcceptanceCheck
 from podium.run.approval import PAUSED, WAITING, request_approval
-from podium.run.no_plan import CODES, fallback_problem
+from podium.run.no_plan import CODES, fallback_problem, planned_by
 from podium.run.plan_request import order_of
 from podium.run.planning import PlanRequester
 from podium.secrets.boundary import BUGS
@@ -127,6 +127,10 @@ class Rounds:
         return answer, "failed" if answer_outcome(self.done) is None else "partial", own
 
     @property
+    def _has_answer(self) -> bool:
+        return answer_outcome(self.done) is not None
+
+    @property
     def tool_calls(self) -> tuple[Part, ...]:
         """Calls that whoever wrote the answer asks the run's caller to make."""
         answer = answer_outcome(self.done)
@@ -145,7 +149,7 @@ class Rounds:
                 try:
                     plan = await self._plan(number, turns, given, execution, proposals)
                 except PlannerError as error:
-                    self.problem = Problem.of(error)  # an earlier answer is paid for, and stands
+                    self.problem = _unplanned(error, begun)  # an earlier answer is paid for, and stands
                     self.cause = error.__cause__
                 except PodiumError as error:  # raised below, outside of the task group
                     refused = error
@@ -180,7 +184,7 @@ class Rounds:
         elif execution.broke is not None:
             raise execution.broke
         if refused is not None:
-            if all(answer_of(earlier) is None for earlier in self.done):
+            if not self._has_answer:
                 raise refused
             self.problem = Problem.of(refused)
         return self.done[-1]
@@ -208,7 +212,7 @@ class Rounds:
             return given
         # A later round may keep the answer or repeat itself: nothing starts before that is known.
         on_step = execution.add if number == 1 and self.context.request.step_starter is None else None
-        return await PlanRequester(context, number, turns, on_step, proposals).make()
+        return await PlanRequester(context, number, turns, self._has_answer, on_step, proposals).make()
 
     def _is_repeated(self, plan: Plan) -> bool:
         if any(step.previous for step in plan.steps):
@@ -221,11 +225,7 @@ class Rounds:
         if known is not None and known.plan == plan:
             self._tell_plan(number, plan, PlannedBy(known.planner, known.why, known.is_fallback))
             return
-        if proposals:
-            last = proposals[-1]
-            planner = PlannedBy(last.planner, last.why, is_fallback=last.role == "fallback")
-        else:
-            planner = plan.planner or PlannedBy("user", plan.why)
+        planner = planned_by(proposals) if proposals else plan.planner or PlannedBy("user", plan.why)
         if not plan.steps or not planner.why:
             planner = replace(planner, why=why)
         self._tell_plan(number, plan, planner)
@@ -263,7 +263,9 @@ class Rounds:
         spelling, answer = self.context.settings.planner.spelling, answer_of(current)
         if failed := self._failed(current):
             self._replans -= 1
-            feedback = failure_feedback(current.plan, steps_of(current), spelling=spelling)
+            feedback = failure_feedback(
+                current.plan, steps_of(current), spelling=spelling, may_keep=self._has_answer
+            )
             why = "; ".join(map(told, failed))
             return _Next(why, feedback, frozenset[str]().union(*self._labels), self._recalled())
         if answer is None or answer.tool_calls:
@@ -331,6 +333,13 @@ class Rounds:
             ]
             return write_plan(plan.renumbered(numbers), first.spelling)
         return write_plan(plan, first.spelling, workers=before.settings.pool.names)
+
+
+def _unplanned(error: PlannerError, begun: _Next) -> Problem:
+    """Return the problem of a round without a plan; it names the failures that the plan was to mend."""
+    if begun.paid is None:
+        return Problem.of(error)
+    return Problem(error.code, f"{error}; the plan was to take the place of one in which {begun.why}")
 
 
 def _is_out(current: Round) -> bool:

@@ -18,7 +18,7 @@ from podium.run.acquire import acquire, started
 from podium.run.delivery import Delivery
 from podium.run.forecaster import forecast_plan
 from podium.run.listeners import Listener
-from podium.run.no_plan import planned_by, raise_unplanned, with_bill
+from podium.run.no_plan import no_plan, planned_by, raise_unplanned, with_bill
 from podium.run.planning import PlanRequester
 from podium.run.rounds import Rounds
 from podium.telemetry import start_trace
@@ -111,8 +111,7 @@ class RunSession:
         """Make the first round's plan, and run nothing.
 
         Raises:
-            PlannerError: no planner wrote a plan.
-            LimitExceeded: there was no plan within the time of a run.
+            PlannerError: no planner wrote a plan, or none within the time of a run.
         """
         context = self._context()
         planning = PlanRequester(context, 1)
@@ -125,7 +124,10 @@ class RunSession:
             why = "\n".join(map(explain_proposal, planning.proposals))
             return Plan(plan.steps, self._request.query, why, planned_by(planning.proposals))
         limit = self._settings.limits.seconds
-        raise LimitExceeded("seconds", f"there was no plan within {limit:g} s: raise Limits.seconds")
+        late = LimitExceeded("seconds", f"there was no plan within {limit:g} s: raise Limits.seconds")
+        unplanned = no_plan(self._request.run_id, late, planning.proposals)
+        unplanned.args = (str(late),)
+        raise with_bill(unplanned) from late
 
     def _link_to_outer(self, head: Head | None) -> None:
         """Tell the outer run how far this run is recorded; its chain then covers this run."""
@@ -255,6 +257,8 @@ class RunSession:
             limit = f"its {context.settings.limits.seconds:g} s (Limits.seconds)"
             limit += " or the limit of its outer run" if context.depth else ""
             problem = Problem(LimitExceeded.code, f"the run was over {limit}")
+            if all(current.plan is None for current in rounds.done):
+                problem = Problem("planner_limit", f"there is no plan: {problem.message}")
         return Result(
             run_id=context.request.run_id,
             answer=answer,

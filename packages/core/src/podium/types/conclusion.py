@@ -18,10 +18,12 @@ def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]
     answering = next((current for current in reversed(rounds) if answer_of(current) is not None), None)
     answer = None if answering is None else answer_of(answering)
     if answering is None or answer is None:
-        return "", "failed", _failure(rounds[-1]) if rounds else None
+        failures = (_failure(current) for current in reversed(rounds))
+        return "", "failed", next((failure for failure in failures if failure is not None), None)
     failed = [current for current in rounds if current.number > answering.number and _is_failed(current)]
     failure = _failure(failed[-1]) if failed else None
-    lacks = (answer.problem, _lack(answering), _lack_before(rounds, answering), failure)
+    own = None if answer.problem is None else Problem(answer.problem.code, told(answer))
+    lacks = (own, _lack(answering), _lack_before(rounds, answering), failure)
     problems = [problem for problem in lacks if problem is not None]
     if not problems:
         return answer.text, "ok", None
@@ -117,7 +119,8 @@ def _lack_before(rounds: Sequence[Round], current: Round) -> Problem | None:
         if not any(steps[index].previous for index in _behind_end(current)):
             break
         answer = answer_of(before)
-        problems = (None if answer is None else answer.problem, _lack(before))
+        own = None if answer is None or answer.problem is None else Problem(answer.problem.code, told(answer))
+        problems = (own, _lack(before))
         found += [Problem(p.code, f"round {before.number}: {p.message}") for p in problems if p is not None]
         current = before
     return Problem(found[0].code, "; ".join(problem.message for problem in found)) if found else None

@@ -27,8 +27,9 @@ from langchain_podium.graph.step_starter import GraphStepStarter, is_kept, pause
 from langchain_podium.messages import to_query
 from langchain_podium.tracing import child_runs
 from podium.conductor import Conductor
-from podium.errors import ConfigError, RunFailed
+from podium.errors import ConfigError
 from podium.execution import StepStarter
+from podium.hosts import answered
 from podium.journal import Journal
 from podium.policy import Policy
 from podium.resume import renumbered
@@ -189,13 +190,8 @@ class ConductorNodes:
             RunFailed: it came to nothing, and nobody wanted it so.
         """
         refused = result.problem is not None and result.problem.code == REFUSED
-        unwanted = ("failed",) if self.partial == "return" else ("failed", "partial")
-        if result.status in unwanted and not refused:
-            why = "" if result.problem is None else f": {result.problem.message}"
-            whole = "whole " if result.status == "partial" else ""
-            failed = RunFailed(f"the conductor came to no {whole}answer{why}")
-            failed.result = result
-            raise failed
+        if not refused:
+            answered(result, partial=self.partial)
         said = result.answer
         if self.output != _MESSAGES:
             return {self.output: said, VIEW: of_result(result)}

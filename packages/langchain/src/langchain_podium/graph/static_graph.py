@@ -14,8 +14,9 @@ from langchain_podium.graph.state import schema
 from langchain_podium.messages import to_query
 from langchain_podium.tracing import child_runs
 from podium.conductor import Conductor
-from podium.errors import ConfigError, RunFailed
+from podium.errors import ConfigError
 from podium.execution import ExternalScheduler
+from podium.hosts import run_failed
 from podium.planners import FixedPlanner
 from podium.types import Outcome, Plan
 from podium.workers import Pool, Worker
@@ -76,10 +77,8 @@ def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
             raise raised_above(graph_exit, config["configurable"]["checkpoint_ns"]) from None
         outcome = result.rounds[0].outcomes[index]
         if outcome.status != "ok":
-            why = "" if outcome.problem is None else f": {outcome.problem.message}"
-            failed = RunFailed(f"step {index} ({outcome.worker}) {outcome.status}{why}")
-            failed.result = result
-            raise failed
+            why = "" if outcome.problem is None else f" ({outcome.problem.code}: {outcome.problem.message})"
+            raise run_failed(f"step {index} ({outcome.worker}) {outcome.status}{why}", result)
         return {name: outcome.text, **({ANSWER: outcome.text} if part == plan else {})}
 
     return run

@@ -1,0 +1,84 @@
+"""A run whose planner is asked again after a step failed, and gives no plan that could help."""
+
+import pytest
+from core.actors import boss, rows, told
+
+from podium.conductor import Conductor
+from podium.errors import ConfigError, WorkerFailed, WorkerRefused
+from podium.execution import Retry
+from podium.journal import MemoryJournal
+from podium.planners import RulePlanner
+from podium.types import Completion
+from podium.workers import ScriptedWorker
+
+pytestmark = pytest.mark.anyio
+FIRST = rows((0, "Say A.", ()), (1, "Say B.", (0,)))
+KEEP = '{"steps": []}'
+ONCE = Retry(attempts=1)
+
+
+async def test_without_an_answer_there_is_nothing_to_keep() -> None:
+    """The planner is not told that it may keep, is asked for a repair, and the run says what failed."""
+    planner, journal = boss(FIRST, KEEP), MemoryJournal()
+    workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", WorkerFailed("no luck"))]
+    conductor = Conductor(planner, workers, retry=ONCE, on_failure="replan")
+    result = await conductor.run("What?", journal=journal)
+    assert result.status == "failed"
+    assert result.problem is not None
+    assert result.problem.code == "planner_unusable"
+    assert "nothing_to_keep" in result.problem.message
+    assert "step 1 (b): no luck" in result.problem.message
+    assert [call.role for call in result.proposals] == ["plan", "plan", "repair"]
+    assert KEEP not in told(planner, 1)
+
+    able = Conductor(boss(rows((0, "Say C.", ()))), workers, retry=ONCE, on_failure="replan")
+    resumed = await able.resume(result.run_id, journal=journal)
+    assert (resumed.status, resumed.answer) == ("ok", "A")
+
+
+async def test_a_repaired_plan_goes_on() -> None:
+    """After a plan that keeps nothing, the repair is carried out."""
+    workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", WorkerFailed("no luck"))]
+    planner = boss(FIRST, KEEP, rows((0, "Say C.", ())))
+    result = await Conductor(planner, workers, retry=ONCE, on_failure="replan").run("What?")
+    assert (result.status, result.answer) == ("ok", "A")
+
+
+async def test_a_planner_that_fails_after_a_step_failed_leaves_both_reasons() -> None:
+    """The problem names the step that failed, and why there is no other plan."""
+    workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", WorkerFailed("no luck"))]
+    conductor = Conductor(boss(FIRST, WorkerRefused("401")), workers, retry=ONCE, on_failure="replan")
+    result = await conductor.run("What?")
+    assert result.status == "failed"
+    assert result.problem is not None
+    assert result.problem.code == "planner_refused"
+    assert "401" in result.problem.message
+    assert "step 1 (b): no luck" in result.problem.message
+
+
+def test_an_unknown_failure_policy_is_refused() -> None:
+    """The message lists the policies."""
+    with pytest.raises(ConfigError, match="'bogus': write one of 'note', 'skip', 'replan', 'fail'"):
+        Conductor(RulePlanner(), [ScriptedWorker("a", "A")], on_failure="bogus")  # type: ignore[arg-type]  # what is refused
+
+
+async def test_a_cut_answer_and_a_fallback_planner_are_explained() -> None:
+    """The problem names the step and its worker; the planner says why it stood in."""
+    worker = ScriptedWorker("a", Completion("Say", "length"))
+    result = await Conductor(boss("none"), [worker], fallback_planner=RulePlanner()).run("What?")
+    assert result.planner is not None
+    assert result.planner.is_fallback
+    assert "no_plan" in result.planner.why
+    assert result.problem is not None
+    assert "step 0 (a): the text was cut at its worker's token limit" in result.problem.message
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("", "ok"), ("too short", "partial"), (None, "partial")])
+async def test_an_empty_reason_accepts(verdict: str | None, status: str) -> None:
+    """A check may return the reason against an answer, which is empty where there is none."""
+
+    def accept(question: str, answer: str) -> str | bool:
+        return False if verdict is None else verdict
+
+    conductor = Conductor(boss(rows((0, "Say A.", ()))), [ScriptedWorker("a", "A")], accept=accept)
+    assert (await conductor.run("What?")).status == status
