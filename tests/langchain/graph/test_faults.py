@@ -136,7 +136,7 @@ async def test_a_worker_that_writes_garbage_fails_its_step(executor: Executor, c
     conductor = Conductor(FixedPlanner(plan), [garbage, calls.worker("B")])
     state = await around(conductor, executor=executor).ainvoke(ASKED)
     assert state["podium"]["status"] == "partial"
-    assert state["podium"]["outcomes"][0]["problem"]["code"] == "worker_broken"
+    assert state["podium"]["outcomes"][0]["problem"]["code"] == "worker_failed"
 
 
 @EXECUTORS
