@@ -99,9 +99,9 @@ class ConductorLLM(FunctionCallingLLM):
         conductor = conductor_of(
             planner,
             workers,
-            options,
             face="ConductorLLM.from_defaults",
             takes=("partial", "callback_manager"),
+            **options,
         )
         return cls(conductor, partial=partial, callback_manager=callback_manager)
 

@@ -1,6 +1,6 @@
 """One of LlamaIndex's LLMs as the planner, and a conductor made of such things."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.llms import LLM
@@ -44,19 +44,19 @@ def as_planner(
 def conductor_of(
     planner: LLM | Planner | None,
     workers: Sequence[Any],
-    options: Mapping[str, Any],
     *,
-    face: str,
-    takes: Sequence[str],
+    face: str = "conductor_of",
+    takes: Sequence[str] = (),
+    **options: Any,
 ) -> Conductor:
     """Return a conductor of a planner and workers.
 
     Args:
         planner: an LLM, or a planner of Podium's; `None` takes `Settings.llm`.
         workers: whatever `as_worker` takes.
-        options: what else `podium.Conductor` takes; `fallback_planner` may be an LLM.
         face: the function that the caller called, for an error.
         takes: options that this function takes besides those of `Conductor`, for an error.
+        options: what else `podium.Conductor` takes; `fallback_planner` may be an LLM.
 
     Raises:
         TypeError: an option is not one of `Conductor`'s.

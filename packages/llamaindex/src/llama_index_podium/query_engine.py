@@ -113,9 +113,9 @@ class ConductorQueryEngine(BaseQueryEngine):
         conductor = conductor_of(
             planner,
             workers,
-            options,
             face="ConductorQueryEngine.from_defaults",
             takes=("streaming", "partial", "callback_manager"),
+            **options,
         )
         return cls(conductor, streaming=streaming, partial=partial, callback_manager=callback_manager)
 
