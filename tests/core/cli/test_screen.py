@@ -105,8 +105,22 @@ def test_help_and_parse_import_no_http(tmp_path: Path) -> None:
         assert not imported & {"httpx2", "aiohttp"}
 
 
+WRITTEN_BY_ALL = [("--version",), ("--help",), ("run", "--help"), ("runs", "prune", "--help")]
+
+
+@pytest.mark.parametrize("args", WRITTEN_BY_ALL)
+def test_nothing_is_said_of_a_reader_that_leaves_early(args: tuple[str, ...]) -> None:
+    """Help and version end well, as they would with a reader."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "podium", *args]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-@pytest.mark.parametrize("args", [("run", "Why?"), ("run", "Why?", "--json"), ("check",)])
+@pytest.mark.parametrize("args", [("run", "Why?"), ("run", "Why?", "--json"), ("check",), *WRITTEN_BY_ALL])
 def test_result_that_cannot_be_written(config: Path, args: tuple[str, ...]) -> None:
     """A full disk behind stdout is told in one line, with exit code 1."""
     with Path("/dev/full").open("wb") as full:
@@ -117,7 +131,9 @@ def test_result_that_cannot_be_written(config: Path, args: tuple[str, ...]) -> N
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("args", ["run Why?", "run Why? --json", "check", "plan Why?"])
+@pytest.mark.parametrize(
+    "args", ["run Why?", "run Why? --json", "check", "plan Why?", *map(" ".join, WRITTEN_BY_ALL)]
+)
 def test_closed_stdout_is_told(config: Path, args: str) -> None:
     """A result that a parent leaves no place for is told in a line, with exit code 1."""
     command = [sys.executable, "-m", "podium", *args.split()]

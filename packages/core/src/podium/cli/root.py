@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from podium import __version__
-from podium.cli.screen import EXIT_CODES, reporting
+from podium.cli.screen import EXIT_CODES, Screen, reporting
 from podium.config import add_ons
 from podium.errors import ConfigError
 
@@ -61,9 +61,39 @@ class CommandGroup(TyperGroup):
             self._list(add_ons.command_summaries())
         super().format_commands(ctx, formatter)
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option `--help`, which writes as results are written."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _show_help
+        return option
+
     def _list(self, summaries: Mapping[str, str]) -> None:
         for name, summary in summaries.items():
             self.commands.setdefault(name, TyperCommand(name, short_help=summary))
+
+
+def _show_help(context: Any, _: Any, asked: bool) -> None:  # noqa: FBT001 - typer calls a callback so
+    if asked and not context.resilient_parsing:
+        if text := context.get_help():
+            Screen().result(text)
+        raise typer.Exit
+
+
+def _with_help(command: Any) -> Any:
+    """Return a command whose help, and that of its subcommands, is written as results are."""
+    find = command.get_help_option
+
+    def get_help_option(context: Any) -> Any:
+        option = find(context)
+        if option is not None:
+            option.callback = _show_help
+        return option
+
+    command.get_help_option = get_help_option
+    for each in getattr(command, "commands", {}).values():
+        _with_help(each)
+    return command
 
 
 def _command(name: str) -> Any:
@@ -74,7 +104,7 @@ def _command(name: str) -> Any:
     """
     if name in COMMANDS:
         made = getattr(import_module(f"podium.cli.commands.{name}"), name)
-        return get_command(made if isinstance(made, typer.Typer) else _of_function(name, made))
+        return _with_help(get_command(made if isinstance(made, typer.Typer) else _of_function(name, made)))
     entry = add_ons.announced("podium.commands").get(name)
     if entry is None:
         raise ConfigError(add_ons.absent_command(name) or f"no package announces the command {name!r}")
@@ -82,7 +112,7 @@ def _command(name: str) -> Any:
     made = made if isinstance(made, typer.Typer) or not callable(made) else made()
     if not isinstance(made, typer.Typer):
         raise ConfigError(f"the entry point {entry.value!r} of the command {name!r} gives no typer.Typer")
-    return get_command(made)
+    return _with_help(get_command(made))
 
 
 def _of_function(name: str, function: Any) -> typer.Typer:
@@ -104,7 +134,7 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001 - typer calls a callback so
     if asked:
-        typer.echo(f"podium {__version__}")
+        Screen().result(f"podium {__version__}")
         raise typer.Exit
 
 
