@@ -56,7 +56,7 @@ async def test_an_agent_with_all_kinds_of_participants() -> None:
             server.client(),
             description="Leads.",
             limits=Limits(steps=7, seconds=30),
-            on_failure="run",
+            on_failure="skip",
             model_context=BufferedChatCompletionContext(buffer_size=5),
             emit_plan_events=True,
         )
