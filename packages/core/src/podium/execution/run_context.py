@@ -14,8 +14,9 @@ from podium.journal.journal import Journal
 from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.resume.paid_results import PaidResults
-from podium.types.events import Event
+from podium.types.events import Event, StepEnded
 from podium.types.messages import Message, Sampling, Tools
+from podium.types.outcome import Outcome
 from podium.types.plan import Plan
 from podium.workers.pool import Pool
 from podium.workers.worker import Caller, CallMiddleware, VisibleStep, Worker
@@ -162,6 +163,12 @@ class RunContext:
         """Emit an event of this run; without a listener, none is made."""
         if self.emit is not None:
             self.emit(kind(run_id=self.request.run_id, at=self.now(), **facts))
+
+    def tell_step_ended(self, outcome: Outcome, key: str = "") -> None:
+        """Emit that a step ended; `key` stands for the step by its content."""
+        if self.emit is not None:
+            ids = {"round": outcome.round, "step": outcome.step, "attempt": outcome.attempts}
+            self.tell(StepEnded, **ids, outcome=outcome, key=key)
 
     def during(self, *ids: int) -> AbstractContextManager[object]:
         """Return a block in which a call is made: of round, step and attempt, or of the round's planner."""

@@ -18,18 +18,17 @@ from podium.errors import ConfigError
 from podium.execution.dependencies import DependencyGraph
 from podium.execution.external_scheduler import Pause
 from podium.execution.last_step_reserve import is_metered, reserve_for_last_step
+from podium.execution.paid_steps import PaidSteps
 from podium.execution.run_context import RunContext
 from podium.execution.step_runner import StepRunner
 from podium.execution.step_state import ABORTED, ENOUGH, STOPPED, SUPERSEDED, UNSEEN, StepState
 from podium.policy import after
-from podium.resume.paid_results import PaidResults, step_key
+from podium.resume.paid_results import PaidResults
 from podium.secrets.boundary import BUGS
-from podium.types.events import AnswerDelta, StepDelta, StepEnded
+from podium.types.events import AnswerDelta, StepDelta
 from podium.types.outcome import Call, Outcome, Problem, total_cost
 from podium.types.plan import Plan, Step
-from podium.types.references import renumbered
 from podium.usage import Usage
-from podium.workers.worker import Card, StepInput
 
 
 class RoundScheduler:
@@ -57,14 +56,15 @@ class RoundScheduler:
         self._context = context
         self._number = number
         self._last = last
-        self._paid = paid
-        self._has_exact_keys = may_replan or paid is not None
         self._is_metered = is_metered(context)
-        self._has_keys = context.paid_results is not None or self._has_exact_keys
+        self._has_keys = context.paid_results is not None or may_replan or paid is not None
         on_failure = context.settings.on_failure
         if on_failure == "replan":
             on_failure = "skip" if may_replan else "note"
         self._graph = DependencyGraph(on_failure, has_previous=bool(context.previous.visible))
+        self._paid_steps = PaidSteps(
+            context, number, self._graph, paid, has_exact_keys=may_replan or paid is not None
+        )
         self._answering: StepState | None = None
         self._ended = 0
         self._repeated: dict[int, tuple[Call, ...]] = {}
@@ -276,36 +276,12 @@ class RoundScheduler:
         """End the steps that are paid for, in the order in which they ended then; return the others."""
         while True:
             ready = [state for state in ready if state.outcome is None]
-            found: list[tuple[tuple[bool, int], int, StepState, PaidResults, str]] = []
-            for state in ready:
-                for later, (paid_results, key) in enumerate(self._known(state)):
-                    position = paid_results.position(key, self._number, state.index)
-                    if position is not None:
-                        found.append((position, later, state, paid_results, key))
-                        break
-            if not found:
+            found = self._paid_steps.first(ready)
+            if found is None:
                 return ready
-            *_, state, paid_results, key = min(found, key=lambda one: (one[1], one[0], one[2].index))
-            outcome = paid_results.take(key, self._number, state.index)
-            assert outcome is not None
+            state, outcome = found
             self._end(state, outcome)
             ready += self._release(state)
-
-    def _known(self, state: StepState) -> list[tuple[PaidResults, str]]:
-        """Return what is paid for, with what stands for the step there: a record holds no secrets."""
-        context = self._context
-        if not state.key:
-            query = context.request.query if context.shows_question else ()
-            subtask = renumbered(state.step.subtask, state.step.access.index)
-            step_input = StepInput(subtask, state.visible or (), query)
-            worker = context.settings.pool.names[state.step.worker]
-            tool_messages = context.request.tool_messages if state is self._graph.last else ()
-            state.key = step_key(worker, step_input, tool_messages)
-            state.exact = (
-                step_key(worker, step_input, tool_messages, exact=True) if self._has_exact_keys else ""
-            )
-        known = ((context.paid_results, state.key), (self._paid, state.exact))
-        return [(paid_results, key) for paid_results, key in known if paid_results is not None]
 
     async def _run(self, state: StepState) -> None:
         """Run a step in a scope of its own, by which it is stopped."""
@@ -399,18 +375,12 @@ class RoundScheduler:
         state.outcome, state.rank = outcome, self._ended
         self._ended += 1
         if state.visible is not None:
-            state.written = after(self._card(state, outcome), state.labels)
-        tell_end(self._context, outcome, state.key)
+            state.written = after(
+                self._context.settings.pool.card_of(outcome.worker, state.step.worker), state.labels
+            )
+        self._context.tell_step_ended(outcome, state.key)
         if self._is_metered and state.is_good:
             self._keep_for_last(state)
-
-    def _card(self, state: StepState, outcome: Outcome) -> Card:
-        """Return the card of whom the output came from: another where one stood in."""
-        pool = self._context.settings.pool
-        asked = pool.cards[state.step.worker]
-        if outcome.worker == asked.name or outcome.worker not in pool.names:
-            return asked
-        return pool.cards[pool.names.index(outcome.worker)]
 
     def _keep_for_last(self, ended: StepState | None = None) -> None:
         """Keep of the run's limits what the last step needs, told anew as it is known what it is shown.
@@ -424,10 +394,3 @@ class RoundScheduler:
             context.ledger.keep(
                 reserve_for_last_step(context, plan, [state.outcome for state in self._graph])
             )
-
-
-def tell_end(context: RunContext, outcome: Outcome, key: str = "") -> None:
-    """Emit that a step came to `outcome`."""
-    if context.emit is not None:
-        ids = {"round": outcome.round, "step": outcome.step, "attempt": outcome.attempts}
-        context.tell(StepEnded, **ids, outcome=outcome, key=key)

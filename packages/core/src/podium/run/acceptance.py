@@ -9,7 +9,6 @@ import anyio
 
 from podium.errors import PodiumError, WorkerFailed
 from podium.execution.run_context import Accept, RunContext
-from podium.execution.scheduler import tell_end
 from podium.execution.step_runner import StepRunner
 from podium.execution.step_state import STOPPED
 from podium.prompts.render import judge_prompt
@@ -87,7 +86,7 @@ class AcceptanceCheck:
         known = None if paid_results is None else paid_results.take(key, *place)
         if known is not None:
             self.check = known
-            tell_end(ours, known, key)
+            ours.tell_step_ended(known, key)
             return known
         alone = replace(ours.settings.retry, fallbacks={}, fallback_labels=frozenset())
         runner = StepRunner(
@@ -123,7 +122,7 @@ class AcceptanceCheck:
                 late = ours.clock() >= deadline
                 check = runner.timed_out() if late else runner.stopped(STOPPED)
             self.check = check
-            tell_end(ours, check, key)
+            ours.tell_step_ended(check, key)
         if runner.bug is not None:
             raise runner.bug
         return check

@@ -59,6 +59,10 @@ class Pool(ResourceGroup):
         """Return whether a worker may be called, as its latest calls ended in all runs of this event loop."""
         return self._breakers.get()[number]
 
+    def card_of(self, name: str, number: int) -> Card:
+        """Return the card of the worker with this name; without one, that of worker `number`."""
+        return self.cards[self.names.index(name) if name in self.names else number]
+
     def slot(self, number: int) -> anyio.Semaphore | None:
         """Return what bounds the calls of a worker, over all runs of this event loop.
 

@@ -1,0 +1,70 @@
+"""Which steps of a round are paid for already: by the run before it was resumed, or by an earlier round."""
+
+from collections.abc import Iterable
+
+from podium.execution.dependencies import DependencyGraph
+from podium.execution.run_context import RunContext
+from podium.execution.step_state import StepState
+from podium.resume.paid_results import PaidResults, step_key
+from podium.types.outcome import Outcome
+from podium.types.references import renumbered
+from podium.workers.worker import StepInput
+
+
+class PaidSteps:
+    """Finds the results that a round need not pay for again.
+
+    Args:
+        context: the run.
+        number: the round's number, from 1.
+        graph: the steps of the round.
+        paid: results of earlier rounds; `None` where steps may be repeated on purpose.
+        has_exact_keys: whether the steps of this round need exact keys, for rounds to come.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        number: int,
+        graph: DependencyGraph,
+        paid: PaidResults | None,
+        *,
+        has_exact_keys: bool,
+    ) -> None:
+        self._context = context
+        self._number = number
+        self._graph = graph
+        self._paid = paid
+        self._has_exact_keys = has_exact_keys
+
+    def first(self, ready: Iterable[StepState]) -> tuple[StepState, Outcome] | None:
+        """Return the step whose paid result ended first, with its outcome; `None` if none is paid for."""
+        found: list[tuple[tuple[bool, int], int, StepState, PaidResults, str]] = []
+        for state in ready:
+            for later, (results, key) in enumerate(self._known(state)):
+                position = results.position(key, self._number, state.index)
+                if position is not None:
+                    found.append((position, later, state, results, key))
+                    break
+        if not found:
+            return None
+        *_, state, results, key = min(found, key=lambda one: (one[1], one[0], one[2].index))
+        outcome = results.take(key, self._number, state.index)
+        assert outcome is not None
+        return state, outcome
+
+    def _known(self, state: StepState) -> list[tuple[PaidResults, str]]:
+        """Return the results there are, each with the key of the step there: a record holds no secrets."""
+        context = self._context
+        if not state.key:
+            query = context.request.query if context.shows_question else ()
+            subtask = renumbered(state.step.subtask, state.step.access.index)
+            step_input = StepInput(subtask, state.visible or (), query)
+            worker = context.settings.pool.names[state.step.worker]
+            tool_messages = context.request.tool_messages if state is self._graph.last else ()
+            state.key = step_key(worker, step_input, tool_messages)
+            state.exact = (
+                step_key(worker, step_input, tool_messages, exact=True) if self._has_exact_keys else ""
+            )
+        known = ((context.paid_results, state.key), (self._paid, state.exact))
+        return [(results, key) for results, key in known if results is not None]
