@@ -61,7 +61,7 @@ async def test_a_query_goes_on_from_the_journal(*, waits: bool) -> None:
         [Native(find, name="finder"), Native(write, name="writer")], planner(), journal=journal, **terms
     )
     if waits:
-        with pytest.raises(RunFailed, match="approved") as raised:
+        with pytest.raises(RunFailed, match="waits for approval") as raised:
             await engine.aquery("?")
         assert found == []
         await engine.conductor.decide(raised.value.result.run_id, approved=True)
