@@ -10,6 +10,7 @@ import pytest
 from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
 from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import ToolCallBlock
 from llama_index.core.llms import ChatMessage
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai_like import OpenAILike
@@ -243,6 +244,28 @@ async def test_a_tool_that_is_required_is_called(llm: Make) -> None:
         )
     (call,) = team.get_tool_calls_from_response(response)
     assert (call.tool_name, call.tool_kwargs) == ("look", {})
+
+
+async def test_arguments_that_were_cut_are_not_completed_by_a_guess(llm: Make) -> None:
+    """The caller is handed what the model wrote."""
+
+    def reply(call: Call) -> Reply:
+        asks = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"city": '}}
+        return says(call, "", tool_calls=[asks], finish_reason="tool_calls")
+
+    def look(city: str) -> str:
+        """Look."""
+        return city
+
+    async with ChatServer(reply) as server:
+        team = ConductorLLM.from_defaults(
+            [llm(server.url)], FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
+        )
+        response = await team.achat_with_tools(
+            [FunctionTool.from_defaults(look)], chat_history=[ChatMessage("Look!")]
+        )
+    (block,) = (block for block in response.message.blocks if isinstance(block, ToolCallBlock))
+    assert block.tool_kwargs == '{"city": '
 
 
 @pytest.mark.parametrize("stream", [False, True])

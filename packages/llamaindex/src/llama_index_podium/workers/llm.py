@@ -178,6 +178,9 @@ class LLMWorker(Worker, PromptMixin):
         )
 
     def _calls(self, response: ChatResponse) -> list[Part]:
+        written = calls_of(response.message)
+        if written:  # as the model wrote them: LlamaIndex completes arguments that were cut, by a guess
+            return list(written)
         model = cast("FunctionCallingLLM", self.llm)
         chosen = model.get_tool_calls_from_response(response, error_on_no_tool_call=False)
         return [tool_call(call.tool_id, call.tool_name, call.tool_kwargs) for call in chosen]
