@@ -37,7 +37,8 @@ $(PYTHONS:%=test-%): test-%: $(UV)
 soak: $(UV)
 	SOAK=10 $(RUN) $(PYTEST) -m long tests/faults
 
-# What adapters say they work with at least, beside the versions that are locked. Old releases warn of themselves.
+# What adapters say they work with at least, beside the versions that are locked. Old releases warn of themselves,
+# and now and then leave a cancelled connection to the garbage collector.
 LOWEST := .venv-lowest
 define lowest
 	$(UV) venv --quiet --clear $(LOWEST)
@@ -45,6 +46,7 @@ define lowest
 		'hypothesis>=6.130' 'opentelemetry-sdk>=1.30' 'pytest>=8.3' 'pytest-asyncio>=0.25' \
 		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1' $(2)
 	$(LOWEST)/bin/python -m $(PYTEST) -W default::DeprecationWarning -W default::PendingDeprecationWarning \
+		-W default::pytest.PytestUnraisableExceptionWarning \
 		tests/$(1) $(3)
 endef
 
