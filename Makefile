@@ -15,7 +15,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo test test-long nightly soak mutation lowest wheels lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo test test-long nightly properties soak mutation lowest wheels lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -29,10 +29,14 @@ test-long: $(UV) lowest
 	$(RUN) $(PYTEST) -m 'long or hypothesis' --hypothesis-profile=long
 
 # One target for each part, so that `make -k` goes on to the next part where one fails.
-nightly: $(PYTHONS:%=test-%) soak mutation wheels
+nightly: $(PYTHONS:%=test-%) properties soak mutation wheels
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST)
+
+# Other examples of each property each time.
+properties: $(UV)
+	$(RUN) $(PYTEST) -m hypothesis --hypothesis-profile=nightly
 
 soak: $(UV)
 	SOAK=10 $(RUN) $(PYTEST) -m long tests/faults

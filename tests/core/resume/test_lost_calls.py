@@ -1,5 +1,6 @@
 """A run that was cut off anywhere: what it may have paid is on its bill and counts against its limits."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
@@ -10,7 +11,7 @@ from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
-from podium.errors import WorkerUnavailable
+from podium.errors import PlannerError, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
@@ -93,10 +94,6 @@ def test_no_call_that_was_sent_is_missing_from_the_bill(scene: Scene, data: st.D
     anyio.run(body, backend_options=OPTIONS)
 
 
-@pytest.mark.xfail(
-    reason="with one call in all a resumed run has no plan, which the model of the test does not know",
-    strict=False,
-)
 @given(scenes, st.integers(1, 6), st.data())
 def test_no_limit_is_overspent_however_often_a_run_is_cut_off(
     scene: Scene, most: int, data: st.DataObject
@@ -112,7 +109,8 @@ def test_no_limit_is_overspent_however_often_a_run_is_cut_off(
         for life in range(3):
             events = events[: data.draw(st.integers(1, len(events)), label=f"length {life}")]
             left = await prefix(events, "R")
-            await conductor(scene, left, limits).resume("R", plan=scene.edited)
+            with suppress(PlannerError):  # the calls that were lost can leave none for a plan
+                await conductor(scene, left, limits).resume("R", plan=scene.edited)
             events = await recorded(left, "R")
             assert sent(events) <= most
 

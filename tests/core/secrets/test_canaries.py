@@ -193,7 +193,10 @@ class Play:
 
     def plan_of(self, request: Request) -> Plan:
         """Return the plan a request is a step of."""
-        return self.inner if self._parent(request) else self.plans[place_of(request)[1] - 1]
+        return self.inner if self._parent(request) else self._outer_plan(place_of(request))
+
+    def _outer_plan(self, place: Place) -> Plan:
+        return self.plans[min(place[1], len(self.plans)) - 1]  # the planner repeats its last plan
 
     def _parent(self, request: Request) -> Place | None:
         """Return the step whose nested run a request belongs to; `None` for one of the run itself."""
@@ -206,7 +209,7 @@ class Play:
             return {self.query[-1].text, *self._outputs(place, [place[2] - 1])}
         question = {message.text for message in self.query} if self.scene.shows_question else set[str]()
         if parent is not None:
-            question |= self._shown(self.plans[parent[1] - 1], parent)
+            question |= self._shown(self._outer_plan(parent), parent)
         return question | self._shown(plan, place)
 
     def _shown(self, plan: Plan, place: Place) -> set[str]:

@@ -34,12 +34,10 @@ _KINDS = {
     "date": (
         "a date",
         (
-            r"[0-9]{4}(?P<sep>[-/.])[0-9]{1,2}(?P=sep)[0-9]{1,2}"
-            r"|[0-9]{1,2}(?P<mark>[-/.])[0-9]{1,2}(?P=mark)(?:[0-9]{4}|[0-9]{2})|(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])"
+            r"[0-9]{1,2}(?P<mark>[-/.])[0-9]{1,2}(?P=mark)(?:[0-9]{4}|[0-9]{2})|(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])"
             rf"|{_DAY} (?:of )?{_MONTH}(?:,? [0-9]{{4}})?|{_MONTH} {_DAY}(?:,? [0-9]{{4}})?"
         ),
     ),
-    "time": ("a time", r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?(?: ?[ap]\.?m\b\.?)?|[0-9]{1,2} ?[ap]\.?m\b\.?"),
     "version": ("a version", r"v(?:ersion)? ?[0-9]++(?>(?:\.[0-9]++)+)|[0-9]++(?>(?:\.[0-9]++){2,})"),
     "phone": (
         "a phone number",
@@ -50,12 +48,29 @@ _KINDS = {
     ),
     "zeros": (
         "a number with leading zeros",
-        r"0[0-9]++(?>(?:[-/][0-9]++)+)|[0-9]++[-/]0[0-9]++(?>(?:[-/][0-9]++)*)",
+        (
+            r"0[0-9]++(?>(?:[-/][0-9]++)+)"
+            r"|[0-9]++(?>(?:[-/](?!0[0-9])[0-9]++)*)[-/]0[0-9]++(?>(?:[-/][0-9]++)*)"
+        ),
     ),
+}
+# They are what they are in a chain, too, as in "2000-10-10-5" or "5-10:30".
+_UNMISTAKABLE = {
+    "day": ("a date", r"[0-9]{4}(?P<sep>[-/.])[0-9]{1,2}(?P=sep)[0-9]{1,2}"),
+    "time": ("a time", r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?(?: ?[ap]\.?m\b\.?)?|[0-9]{1,2} ?[ap]\.?m\b\.?"),
     "unit": ("a quantity with a unit", rf"[0-9][0-9,.]*+(?: ?(?:{_UNITS}))(?:[²³]|(?!\w))"),
 }
-_PATTERNS = "|".join(f"(?P<{name}>{pattern})" for name, (_, pattern) in _KINDS.items())
-_FOREIGN = re.compile(rf"(?<![\w.,])(?<![0-9][-/])(?:{_PATTERNS})(?![\w%]|[.,:/-][0-9])")
+_NAMES = _KINDS | _UNMISTAKABLE
+
+
+def _any_of(kinds: dict[str, tuple[str, str]]) -> str:
+    return "|".join(f"(?P<{name}>{pattern})" for name, (_, pattern) in kinds.items())
+
+
+_FOREIGN = re.compile(
+    rf"(?<![\w.,])(?:(?:{_any_of(_UNMISTAKABLE)})(?![\w%]|[.,:][0-9])"
+    rf"|(?<![0-9][-/])(?:{_any_of(_KINDS)})(?![\w%]|[.,:/-][0-9]))"
+)
 
 
 def mask(text: str) -> tuple[str, list[Foreign]]:
@@ -67,7 +82,7 @@ def mask(text: str) -> tuple[str, list[Foreign]]:
     found: list[Foreign] = []
 
     def masked(match: re.Match[str]) -> str:
-        kind = next(kind for name, (kind, _) in _KINDS.items() if match[name] is not None)
+        kind = next(kind for name, (kind, _) in _NAMES.items() if match[name] is not None)
         found.append(Foreign(match[0], kind))
         return MASK
 
