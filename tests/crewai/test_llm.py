@@ -327,3 +327,13 @@ def test_an_unknown_option_is_refused() -> None:
     """With the names of those that there are."""
     with pytest.raises(TypeError, match="takes no max_token, tempreature: its options are context_window,"):
         half(tempreature=0.5, max_token=3)
+
+
+def test_a_conversation_may_end_in_a_system_message() -> None:
+    """The user's last message is the question; workers are shown the whole conversation."""
+    scene = Scene()
+    asked: Any = [{"role": "user", "content": "What time is it?"}, {"role": "system", "content": "It is late."}]
+    assert scene.llm.call(asked) == "It is noon."
+    shown = scene.writer.requests[0].messages
+    assert "It is late." in [message.text for message in shown[:-1]]
+    assert "What time is it?" in shown[-1].text

@@ -355,9 +355,9 @@ async def test_wrong_arguments_of_a_call_are_refused(said: dict[str, Any], told:
 
 
 async def test_messages_without_a_question_are_refused() -> None:
-    """The last word is the user's, or a tool's."""
-    with pytest.raises(QueryError):
-        await scripted().ainvoke([HumanMessage("Hi"), AIMessage("Hello")])
+    """An assistant alone asks nothing."""
+    with pytest.raises(QueryError, match="no question"):
+        await scripted().ainvoke([AIMessage("Hello")])
 
 
 async def test_limits_are_the_conductors() -> None:
@@ -430,3 +430,14 @@ async def test_fields_that_are_configured_per_call() -> None:
     asked = model.conductor.pool[1]
     assert isinstance(asked, ScriptedWorker)
     assert asked.requests[0].sampling.temperature == 0.5
+
+
+@pytest.mark.parametrize("end", [AIMessage("41."), SystemMessage("Numbers are written in words.")])
+async def test_a_conversation_may_end_in_any_message(end: Any) -> None:
+    """The user's last message is the question; workers are shown the whole conversation."""
+    last = writer()
+    model = ChatPodium(conductor=Conductor(planner(), [finder(), last]))
+    assert (await model.ainvoke([HumanMessage("Six times seven?"), end])).content == "Forty-two."
+    shown = last.requests[0].messages
+    assert end.content in [message.text for message in shown[:-1]]
+    assert "Six times seven?" in shown[-1].text

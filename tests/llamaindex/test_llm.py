@@ -291,3 +291,15 @@ def test_a_block_that_no_worker_can_be_shown_is_refused() -> None:
     point = CachePoint(cache_control=CacheControl(type="ephemeral"))
     with pytest.raises(QueryError, match="CachePoint"):
         from_llama([ChatMessage(blocks=[TextBlock(text="x"), point])])
+
+
+@pytest.mark.parametrize("role", ["assistant", "system"])
+async def test_a_conversation_may_end_in_any_message(role: str) -> None:
+    """The user's last message is the question; workers are shown the whole conversation."""
+    worker = ScriptedWorker("writer", "It is 20 degrees.")
+    llm = ConductorLLM(Conductor(planned((0, "write", ())), [worker]))
+    answer = await llm.achat([*ASKED, ChatMessage("It is cold.", role=role)])
+    assert answer.message.content == "It is 20 degrees."
+    shown = worker.requests[0].messages
+    assert "It is cold." in [message.text for message in shown[:-1]]
+    assert "How warm is it?" in shown[-1].text

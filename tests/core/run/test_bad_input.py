@@ -15,6 +15,7 @@ from podium.workers import Price, ScriptedWorker, StepInput
 
 pytestmark = pytest.mark.anyio
 
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 ONE = rows((0, "go", ()))
 
 
@@ -29,7 +30,10 @@ def _conductor(worker: ScriptedWorker | None = None, **options: object) -> Condu
         (" \n\t", "empty"),
         ([], "empty"),
         ([Message("user", "")], "empty"),
-        ([Message("assistant", "I said")], "assistant"),
+        ([Message("assistant", "I said")], "no question"),
+        ([Message("system", " ")], "empty"),
+        ([Message("user", "a"), Message("assistant", "b"), Message("user", " ")], "empty"),
+        ([Message("user", "a"), Message("assistant", "", (CALL,))], "add what the tools returned"),
         ([{"role": "robot", "content": "x"}], "robot"),
         ([{"role": "user", "content": 7}], "text or a list of parts"),
         ([{"role": "user"}], "text or a list of parts"),

@@ -29,7 +29,7 @@ from podium.types.messages import (
     Query,
     Sampling,
     Tools,
-    read_query,
+    read_conversation,
     usage_or_estimate,
 )
 from podium.types.outcome import Problem
@@ -145,8 +145,9 @@ class HostedConductor(ResourceGroup):
     ) -> _Asked:
         offered = tools if isinstance(tools, Tools) else Tools(tuple(tools))
         offered = offered if offered.offered else Tools(self._tools, offered.choice)
+        query, turn = read_conversation(asked)
         return _Asked(
-            query=read_query(asked, last=("user", "tool")),
+            query=(*query, *turn),
             model=model or self.model,
             tools=offered if offered.offered else None,
             sampling=merge_sampling(self._sampling, sampling),

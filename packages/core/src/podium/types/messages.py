@@ -84,28 +84,88 @@ class Tools:
 
 
 Query = str | Sequence[Message | Mapping[str, Any]]
-"""What a user asks: text, or chat messages with their history, the question last."""
+"""What a user asks: text, or chat messages with their history. See `read_conversation` for the question."""
 
 
-def read_query(query: Query, *, last: tuple[Role, ...] = ("user",)) -> tuple[Message, ...]:
+def read_query(query: Query) -> tuple[Message, ...]:
     """Return the query as messages, the last of which is the question.
 
     Args:
         query: text, or chat messages.
-        last: whose the last message may be.
 
     Raises:
-        QueryError: it is empty, too long, or not made of chat messages.
+        QueryError: it is empty, too long, not made of chat messages, or the last is not the user's.
+    """
+    messages = _read_messages(query)
+    if messages[-1].role != "user":
+        raise QueryError(f"the last message must be the user's, not the {messages[-1].role}'s")
+    _check_question(messages[-1])
+    return messages
+
+
+def read_conversation(query: Query) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Return a conversation's query, and the turn after its question: tool calls and their results.
+
+    The question is the last message of the user. In a conversation without any, it is the last
+    system message. The query ends with it. System messages that follow the question are put
+    before it. Where an assistant has answered the question already, the query is the whole
+    conversation, and then the question again.
+
+    Raises:
+        QueryError: it is empty, too long, malformed, has no question, or ends in tool calls without
+            results.
+    """
+    messages = _read_messages(query)
+    if messages[-1].tool_calls:
+        raise QueryError("the conversation ends in calls of tools: add what the tools returned")
+    asked = _last(messages, "user")
+    is_users = asked is not None
+    if asked is None and (asked := _last(messages, *_INSTRUCTING)) is None:
+        raise QueryError("the messages hold no question: add a message of the user")
+    question = replace(messages[asked], role="user")
+    _check_question(question)
+    after = messages[asked + 1 :]
+    said, turn = _split_turn(after)
+    if is_users and all(message.role in _INSTRUCTING for message in said):
+        return (*messages[:asked], *said, question), turn
+    return (*messages[: asked + 1], *said, question), turn
+
+
+_INSTRUCTING: tuple[Role, ...] = ("system", "developer")
+
+
+def _last(messages: Sequence[Message], *roles: Role) -> int | None:
+    return max((at for at, message in enumerate(messages) if message.role in roles), default=None)
+
+
+def _split_turn(after: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Return the messages after a question up to the first tool call, and those from there on.
+
+    Where an assistant has answered after the last tool result, the turn is over: it is among the former.
+    """
+    begin = next((at for at, message in enumerate(after) if _is_of_tools(message)), len(after))
+    spoken = [message for message in after[begin:] if message.role not in _INSTRUCTING]
+    is_open = bool(spoken) and spoken[-1].role == "tool"
+    return (after[:begin], after[begin:]) if is_open else (after, ())
+
+
+def _is_of_tools(message: Message) -> bool:
+    return message.role == "tool" or bool(message.tool_calls)
+
+
+def _read_messages(query: Query) -> tuple[Message, ...]:
+    """Return text or chat messages as messages, whatever they ask.
+
+    Raises:
+        QueryError: there are none, they are too long, or not chat messages.
     """
     _check_query(query)
     if isinstance(query, str):
         messages: tuple[Message, ...] = (Message("user", storable(query)),)
     else:
         messages = tuple(read_message(message) for message in query)
-    if not messages or not (messages[-1].text.strip() or _attached(messages[-1])):
+    if not messages:
         raise QueryError("the question is empty: ask something")
-    if messages[-1].role not in last:
-        raise QueryError(f"the last message must be the {' or '.join(last)}'s, not the {messages[-1].role}'s")
     if sum(len(m.text) for m in messages) > MAX_QUERY_CHARS:
         raise QueryError(
             f"the question is longer than {MAX_QUERY_CHARS:,} characters: "
@@ -114,17 +174,9 @@ def read_query(query: Query, *, last: tuple[Role, ...] = ("user",)) -> tuple[Mes
     return messages
 
 
-def read_conversation(query: Query) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return the query, and the messages after its question: tool calls and their results.
-
-    Raises:
-        QueryError: it is empty, too long, malformed, or has no question.
-    """
-    messages = read_query(query, last=("user", "tool"))
-    asked = max((at for at, message in enumerate(messages) if message.role == "user"), default=None)
-    if asked is None:
-        raise QueryError("the messages hold no question: put the user's before the results of tools")
-    return messages[: asked + 1], messages[asked + 1 :]
+def _check_question(question: Message) -> None:
+    if not (question.text.strip() or _attached(question)):
+        raise QueryError("the question is empty: ask something")
 
 
 def read_message(message: object) -> Message:

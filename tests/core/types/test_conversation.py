@@ -1,0 +1,63 @@
+"""Which message of a conversation is its question, however the conversation ends."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from podium import Conductor, ScriptedWorker
+from podium.errors import QueryError
+from podium.planners import FixedPlanner
+from podium.types import Message, read_conversation
+
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+RULES, ASK, SAID = Message("system", "Be brief."), Message("user", "Who?"), Message("assistant", "Ann.")
+MEMORY = Message("system", "Ann left.")
+CALLED, FOUND = Message("assistant", "", (CALL,)), Message("tool", "", (), "1")
+
+
+@pytest.mark.parametrize(
+    ("messages", "query", "turn"),
+    [
+        ([RULES, ASK], (RULES, ASK), ()),
+        ([RULES, ASK, MEMORY], (RULES, MEMORY, ASK), ()),
+        ([ASK, SAID], (ASK, SAID, ASK), ()),
+        ([ASK, SAID, MEMORY], (ASK, SAID, MEMORY, ASK), ()),
+        ([RULES], (RULES, Message("user", "Be brief.")), ()),
+        ([RULES, SAID], (RULES, SAID, Message("user", "Be brief.")), ()),
+        ([ASK, CALLED, FOUND], (ASK,), (CALLED, FOUND)),
+        ([ASK, MEMORY, CALLED, FOUND], (MEMORY, ASK), (CALLED, FOUND)),
+        ([ASK, CALLED, FOUND, MEMORY], (ASK,), (CALLED, FOUND, MEMORY)),
+        ([ASK, CALLED, FOUND, SAID], (ASK, CALLED, FOUND, SAID, ASK), ()),
+        ([RULES, CALLED, FOUND], (RULES, Message("user", "Be brief.")), (CALLED, FOUND)),
+    ],
+)
+def test_the_question_is_the_users_last_message(
+    messages: list[Message], query: tuple[Message, ...], turn: tuple[Message, ...]
+) -> None:
+    """No message is lost, and the query ends with the question."""
+    assert read_conversation(messages) == (query, turn)
+
+
+@given(st.lists(st.sampled_from([RULES, ASK, SAID, MEMORY, CALLED, FOUND]), min_size=1))
+def test_a_conversation_that_was_read_reads_the_same(messages: list[Message]) -> None:
+    """Nothing is left out, whatever the order; reading twice changes nothing."""
+    try:
+        query, turn = read_conversation(messages)
+    except QueryError:
+        return
+    assert query[-1].role == "user"
+    assert all(message in (*query, *turn) for message in messages)
+    assert read_conversation((*query, *turn)) == (query, turn)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("end", [SAID, MEMORY])
+async def test_planner_and_worker_are_shown_the_whole_conversation(end: Message) -> None:
+    """What follows the question stands before the subtask."""
+    worker = ScriptedWorker("a", "Bob.")
+    conductor = Conductor(FixedPlanner('{"worker": 0, "subtask": "Answer it.", "access": []}'), [worker])
+    result = await conductor.run([RULES, ASK, end])
+    assert result.answer == "Bob."
+    *history, last = worker.requests[0].messages
+    assert end in history
+    assert "Who?" in last.text
+    assert "Answer it." in last.text
