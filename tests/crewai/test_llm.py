@@ -332,7 +332,10 @@ def test_an_unknown_option_is_refused() -> None:
 def test_a_conversation_may_end_in_a_system_message() -> None:
     """The user's last message is the question; workers are shown the whole conversation."""
     scene = Scene()
-    asked: Any = [{"role": "user", "content": "What time is it?"}, {"role": "system", "content": "It is late."}]
+    asked: Any = [
+        {"role": "user", "content": "What time is it?"},
+        {"role": "system", "content": "It is late."},
+    ]
     assert scene.llm.call(asked) == "It is noon."
     shown = scene.writer.requests[0].messages
     assert "It is late." in [message.text for message in shown[:-1]]
