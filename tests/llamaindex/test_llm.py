@@ -93,7 +93,20 @@ async def test_a_response_holds_what_the_run_came_to(llm: ConductorLLM) -> None:
         assert response.raw["podium"]["status"] == "ok"
         assert response.raw["usage"]["total_tokens"] == 42
         assert response.additional_kwargs["prompt_tokens"] == 30
-        json.dumps(response.raw)
+        assert response.raw["podium"]["planner"]["name"] == "fixed"
+        json.dumps(response.raw["podium"])
+
+
+async def test_a_response_holds_the_nodes_behind_it() -> None:
+    """As a chat, a completion, and the last of a stream."""
+    llm = ConductorLLM.from_defaults(
+        [as_worker(Shelf("contracts"), name="contracts")], planned((0, "March", ()))
+    )
+    (*_, last) = [piece async for piece in await llm.astream_chat(ASKED)]
+    for response in (await llm.achat(ASKED), await llm.acomplete("?"), last):
+        (node,) = response.raw["source_nodes"]  # type: ignore[index]
+        assert (node.node_id, node.metadata["podium_steps"]) == ("c1", [0])
+        type(response).model_validate_json(response.model_dump_json())  # as workflows store it
 
 
 async def test_the_conversation_reaches_the_workers() -> None:
@@ -243,7 +256,10 @@ async def test_an_agent_can_ask_a_conductor_by_tools() -> None:
     workers = [as_worker(Shelf("contracts"), name="contracts"), Gather()]
     conductor = Conductor(planned((0, "Acme", ()), (1, "all", (0,))), workers)
     tools = {tool.metadata.name: tool for tool in ConductorToolSpec(conductor).to_tool_list()}
-    assert "ends in March" in str(await tools["ask_team"].acall(question="?"))
+    answer = await tools["ask_team"].acall(question="?")
+    assert "ends in March" in answer.content
+    assert {node.node_id for node in answer.raw_output.source_nodes} == {"c1", "shared"}
+    assert answer.raw_output.metadata["status"] == "ok"
     assert "ends in March" in str(tools["ask_team"].call(question="?"))
     assert str(await tools["plan_for_team"].acall(question="?")) == (
         "0. contracts: Acme\n1. gather: all (shown step 0)"

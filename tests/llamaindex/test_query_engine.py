@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 from llama_index.core import PromptTemplate, Settings
+from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
+from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.prompts import ChatPromptTemplate
-from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
-from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine, TransformQueryEngine
+from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
+from llama_index.core.response_synthesizers.no_text import NoText
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolMetadata
 from llamaindex.library import Shelf, index_of
 from llamaindex.speaking import TOKENS, Blocking, Native
@@ -138,20 +141,96 @@ class Said(CustomQueryEngine):
 
 async def test_nodes_of_an_attempt_that_failed_do_not_count() -> None:
     """The step was tried again, and found others then."""
-    nodes = [NodeWithScore(node=node) for node in Shelf("contracts").nodes]
+    nodes, said = [NodeWithScore(node=node) for node in Shelf("contracts").nodes], ["", "fine"]
 
-    class Twice(CustomQueryEngine):
-        answers: list[Response]
+    class Other(Shelf):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            return nodes[:2] if said[0] == "" else nodes[2:]
 
-        def custom_query(self, query_str: str) -> Response:
-            return self.answers.pop(0)
-
-    twice = Twice(answers=[Response("", nodes[:2]), Response("fine", nodes[2:])])
+    twice = RetrieverQueryEngine(
+        Other("contracts"), get_response_synthesizer(llm=Blocking(lambda prompt: said.pop(0)))
+    )
     engine = ConductorQueryEngine.from_defaults(
         [as_worker(twice, name="twice")], planned((0, "Acme", ())), retry=Retry(attempts=2, first_wait=0.001)
     )
     response = await engine.aquery("?")
     assert (str(response), [node.node_id for node in response.source_nodes]) == ("fine", ["shared"])
+
+
+def other_library() -> Shelf:
+    """Return a shelf whose nodes have the ids of the contracts, and other texts."""
+    shelf = Shelf("contracts")
+    shelf.nodes = [TextNode(id_=node.id_, text=f"Other. {node.text}") for node in shelf.nodes]
+    return shelf
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_two_silos_with_equal_ids_lose_no_text(*, streaming: bool) -> None:
+    """Nodes of one id are one node only where their content is the same."""
+    workers = [as_worker(Shelf("contracts"), name="a"), as_worker(other_library(), name="b"), Gather()]
+    plan = planned((0, "July", ()), (1, "July", ()), (2, "join", (0, 1)))
+    engine = ConductorQueryEngine.from_defaults(workers, plan, streaming=streaming)
+    response = await engine.aquery("?")
+    if isinstance(response, AsyncStreamingResponse):
+        [piece async for piece in response.async_response_gen()]
+    found = [(node.node_id, node.text, node.metadata["podium_steps"]) for node in response.source_nodes]
+    text = "The contract with Bolt ends in July."
+    assert found == [("c2", text, [0]), ("c2", f"Other. {text}", [1])]
+
+
+@pytest.mark.parametrize("rewrites", [False, True])
+async def test_an_engine_without_text_answers_with_its_nodes(*, rewrites: bool) -> None:
+    """Also where a model has rewritten the question it searches for."""
+    engine: BaseQueryEngine = RetrieverQueryEngine(Shelf("contracts"), NoText(llm=Blocking("x")))
+    if rewrites:
+        engine = TransformQueryEngine(engine, HyDEQueryTransform(llm=Blocking("Acme"), include_original=True))
+    conductor = ConductorQueryEngine.from_defaults(
+        [as_worker(engine, name="silo")], planned((0, "Acme March", ()))
+    )
+    response = await conductor.aquery("?")
+    assert "The contract with Acme ends in March" in str(response)
+    assert {node.node_id for node in response.source_nodes} == {"c1", "shared"}
+    assert response.metadata is not None
+    assert response.metadata["status"] == "ok"
+
+
+def finds_nothing(kind: str) -> Any:
+    """Return something that searches and finds nothing."""
+    shelf = Shelf("contracts")
+    if kind == "retriever":
+        return as_worker(shelf, name="silo")
+    if kind == "tool":
+        return RetrieverTool.from_defaults(shelf, name="silo", description="d")
+    synthesizer = get_response_synthesizer(llm=Blocking("invented"), streaming=kind == "streaming")
+    if kind == "no text":
+        synthesizer = NoText(llm=Blocking("x"))
+    return as_worker(RetrieverQueryEngine(shelf, synthesizer), name="silo")
+
+
+@pytest.mark.parametrize("kind", ["retriever", "tool", "engine", "streaming", "no text"])
+async def test_a_search_that_finds_nothing_says_so(kind: str) -> None:
+    """Its words are none of LlamaIndex's, and the run is not `ok`."""
+    engine = ConductorQueryEngine.from_defaults([finds_nothing(kind)], planned((0, "zebra", ())))
+    response = await engine.aquery("?")
+    assert str(response) == "Nothing was found for: zebra"
+    assert response.source_nodes == []
+    assert response.metadata is not None
+    assert response.metadata["status"] == "partial"
+    assert "nothing was found" in response.metadata["problem"]["message"]
+
+
+@pytest.mark.parametrize("text", ["", "Empty Response"])
+async def test_a_model_that_writes_nothing_gives_no_answer(text: str) -> None:
+    """It is not a search that found nothing: there are nodes, or there is not even LlamaIndex's word."""
+    engine = RetrieverQueryEngine(
+        Shelf("contracts"),
+        get_response_synthesizer(llm=Blocking(text), response_mode=ResponseMode.SIMPLE_SUMMARIZE),
+    )
+    conductor = ConductorQueryEngine.from_defaults(
+        [as_worker(engine, name="silo")], planned((0, "Acme", ())), retry=Retry(attempts=1)
+    )
+    with pytest.raises(RunFailed, match="gave no answer"):
+        await conductor.aquery("?")
 
 
 async def test_nodes_of_a_nested_conductor_are_those_of_its_step() -> None:
@@ -255,6 +334,7 @@ async def test_streams_the_answer_with_the_nodes_it_is_made_of() -> None:
     assert response.metadata is not None
     assert "usage" not in response.metadata
     assert len(response.metadata["plan"]["steps"]) == 3
+    assert response.metadata["planner"]["name"] == "fixed"
     pieces = [piece async for piece in response.async_response_gen()]
     assert pieces == ["one", " two", " three"]
     assert response.metadata["usage"]["total_tokens"] == 42

@@ -7,12 +7,14 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock
 from llama_index.core.callbacks import CallbackManager
 
+from llama_index_podium.conducted import ConductedCall
 from llama_index_podium.messages import call_blocks, from_llama
-from llama_index_podium.result_metadata import counts_of, metadata_of
+from llama_index_podium.result_metadata import counts_of
 from llama_index_podium.tool_continuation import CONTINUATION, latest_continuation
-from llama_index_podium.tracing import Ambient, Steps
+from llama_index_podium.tracing import Ambient
 from podium.conductor import Conductor
-from podium.hosts import ChatCall, Partial, read_sampling, read_tools
+from podium.hosted import HostedConductor
+from podium.hosts import Partial, read_sampling, read_tools
 
 
 class LLMCall:
@@ -31,7 +33,7 @@ class LLMCall:
 
     def __init__(
         self,
-        conductor: Conductor,
+        conductor: Conductor | HostedConductor,
         callbacks: CallbackManager,
         messages: Sequence[ChatMessage],
         options: dict[str, Any],
@@ -42,7 +44,7 @@ class LLMCall:
         self._tools = read_tools(said.pop("tools", None), said.pop("tool_choice", None))
         self._sampling = read_sampling(said, of="ConductorLLM", takes=("tools", "tool_choice"))
         self._conductor = conductor
-        self._partial = partial
+        self._partial: Partial = partial
         self._callbacks = callbacks
         self._messages = messages
         self._where = Ambient.here()
@@ -63,43 +65,45 @@ class LLMCall:
 
     async def _responses(self, *, stream: bool) -> AsyncGenerator[ChatResponse, None]:
         with self._where.inside():  # a stream is read outside of the call that it answers
-            steps = Steps(self._callbacks)
-            call = ChatCall(
+            call = ConductedCall(
                 self._conductor,
+                self._callbacks,
                 from_llama(self._messages),
+                partial=self._partial,
                 tools=self._tools,
                 sampling=self._sampling,
                 continuation=latest_continuation(self._messages),
-                partial=self._partial,
-                options={"middleware": steps.middleware},
             )
             events = call.events(stream=stream)
-            item = await anext(events, None)
+            text = await anext(events, None)
         async with aclosing(events):
-            while item is not None:
-                event, text = item
-                steps.tell(event)
+            while text is not None:
                 if stream and text:
                     yield _response(call.text, text)
-                item = await anext(events, None)
+                text = await anext(events, None)
         yield _last(call, stream=stream)
 
 
-def _last(call: ChatCall, *, stream: bool) -> ChatResponse:
-    """Return the last response, which has the tool calls and the metadata.
+def _last(call: ConductedCall, *, stream: bool) -> ChatResponse:
+    """Return the last response, which has the tool calls, the nodes and the metadata.
 
     Raises:
         RunFailed: there is no answer, or none that the caller can use.
     """
     answer = call.answer()
     response = _response(answer.text, call.rest() if stream else None)
-    message, metadata = response.message, metadata_of(answer.result)
+    message = response.message
     message.blocks += call_blocks(answer.tool_calls)
-    if answer.continuation is not None:
-        message.additional_kwargs[CONTINUATION] = answer.continuation
+    if answer.tool_calls:
         # as LlamaIndex's own models have them: its streams of structured answers look here
         message.additional_kwargs["tool_calls"] = [dict(each) for each in answer.tool_calls]
-    response.raw = {"usage": metadata["usage"], "podium": metadata}
+    if answer.continuation is not None:
+        message.additional_kwargs[CONTINUATION] = answer.continuation
+    response.raw = {
+        "usage": call.metadata["usage"],
+        "podium": call.metadata,
+        "source_nodes": call.nodes,
+    }
     response.additional_kwargs = counts_of(answer.usage)
     return response
 

@@ -79,3 +79,23 @@ class StepEndEvent(StepEvent):
     def class_name(cls) -> str:
         """Return what handlers call it."""
         return "PodiumStepEndEvent"
+
+
+class RunEndEvent(BaseEvent):
+    """A run has ended; its span is the one that the run was started in."""
+
+    run_id: str
+    status: str
+    """`ok`, `partial`, `failed` or `waiting`."""
+    problem: str | None
+    """Why it is not `ok`."""
+    usage: dict[str, Any]
+    """Tokens of the planner and of all steps."""
+    cost: float | None
+    """In USD; `None` where a price is unknown."""
+    seconds: float
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return what handlers call it."""
+        return "PodiumRunEndEvent"

@@ -28,6 +28,7 @@ from llama_index_podium.messages import call_blocks, calls_of
 from llama_index_podium.planner import conductor_of
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
+from podium.hosted import HostedConductor
 from podium.hosts import ConductorFace, Partial, check_partial
 from podium.planners import Planner
 
@@ -41,28 +42,28 @@ NAME = "podium"
 class ConductorLLM(FunctionCallingLLM):
     """A conductor as an LLM: plans each question and has its workers answer it.
 
-    Tools, `temperature`, `max_tokens` and `stop` go to the worker of the plan's last step, who
-    writes the answer and may ask for calls. The turn after those is not planned again: what
-    it goes on from is in the message that asks for them. A response's `raw` holds what the run
-    came to, under `podium`.
+    Tools, `temperature`, `max_tokens` and `stop` go to the worker of the plan's last step, which
+    writes the answer and may ask for calls. The turn after those calls is not planned again: what
+    it continues from is in the message that asks for them. A response's `raw` holds the run under
+    `podium`, as plain JSON, and under `source_nodes` the nodes behind the answer.
 
     Args:
-        conductor: who answers.
+        conductor: the conductor that answers. A hosted one shows neither steps nor nodes.
         partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
-        callback_manager: who is told of calls and steps; `None` takes that of `Settings`.
-        options: what else an `LLM` of LlamaIndex's takes, as `system_prompt`.
+        callback_manager: is told of calls and steps; `None` takes that of `Settings`.
+        options: further options of LlamaIndex's `LLM`, as `system_prompt`.
 
     Raises:
-        RunFailed: from each call: the run came to no answer; `result` is what it came to.
+        RunFailed: from each call: the run has no answer; `result` is the run's.
         PodiumError: from each call: as `Conductor.run`.
     """
 
-    _conductor: Conductor = PrivateAttr()
+    _conductor: Conductor | HostedConductor = PrivateAttr()
     _partial: Partial = PrivateAttr()
 
     def __init__(
         self,
-        conductor: Conductor,
+        conductor: Conductor | HostedConductor,
         *,
         partial: Partial = "return",
         callback_manager: CallbackManager | None = None,
@@ -111,13 +112,20 @@ class ConductorLLM(FunctionCallingLLM):
         return "conductor_llm"
 
     @property
-    def conductor(self) -> Conductor:
-        """Who answers."""
+    def conductor(self) -> Conductor | HostedConductor:
+        """The conductor that answers."""
         return self._conductor
 
     @property
     def metadata(self) -> LLMMetadata:
-        """Its context is the smallest that a worker is known to have; it calls tools if a worker can."""
+        """Its context is the smallest that a worker is known to have; it calls tools if a worker can.
+
+        A hosted conductor, which shows no workers, has the default context and calls tools.
+        """
+        if isinstance(self._conductor, HostedConductor):
+            return LLMMetadata(
+                is_chat_model=True, is_function_calling_model=True, model_name=self._conductor.model
+            )
         windows = [card.context_window for card in self._conductor.pool.cards if card.context_window]
         return LLMMetadata(
             context_window=min(windows, default=DEFAULT_CONTEXT_WINDOW),

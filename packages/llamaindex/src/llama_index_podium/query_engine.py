@@ -1,8 +1,4 @@
-"""A conductor as a query engine.
-
-It owns what a query is to a conductor, and what a run's result is as a response: its text,
-the nodes behind it, its metadata, and what is an error.
-"""
+"""A conductor as a query engine: responses, whole or streamed, and the prompts of its workers."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -19,28 +15,19 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.llms import LLM
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import QueryBundle
 
+from llama_index_podium.conducted import ConductedCall
 from llama_index_podium.planner import conductor_of
-from llama_index_podium.result_metadata import metadata_of
-from llama_index_podium.sources import behind, merge
-from llama_index_podium.tracing import Steps, Told
+from llama_index_podium.tracing import Told
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.hosts import (
-    ConductorFace,
-    Partial,
-    answered,
-    check_partial,
-    plan_metadata,
-    whole_answers,
-)
+from podium.hosted import HostedConductor
+from podium.hosts import ConductorFace, Partial, check_partial
 from podium.planners import Planner
-from podium.run import StreamedAnswer
 from podium.secrets import scrub
-from podium.types import AnswerDelta, Event, Outcome, Plan, PlanReady, RunEnded, StepEnded
 from podium.workers import Worker
 
 _PLANNER = "planner"
@@ -52,28 +39,28 @@ class ConductorQueryEngine(BaseQueryEngine):
 
     A response has as `source_nodes` the nodes that the steps behind the answer found, each
     once, with the steps that found it under `podium_steps` of its metadata. Its `metadata`
-    holds the run's id, status, plan, steps, usage and cost. An answer that lacks something is
-    returned, with `status` `partial` and the `problem`; a run without an answer raises.
+    holds the run's id, status, planner, plan, steps, usage and cost. An answer that lacks something
+    is returned, with `status` `partial` and the `problem`; a run without an answer raises.
 
     Prompts: `<worker>:task_prompt` and `planner:task_prompt` of LLMs, whose `{task}` is what
     Podium writes; and those of retrievers and engines, as `<worker>:<theirs>`.
 
     Args:
-        conductor: who answers.
+        conductor: the conductor that answers. A hosted one shows neither steps nor nodes.
         streaming: whether responses are streamed: they come once the answer is begun, with the
             nodes it is made of; what is known only at its end is added to them then.
         partial: whether an answer that lacks something is returned, or raised as `RunFailed`; a
             streamed one is raised at its end.
-        callback_manager: who is told of queries and steps; `None` takes that of `Settings`.
+        callback_manager: is told of queries and steps; `None` takes that of `Settings`.
 
     Raises:
-        RunFailed: from each query: the run came to no answer; `result` is what it came to.
+        RunFailed: from each query: the run has no answer; `result` is the run's.
         PodiumError: from each query: as `Conductor.run`.
     """
 
     def __init__(
         self,
-        conductor: Conductor,
+        conductor: Conductor | HostedConductor,
         *,
         streaming: bool = False,
         partial: Partial = "return",
@@ -122,33 +109,36 @@ class ConductorQueryEngine(BaseQueryEngine):
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         if not self.streaming:
             return run_sync(lambda: self._whole(query_bundle))
-        answering = _Answering(self, query_bundle)
-        pieces = iterate(answering.pieces)
+        call = self._call(query_bundle)
+        pieces = iterate(lambda: _pieces(call, self.callback_manager, query_bundle))
         next(pieces)
-        return StreamingResponse(pieces, answering.nodes, answering.metadata)
+        return StreamingResponse(pieces, call.nodes, call.metadata)
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         if not self.streaming:
             return await self._whole(query_bundle)
-        answering = _Answering(self, query_bundle)
-        pieces = answering.pieces()
+        call = self._call(query_bundle)
+        pieces = _pieces(call, self.callback_manager, query_bundle)
         await anext(pieces)
-        return AsyncStreamingResponse(pieces, answering.nodes, answering.metadata)
+        return AsyncStreamingResponse(pieces, call.nodes, call.metadata)
 
     async def _whole(self, query: QueryBundle) -> Response:
         payload: dict[Any, Any] = {EventPayload.QUERY_STR: scrub(query.query_str)}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as told:
-            steps = Steps(self.callback_manager)
-            middleware = whole_answers(steps.middleware)
-            run = self.conductor.run(query.query_str, middleware=middleware, on_event=steps.tell)
-            result = answered(await run, partial=self.partial)
-            response = Response(result.answer, merge(result, steps.found), metadata_of(result))
-            shown = replace(response, response=scrub(result.answer))
+            call = self._call(query)
+            answer = await call.run()
+            response = Response(answer.text, call.nodes, call.metadata)
+            shown = replace(response, response=scrub(answer.text))
             told.on_end(payload={EventPayload.RESPONSE: shown})
         return response
 
+    def _call(self, query: QueryBundle) -> ConductedCall:
+        return ConductedCall(self.conductor, self.callback_manager, query.query_str, partial=self.partial)
+
     def _get_prompt_modules(self) -> PromptMixinType:
         modules: dict[str, PromptMixin] = {}
+        if isinstance(self.conductor, HostedConductor):
+            return modules  # it shows no planner and no workers
         planner = self.conductor.planner.worker
         if isinstance(planner, LLMWorker):
             modules[_PLANNER] = planner
@@ -176,76 +166,36 @@ class ConductorQueryEngine(BaseQueryEngine):
             modules[name].update_prompts({rest: prompt})
 
 
-class _Answering:
-    """One streamed answer: its pieces, and what becomes known of it meanwhile."""
+async def _pieces(
+    call: ConductedCall, callbacks: CallbackManager, query: QueryBundle
+) -> AsyncGenerator[str, None]:
+    """Yield the answer; first an empty piece, once the steps before it are over.
 
-    def __init__(self, engine: ConductorQueryEngine, query: QueryBundle) -> None:
-        self._conductor = engine.conductor
-        self._callbacks = engine.callback_manager
-        self._partial = engine.partial
-        self._query = query.query_str
-        self._steps: Steps | None = None
-        self._plan: Plan | None = None
-        self._known: dict[int, Outcome] = {}
-        self.nodes: list[NodeWithScore] = []
-        self.metadata: dict[str, Any] = {}
+    Leaving the iteration cancels the run.
 
-    async def pieces(self) -> AsyncGenerator[str, None]:
-        """Yield the answer; first an empty piece, once the steps before it are over.
-
-        Leaving the iteration cancels the run.
-
-        Raises:
-            RunFailed: there is no answer, or another than what was yielded of it.
-        """
-        told = Told(self._callbacks, CBEventType.QUERY, {EventPayload.QUERY_STR: scrub(self._query)})
-        with told.inside():
-            self._steps = steps = Steps(self._callbacks)
-            events = self._conductor.stream(self._query, middleware=steps.middleware)
-            event = await anext(events)  # begins the run, whose steps are to be under the query's event
-        sent, own, begun = StreamedAnswer(), event.run_id, False
-        try:
-            async with aclosing(events):
-                while not isinstance(event, RunEnded) or event.run_id != own:
-                    steps.tell(event)
-                    piece = self._take(event, sent) if event.run_id == own else None
-                    if piece is not None and not begun:
-                        begun = True
-                        yield ""
-                    if piece:
-                        yield piece
-                    event = await anext(events)
-                result = answered(event.result, partial=self._partial)
-                self.nodes[:] = merge(result, steps.found)
-                self.metadata |= metadata_of(result)
-                if not begun:
+    Raises:
+        RunFailed: there is no answer, or another than what was yielded of it.
+    """
+    told = Told(callbacks, CBEventType.QUERY, {EventPayload.QUERY_STR: scrub(query.query_str)})
+    events, begun = call.events(stream=True), False
+    try:
+        with told.inside():  # the run begins here, and its steps are to be under the query's event
+            text = await anext(events, None)
+        async with aclosing(events):
+            while text is not None:
+                if text and not begun:
+                    begun = True
                     yield ""
-                if rest := sent.rest(result):
-                    yield rest
-        finally:
-            told.end({EventPayload.RESPONSE: scrub(sent.text)})
-
-    def _take(self, event: Event, sent: StreamedAnswer) -> str | None:
-        """Take note of an event, and return the new piece of the answer that it is."""
-        if isinstance(event, PlanReady):
-            self._plan, self._known = event.plan, {}
-            self.metadata |= {"run_id": event.run_id, "plan": plan_metadata(event.plan)}
-        elif isinstance(event, StepEnded) and event.outcome.status == "ok":
-            self._known[event.step] = event.outcome
-        elif isinstance(event, AnswerDelta) and event.step is not None:
-            if not sent.text:
-                self._show(event)
-            return sent.add(event)
-        return None
-
-    def _show(self, begun: AnswerDelta) -> None:
-        """Show the nodes found so far, those of the step that writes the answer too."""
-        number, step, attempt = begun.round, begun.step, begun.attempt
-        if self._plan is None or self._steps is None or number is None or step is None or attempt is None:
-            return
-        writing = Outcome(round=number, step=step, worker="", status="ok", attempts=attempt)
-        found = self._steps.found.get(begun.run_id, {})
-        self.nodes[:] = behind(self._plan, {step: writing, **self._known}, step, found)
+                if text:
+                    yield text
+                text = await anext(events, None)
+        call.answer()
+        if not begun:
+            yield ""
+        if rest := call.rest():
+            yield rest
+    finally:
+        told.end({EventPayload.RESPONSE: scrub(call.text)})
 
 
 def _prompted(worker: Worker) -> PromptMixin | None:

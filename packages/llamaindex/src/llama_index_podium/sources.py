@@ -6,7 +6,7 @@ variable of the step's call. It knows no run.
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
@@ -49,9 +49,10 @@ def behind(
 ) -> list[NodeWithScore]:
     """Return the nodes found by one step and by the steps whose output reached it, each once.
 
-    They stand in the order of the plan, and within a step as they were found. A node that
-    several steps have found has the best of its scores. Each is a copy whose metadata says
-    under `podium_steps` which steps found it; models and embeddings are not shown that.
+    They stand in the order of the plan, and within a step as they were found. Nodes of the same id
+    and content are one node, with the best of its scores; nodes of the same id and other content,
+    as two indexes may have them, are both returned. Each is a copy whose metadata says under
+    `podium_steps` which steps found it; models and embeddings are not shown that.
 
     Args:
         plan: the round's.
@@ -70,15 +71,16 @@ def text_of(nodes: Iterable[NodeWithScore]) -> str:
 def _merged(
     outcomes: Iterable[Outcome], found: Mapping[Place, Sequence[NodeWithScore]]
 ) -> list[NodeWithScore]:
-    merged: dict[str, NodeWithScore] = {}
-    steps: dict[str, list[int]] = {}
+    merged: dict[tuple[str, str], NodeWithScore] = {}
+    steps: dict[tuple[str, str], list[int]] = {}
     for outcome in outcomes:
         for node in found.get(Place(outcome.round, outcome.step, outcome.attempts), ()):
-            merged[node.node_id] = _better(merged.get(node.node_id), node)
-            finders = steps.setdefault(node.node_id, [])
+            key = (node.node_id, node.node.hash)
+            merged[key] = _better(merged.get(key), node)
+            finders = steps.setdefault(key, [])
             if outcome.step not in finders:
                 finders.append(outcome.step)
-    return [_marked(node, steps[own]) for own, node in merged.items()]
+    return [marked(node, {STEPS: steps[key]}) for key, node in merged.items()]
 
 
 def _better(before: NodeWithScore | None, node: NodeWithScore) -> NodeWithScore:
@@ -87,11 +89,12 @@ def _better(before: NodeWithScore | None, node: NodeWithScore) -> NodeWithScore:
     return node if node.score is not None and node.score > before.score else before
 
 
-def _marked(found: NodeWithScore, steps: list[int]) -> NodeWithScore:
+def marked(found: NodeWithScore, facts: Mapping[str, Any]) -> NodeWithScore:
+    """Return a copy of a node with more metadata, which models and embeddings are not shown."""
     node = found.node
     hidden = {
-        name: [*getattr(node, name), STEPS]
+        name: [*getattr(node, name), *facts]
         for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
     }
-    marked = node.model_copy(update={"metadata": {**node.metadata, STEPS: steps}, **hidden})
-    return NodeWithScore(node=marked, score=found.score)
+    copy = node.model_copy(update={"metadata": {**node.metadata, **facts}, **hidden})
+    return NodeWithScore(node=copy, score=found.score)

@@ -1,38 +1,49 @@
 """Tools with which an agent asks a conductor."""
 
+from llama_index.core.base.response.schema import Response
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
-from llama_index_podium.tracing import Steps
+from llama_index_podium.conducted import ConductedCall
 from podium.aio import run_sync
 from podium.conductor import Conductor
-from podium.hosts import answered, plan_lines, whole_answers
+from podium.hosts import Partial, check_partial, plan_lines
 
 
 class ConductorToolSpec(BaseToolSpec):
     """Two tools: `ask_team` has a question planned and answered; `plan_for_team` only shows the plan.
 
+    The raw output of `ask_team` is a `Response`, with the nodes behind the answer and the run's
+    metadata.
+
     Args:
-        conductor: who is asked.
-        callback_manager: who is told of steps; `None` takes that of `Settings`.
+        conductor: the conductor that answers.
+        partial: whether an answer that lacks something is returned, with a sentence that says so, or
+            raised as `RunFailed`.
+        callback_manager: is told of steps; `None` takes that of `Settings`.
     """
 
     spec_functions = [("ask_team", "aask_team"), ("plan_for_team", "aplan_for_team")]  # noqa: RUF012 - as LlamaIndex has it
 
-    def __init__(self, conductor: Conductor, *, callback_manager: CallbackManager | None = None) -> None:
+    def __init__(
+        self,
+        conductor: Conductor,
+        *,
+        partial: Partial = "return",
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
         self.conductor = conductor
+        self.partial: Partial = check_partial(partial)
         self._callbacks = callback_manager or CallbackManager()
 
-    async def aask_team(self, question: str) -> str:
+    async def aask_team(self, question: str) -> Response:
         """Have a team of specialists work out a question of several parts; returns the answer."""
-        steps = Steps(self._callbacks)
-        middleware = whole_answers(steps.middleware)
-        run = self.conductor.run(question, middleware=middleware, on_event=steps.tell)
-        result = answered(await run)
+        call = ConductedCall(self.conductor, self._callbacks, question, partial=self.partial)
+        result = (await call.run()).result
         lacks = "" if result.problem is None else f"\n\n(Not complete: {result.problem.message})"
-        return result.answer + lacks
+        return Response(result.answer + lacks, call.nodes, call.metadata)
 
-    def ask_team(self, question: str) -> str:
+    def ask_team(self, question: str) -> Response:
         """Have a team of specialists work out a question of several parts; returns the answer."""
         return run_sync(lambda: self.aask_team(question))
 

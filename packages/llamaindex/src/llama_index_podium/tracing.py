@@ -21,13 +21,19 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags
 from llama_index_instrumentation.events.span import SpanDropEvent
 from llama_index_instrumentation.span import active_span_id
 
-from llama_index_podium.events import PlanReadyEvent, StepEndEvent, StepInProgressEvent, StepStartEvent
+from llama_index_podium.events import (
+    PlanReadyEvent,
+    RunEndEvent,
+    StepEndEvent,
+    StepInProgressEvent,
+    StepStartEvent,
+)
 from llama_index_podium.messages import to_llama
 from llama_index_podium.sources import FINDING, Place
 from podium.errors import PodiumError
 from podium.hosts import plan_metadata
 from podium.secrets import scrub, scrub_data, scrub_error
-from podium.types import Completion, Event, PlanReady, StepEnded
+from podium.types import Completion, Event, PlanReady, RunEnded, StepEnded
 from podium.workers import Caller, Request, Worker, step_input_of
 
 dispatcher = get_dispatcher(__name__)
@@ -77,7 +83,7 @@ class Steps:
         call.end()
 
     def tell(self, event: Event) -> None:
-        """Tell of a plan that is ready, and of a step that has ended."""
+        """Tell of a plan that is ready, and of a step or a run that has ended."""
         if isinstance(event, PlanReady):
             dispatcher.event(
                 PlanReadyEvent(
@@ -103,6 +109,19 @@ class Steps:
                     source_nodes=[node.node_id for node in self.found.get(event.run_id, {}).get(place, ())],
                     usage=asdict(outcome.usage),
                     **place._asdict(),
+                )
+            )
+        elif isinstance(event, RunEnded):
+            result = event.result
+            dispatcher.event(
+                RunEndEvent(
+                    span_id=self._span,
+                    run_id=event.run_id,
+                    status=result.status,
+                    problem=None if result.problem is None else result.problem.message,
+                    usage=asdict(result.usage),
+                    cost=result.cost,
+                    seconds=result.seconds,
                 )
             )
 

@@ -47,6 +47,11 @@ class Spent:
         self._lock = Lock()
 
     @property
+    def has_calls(self) -> bool:
+        """Whether a model was called."""
+        return bool(self._calls)
+
+    @property
     def usage_at_end(self) -> Usage | None:
         """What was spent; `None` where a call has not ended, so that nobody knows."""
         return None if self._open else self.usage

@@ -32,7 +32,7 @@ _PARTS: Final = (PromptMixin, LLM, BaseTool, BasePydanticVectorStore)
 
 def is_blocking(thing: object) -> bool:
     """Say whether the async methods of a thing, or of what it is made of, are known to block."""
-    return any(inherits(part, owner, method) for part in _parts(thing) for owner, method in _DEFAULTS)
+    return any(inherits(part, owner, method) for part in parts_of(thing) for owner, method in _DEFAULTS)
 
 
 def inherits(thing: object, owner: type, method: str) -> bool:
@@ -61,7 +61,7 @@ async def pieces_in_thread(make: Callable[[], Generator[T, None, None]]) -> Asyn
             pieces.close()
 
 
-def _parts(thing: object) -> Iterator[object]:
+def parts_of(thing: object) -> Iterator[object]:
     """Yield a thing, what it is made of, what that is made of, and so on."""
     seen, todo = set[int](), [thing]
     while todo:

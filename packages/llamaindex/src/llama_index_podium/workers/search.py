@@ -5,28 +5,32 @@ They own what of a step such a thing is asked, and note the nodes it finds.
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_podium.sources import note, text_of
 from llama_index_podium.usage import spending
-from llama_index_podium.workers.blocking import in_thread, is_blocking
+from llama_index_podium.workers.blocking import in_thread, is_blocking, parts_of
 from podium.errors import WorkerBroken
 from podium.hosts import spent_completion, worker_errors
 from podium.prompts import worker_messages
 from podium.types import Completion, storable
 from podium.workers import Card, Request, Worker, step_input_of
 
+_EMPTY: Final = "Empty Response"
+"""What LlamaIndex's synthesizers answer where there are no nodes, or a model wrote nothing."""
+
 
 class RetrieverWorker(Worker):
     """Looks the subtask up; answers with the passages found, each with its metadata.
 
     Args:
-        retriever: who looks it up.
+        retriever: looks it up.
         card: what the planner is told of it.
     """
 
@@ -46,11 +50,12 @@ class RetrieverWorker(Worker):
         with spending() as spent, worker_errors(self.card.name, usage=lambda: spent.known):
             found = await self._retrieve(QueryBundle(subtask))
             note(found)
-            text = storable(text_of(found))
-        text = text if text.strip() else f"Nothing was found for: {subtask[:200]}"
+            completion = spent_completion(storable(text_of(found)), spent.usage_at_end, self.card)
+        if not completion.text.strip():
+            completion = nothing_found(subtask, completion)
         if request.stream:
-            yield text
-        yield spent_completion(text, spent.usage_at_end, self.card)
+            yield completion.text
+        yield completion
 
     async def _retrieve(self, asked: QueryBundle) -> list[NodeWithScore]:
         if is_blocking(self.retriever):
@@ -62,10 +67,11 @@ class QueryEngineWorker(Worker):
     """Has a query engine answer the subtask.
 
     A step that is shown others asks it with their outputs; only the subtask is embedded then.
-    The question of the run is not put to it: it would search for that, too.
+    The question of the run is not put to it: it would search for that, too. An engine that writes no
+    text has answered with the text of its nodes.
 
     Args:
-        engine: who answers.
+        engine: answers.
         card: what the planner is told of it; its price is that of the models the engine calls.
     """
 
@@ -79,24 +85,41 @@ class QueryEngineWorker(Worker):
         return f"QueryEngineWorker({self.card.name!r})"
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Query the engine."""
+        """Query the engine.
+
+        Raises:
+            WorkerBroken: a model was asked and gave no answer.
+        """
         with spending() as spent, worker_errors(self.card.name, usage=lambda: spent.known):
-            response = await self._query(_bundle(request, self.card))
+            bundle = _bundle(request, self.card)
+            response = await self._query(bundle)
             if isinstance(response, AsyncStreamingResponse):
                 response = await response.get_response()
             elif isinstance(response, StreamingResponse):
                 response = await in_thread(response.get_response)
-            note(response.source_nodes)
+            nodes = response.source_nodes
+            note(nodes)
             text = storable(str(response) if response.response else "")
-            ending = spent.ending
+            is_empty = is_empty_text(text)
+            searches = is_empty and (not spent.has_calls or self._has_no_text)
+            if is_empty:
+                text = storable(text_of(nodes)) if searches else ""
+            ending, usage = spent.ending, spent.usage_at_end
             completion = spent_completion(
-                text, spent.usage_at_end, self.card, finish_reason=ending.finish, refusal=ending.refusal
+                text, usage, self.card, finish_reason=ending.finish, refusal=ending.refusal
             )
             if not text.strip():
-                raise WorkerBroken(f"query engine {self.card.name!r} gave no answer", maybe_paid=True)
+                if not searches and (nodes or not response.response):
+                    raise WorkerBroken(f"query engine {self.card.name!r} gave no answer", maybe_paid=True)
+                completion = nothing_found(step_input_of(request).subtask, completion)
         if request.stream:
-            yield text
+            yield completion.text
         yield completion
+
+    @property
+    def _has_no_text(self) -> bool:
+        """Whether the engine is told to answer with its nodes alone (`response_mode="no_text"`)."""
+        return any(isinstance(part, NoText) for part in parts_of(self.engine))
 
     async def _query(self, asked: QueryBundle) -> Any:
         if is_blocking(self.engine):
@@ -110,3 +133,19 @@ def _bundle(request: Request, card: Card) -> QueryBundle:
         return QueryBundle(step_input.subtask)
     told = worker_messages(replace(step_input, query=()), card)[-1].text
     return QueryBundle(told, custom_embedding_strs=[step_input.subtask])
+
+
+def is_empty_text(text: str) -> bool:
+    """Say whether a response has no text, or what LlamaIndex puts in its place."""
+    return text.strip() in ("", _EMPTY)
+
+
+def nothing_found(subtask: str, completion: Completion) -> Completion:
+    """Return the answer of a search that found nothing: it says so, and the run is not `ok`.
+
+    Args:
+        subtask: what was searched for.
+        completion: the answer, whose text is empty.
+    """
+    text = f"Nothing was found for: {subtask[:200]}"
+    return replace(completion, text=text, missing="nothing was found")

@@ -8,6 +8,7 @@ from llama_index.core.tools.types import adapt_to_async_tool
 from llama_index_podium.sources import note
 from llama_index_podium.usage import spending
 from llama_index_podium.workers.blocking import in_thread, is_blocking
+from llama_index_podium.workers.search import is_empty_text, nothing_found
 from podium.errors import WorkerFailed
 from podium.hosts import ToolWorker, spent_completion, worker_error, worker_errors
 from podium.types import Completion, storable
@@ -24,12 +25,15 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
                 output = await in_thread(lambda: called.call(**arguments))
             else:
                 output = await called.acall(**arguments)
-            raw = output.raw_output
-            note(getattr(raw, "source_nodes", raw))
+            nodes = getattr(output.raw_output, "source_nodes", output.raw_output)
+            note(nodes)
             if output.exception is not None:
                 raise worker_error(output.exception, card.name) from output.exception
             if output.is_error:
                 raise WorkerFailed(f"tool {card.name!r} failed: {output.content[:300]}", maybe_paid=True)
-        return spent_completion(storable(output.content), spent.usage_at_end, card)
+        completion = spent_completion(storable(output.content), spent.usage_at_end, card)
+        if nodes == [] and is_empty_text(completion.text):  # as of a RetrieverTool
+            return nothing_found(", ".join(map(str, arguments.values())), completion)
+        return completion
 
     return ToolWorker(tool.metadata.get_parameters_dict(), call, card=card)

@@ -1,0 +1,140 @@
+"""One call of a face of LlamaIndex's, answered by a run of its conductor.
+
+It owns what every face does: the run's steps are told to LlamaIndex, and the nodes that they
+find are merged. What a face makes of the answer is the face's.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import Any
+
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.schema import NodeWithScore
+
+from llama_index_podium.result_metadata import metadata_of
+from llama_index_podium.sources import behind, merge
+from llama_index_podium.tracing import Steps
+from podium.conductor import Conductor
+from podium.hosted import HostedConductor
+from podium.hosts import ChatAnswer, ChatCall, Partial, plan_metadata
+from podium.secrets import scrub_data
+from podium.types import (
+    AnswerDelta,
+    Event,
+    Message,
+    Outcome,
+    Plan,
+    PlannedBy,
+    PlanReady,
+    Sampling,
+    StepEnded,
+    Tools,
+)
+
+
+class ConductedCall:
+    """One call of a face. Use it for one call.
+
+    Args:
+        conductor: the conductor that answers.
+        callbacks: the callback manager that is told of the steps.
+        asked: the question, or a conversation.
+        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+        tools: tools offered to the worker that writes the answer.
+        sampling: how that worker writes.
+        continuation: what the message with the latest tool calls holds.
+
+    Raises:
+        QueryError: there is no question.
+    """
+
+    def __init__(  # noqa: PLR0913 - the facts of one call
+        self,
+        conductor: Conductor | HostedConductor,
+        callbacks: CallbackManager,
+        asked: str | Sequence[Message],
+        *,
+        partial: Partial,
+        tools: Tools = Tools(()),  # noqa: B008 - frozen
+        sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+        continuation: object = None,
+    ) -> None:
+        self._steps = Steps(callbacks)
+        self._call = ChatCall(
+            conductor,
+            (Message("user", asked),) if isinstance(asked, str) else asked,
+            tools=tools,
+            sampling=sampling,
+            continuation=continuation,
+            partial=partial,
+            options={"middleware": self._steps.middleware},
+        )
+        self._plan: Plan | None = None
+        self._ended: dict[int, Outcome] = {}
+        self.nodes: list[NodeWithScore] = []
+        """The nodes behind the answer: those known when its first piece comes, and all at its end."""
+        self.metadata: dict[str, Any] = {}
+        """The run as metadata: what is known when its plan is ready, and all at its end."""
+
+    @property
+    def text(self) -> str:
+        """The text that was streamed so far."""
+        return self._call.text
+
+    async def run(self) -> ChatAnswer:
+        """Run the call and return its whole answer. Raises as `events` and `answer`."""
+        async with aclosing(self.events(stream=False)) as events:
+            async for _ in events:
+                pass
+        return self.answer()
+
+    async def events(self, *, stream: bool) -> AsyncGenerator[str, None]:
+        """Run the call; yield the new text of the answer at each event, empty where there is none.
+
+        The run begins at the first item, in the context variables of the caller. Leaving the
+        iteration cancels it. Raises as `Conductor.run`.
+
+        Args:
+            stream: whether anyone reads text before it is whole.
+        """
+        run_id = ""
+        async with aclosing(self._call.events(stream=stream)) as events:
+            async for event, text in events:
+                run_id = run_id or event.run_id  # the first event is the run's own
+                self._steps.tell(event)
+                if event.run_id == run_id:
+                    self._note(event, text)
+                yield text
+
+    def answer(self) -> ChatAnswer:
+        """Return the answer, once `events` has ended. Raises as `ChatCall.answer`."""
+        answer = self._call.answer()
+        self.nodes[:] = merge(answer.result, self._steps.found)
+        self.metadata |= metadata_of(answer.result)
+        return answer
+
+    def rest(self) -> str:
+        """Return the text of the answer that was not streamed. Raises as `ChatCall.rest`."""
+        return self._call.rest()
+
+    def _note(self, event: Event, text: str) -> None:
+        """Note what is known of the answer before the run has ended."""
+        if isinstance(event, PlanReady):
+            self._plan, self._ended = event.plan, {}
+            planner = PlannedBy(event.planner, event.why, event.is_fallback)
+            known = {"run_id": event.run_id, "planner": asdict(planner), "plan": plan_metadata(event.plan)}
+            self.metadata |= scrub_data(known)
+        elif isinstance(event, StepEnded) and event.outcome.status == "ok":
+            self._ended[event.step] = event.outcome
+        elif isinstance(event, AnswerDelta) and text and text == self._call.text:
+            self._note_nodes(event)
+
+    def _note_nodes(self, begun: AnswerDelta) -> None:
+        """Note the nodes found until the answer began, those of the step that writes it too."""
+        number, step, attempt = begun.round, begun.step, begun.attempt
+        if self._plan is None or number is None or step is None or attempt is None:
+            return
+        writing = Outcome(round=number, step=step, worker="", status="ok", attempts=attempt)
+        found = self._steps.found.get(begun.run_id, {})
+        self.nodes[:] = behind(self._plan, {step: writing, **self._ended}, step, found)
