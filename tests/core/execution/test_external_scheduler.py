@@ -135,15 +135,15 @@ async def test_a_step_that_the_plan_lacks_is_refused() -> None:
 
 
 async def test_a_host_is_told_what_it_runs() -> None:
-    """The round names its run, its number, its workers and the policy on failures."""
+    """The round names its run, its number and its workers."""
     told: list[object] = []
 
     async def look(steps: ExternalScheduler) -> None:
-        told.extend((steps.run_id, steps.round, steps.plan, steps.workers, steps.on_failure))
+        told.extend((steps.run_id, steps.round, steps.plan, steps.workers))
         await in_order(steps)
 
-    result = await diamond(on_failure="skip").run(DIAMOND, step_starter=look)
-    assert told == [result.run_id, 1, DIAMOND, ("x", "y", "z"), "skip"]
+    result = await diamond().run(DIAMOND, step_starter=look)
+    assert told == [result.run_id, 1, DIAMOND, ("x", "y", "z")]
 
 
 async def test_what_a_host_kept_is_not_called_again_and_counts() -> None:

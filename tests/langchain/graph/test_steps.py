@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import anyio
 import pytest
 from graphs.conducted import DIAMOND, Calls, Plans, around
 from langchain_core.runnables import RunnableLambda
@@ -12,11 +13,12 @@ from langgraph.types import Command, interrupt
 from langchain_podium.graph.conductor_nodes import Executor
 from podium import Card, Conductor, Limits, Plan, Price, Step
 from podium.errors import ConfigError, PlanInvalid, RunFailed, WorkerFailed
-from podium.execution import Retry
+from podium.execution import OnFailure, Retry
+from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import ScriptedWorker
+from podium.workers import FunctionWorker, ScriptedWorker, StepInput
 
 pytestmark = pytest.mark.anyio
 
@@ -154,7 +156,7 @@ async def test_a_step_that_fails_raises_and_goes_on_there(*, is_sync: bool, call
     workers = [*calls.workers("AB"), calls.worker("C", right), calls.worker("D")]
     conductor = Conductor(planner, workers, on_failure="fail")
     graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
-    with pytest.raises(WorkerFailed, match=r"step 2 \(C\) failed.*no luck"):
+    with pytest.raises(RunFailed, match=r"step 2 \(C\): .*no luck"):
         await _call(graph, ASKED, CONFIG, is_sync=is_sync)
     luck[0] = True
     state = await _call(graph, None, CONFIG, is_sync=is_sync)
@@ -212,9 +214,57 @@ async def test_what_earlier_attempts_spent_is_on_the_bill(*, is_sync: bool) -> N
         bills.append(result.cost)
         calls.append(len(worker.requests) + len(failing.requests))
         assert result.outcomes[0].cost == pytest.approx(cost)
-    assert calls == [3, 5, 5]  # the limit sees the calls of the first two
+    assert calls == [3, 5, 6]  # the limit sees the calls of the first two, and leaves the last step one
     assert bills == [pytest.approx(made * cost) for made in calls]
     assert "calls" in str(failed.value)
+
+
+@pytest.mark.parametrize("on_failure", ["note", "skip", "fail"])
+@pytest.mark.parametrize("journal", [None, MemoryJournal()], ids=["state", "journal"])
+async def test_a_step_that_fails_twice_is_billed_for_three_calls(
+    on_failure: OnFailure, journal: MemoryJournal | None
+) -> None:
+    """By its outcome and by its bill, whoever keeps them."""
+    card = Card(name="B", price=Price(input=1.0, output=1.0))
+    failure = WorkerFailed("no", usage=Usage(10, 10), maybe_paid=True)
+    replies = iter([failure, failure, Completion("done", usage=Usage(10, 10))])
+    worker = ScriptedWorker(card, lambda request: next(replies))
+    conductor = Conductor(
+        FixedPlanner(Plan((Step(0, "try"),))), [worker], on_failure=on_failure, journal=journal
+    )
+    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": on_failure}}
+    for asked in (ASKED, None):
+        with pytest.raises(RunFailed):
+            await graph.ainvoke(asked, config)
+    state = await graph.ainvoke(None, config)
+    (outcome,) = state["podium"]["outcomes"]
+    assert outcome["attempts"] == len(outcome["calls"]) == len(worker.requests) == 3
+    assert state["podium"]["cost"] == pytest.approx(60e-6)
+
+
+async def test_a_call_that_was_lost_is_told_as_perhaps_paid_in_the_state_and_in_the_events() -> None:
+    """It was under way when the node was stopped."""
+    slow = [True]
+
+    async def answer(step_input: StepInput) -> str:
+        if slow[0]:
+            await anyio.sleep(30)
+        return "done"
+
+    conductor = Conductor(
+        FixedPlanner(Plan((Step(0, "try"),))), [FunctionWorker(answer)], journal=MemoryJournal()
+    )
+    graph = around(conductor, executor="langgraph", checkpointer=InMemorySaver())
+    with anyio.move_on_after(0.3):
+        await graph.ainvoke(ASKED, CONFIG)
+    slow[0] = False
+    modes: Any = ["custom", "values"]
+    told: dict[str, Any] = {}
+    async for _, mode, data in graph.astream(None, CONFIG, stream_mode=modes, subgraphs=True):
+        told[data["name"] if mode == "custom" else "state"] = data
+    assert told["podium_run_ended"]["data"]["maybe_paid"] is True
+    assert told["state"]["podium"]["maybe_paid"] is True
 
 
 async def test_every_rounds_plan_is_kept_before_it_is_carried_out(calls: Calls) -> None:

@@ -38,16 +38,23 @@ def hears(run: ParentRun) -> bool:
 async def tell(run: ParentRun, event: Event) -> None:
     """Send an event of Podium's as a custom event of the run: `podium_step_ended`, with the event as JSON.
 
-    `podium_run_ended` also holds what the run took in all: `calls`, `usage`, and `cost` in USD.
+    `podium_run_ended` also holds what the run took in all, see `totals`.
     """
     data = event.to_json()
     if isinstance(event, RunEnded):
-        data |= _total(event.result)
+        data |= totals(event.result)
     children: AsyncCallbackManager = run.get_child()
     await children.on_custom_event(f"podium_{event.type}", data, run_id=run.run_id)
 
 
-def _total(result: Result) -> dict[str, Any]:
+def totals(result: Result) -> dict[str, Any]:
+    """Return what a run took in all.
+
+    Returns:
+        `calls`, `usage`, `cost` in USD (`None` where it is unknown), and `maybe_paid`: whether some of what
+        was spent may be missing from the cost, such as a call whose end nobody saw.
+    """
     asked = [proposal for proposal in result.proposals if proposal.usage != Usage() or proposal.cost is None]
     calls = len(asked) + sum(outcome.attempts for outcome in result.outcomes)
-    return {"calls": calls, "usage": asdict(result.usage), "cost": result.cost}
+    totals = {"calls": calls, "usage": asdict(result.usage), "cost": result.cost}
+    return {**totals, "maybe_paid": result.maybe_paid}

@@ -18,7 +18,6 @@ class ExternalRound(ExternalScheduler):
         self.round = number
         self.plan = plan
         self.workers = context.settings.pool.names
-        self.on_failure = context.settings.on_failure
         self._scheduler = scheduler
 
     async def run(self, index: int, known: Mapping[int, Outcome] = NO_OUTCOMES) -> Outcome:

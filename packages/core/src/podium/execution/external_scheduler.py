@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from podium.execution.retry_policy import OnFailure
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
 
@@ -27,8 +26,6 @@ class ExternalScheduler(Protocol):
     plan: Plan
     workers: tuple[str, ...]
     """The names of the pool's workers, in its order."""
-    on_failure: OnFailure
-    """What happens to the steps that depend on a failed one."""
 
     async def run(self, index: int, known: Mapping[int, Outcome] = NO_OUTCOMES) -> Outcome:
         """Run a step and return its outcome; a step that has ended is not called again.

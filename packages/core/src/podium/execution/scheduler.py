@@ -68,7 +68,7 @@ class RoundScheduler:
         self._answering: StepState | None = None
         self._ended = 0
         self._repeated: dict[int, tuple[Call, ...]] = {}
-        """By step, calls of attempts that a host stored, where the step runs again."""
+        """By step, the calls that a host stored and the run's record lacks, where the step runs again."""
         self._has_unwanted = False
         self.answer_sent = False
         """Whether some of the answer was sent on while it was written."""
@@ -176,24 +176,32 @@ class RoundScheduler:
         state = self._graph[index]
         if state.outcome is not None or state.runner is not None:
             return
-        self._charge(outcome)
+        self._charge(index, outcome)
         if state.visible is None:
             state.visible, state.labels = (), self._shown_labels(state.step)
         self._end(state, replace(outcome, round=self._number, step=index, reused=True))
         self._settle(self._release(state))
 
     def charge(self, index: int, outcome: Outcome) -> None:
-        """Count what an attempt spent that was carried out before, of a step that runs again."""
-        if not outcome.attempts:
-            return
-        self._charge(outcome)
-        state = self._graph[index]
-        state.number = max(state.number, outcome.attempts + 1)
-        self._repeated[index] = outcome.calls or (outcome.as_call(),)
+        """Charge what a stored attempt of a step spent, before the step runs again."""
+        self._repeated[index] = (*self._repeated.get(index, ()), *self._charge(index, outcome))
 
-    def _charge(self, outcome: Outcome) -> None:
-        spent = Spend.of(outcome.usage, outcome.cost, calls=max(len(outcome.calls), outcome.attempts > 0))
-        self._context.ledger.charge(spent, steps=int(outcome.attempts > 0))
+    def _charge(self, index: int, outcome: Outcome) -> tuple[Call, ...]:
+        """Charge and return those calls of a stored outcome that are not charged yet."""
+        if not outcome.attempts:
+            return ()
+        paid_results = self._context.paid_results
+        charged = set() if paid_results is None else paid_results.charged
+        known = {call.attempt for call in self._repeated.get(index, ())}
+        calls = tuple(
+            call
+            for call in outcome.calls or (outcome.as_call(),)
+            if call.attempt not in known and (self._number, index, call.attempt) not in charged
+        )
+        if calls:
+            usage, cost = Usage.total(call.usage for call in calls), total_cost(call.cost for call in calls)
+            self._context.ledger.charge(Spend.of(usage, cost, calls=len(calls)), steps=1)
+        return calls
 
     def _written(self, index: int) -> frozenset[str]:
         """Return the labels of what a step wrote, or by its plan wrote, where the host keeps its outcome."""

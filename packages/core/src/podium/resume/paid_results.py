@@ -66,6 +66,8 @@ class PaidResults:
     """By round and step: calls that came to nothing, or whose end nobody saw."""
     unseen: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
     """Those of `lost` that no recorded outcome bills."""
+    charged: set[tuple[int, int, int]] = field(default_factory=set)
+    """Round, step and attempt of every recorded call: the run's ledger is charged with these already."""
     _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
     """By what the step was given; each with its number among all that were added."""
     _added: int = 0

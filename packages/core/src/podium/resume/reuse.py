@@ -77,6 +77,7 @@ def paid_results_of(
     paid_results = _read(events, workers, latest)
     calls = list(calls_of(events))
     for call in calls:
+        paid_results.charged.add((call.round, call.step, call.bill.attempt))
         ended = call.ended
         if ended is None or (ended.status != "ok" and ended.round == latest and not is_aside(ended)):
             bill = call.bill if ended is not None else with_nested(call, calls, nested, events[0].run_id)

@@ -10,7 +10,6 @@ from functools import partial as bound
 from hashlib import sha256
 from typing import Final, Literal, get_args
 
-from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt
@@ -23,6 +22,7 @@ from langchain_podium.graph.graph_node import Data, State
 from langchain_podium.graph.journal import StateJournal
 from langchain_podium.graph.plan_graph import raised_above
 from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
+from langchain_podium.graph.state_keys import MESSAGES, answer_message
 from langchain_podium.graph.step_starter import GraphStepStarter, is_kept, pause_round
 from langchain_podium.messages import to_query
 from langchain_podium.tracing import child_runs
@@ -43,7 +43,6 @@ Partial = Literal["return", "raise"]
 """What becomes of an answer that lacks something, as one does whose last step failed."""
 
 _LATER: Final = Policy(approve="later")
-_MESSAGES: Final = "messages"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -193,12 +192,12 @@ class ConductorNodes:
         if not refused:
             answered(result, partial=self.partial)
         said = result.answer
-        if self.output != _MESSAGES:
-            return {self.output: said, VIEW: of_result(result)}
+        view = of_result(result)
+        if self.output != MESSAGES:
+            return {self.output: said, VIEW: view}
         if refused and result.problem is not None and not said:
             said = result.problem.message
-        facts = {"podium_run_id": result.run_id, "podium_status": result.status}
-        return {self.output: [AIMessage(said, response_metadata=facts)], VIEW: of_result(result)}
+        return {self.output: [answer_message(said, view)], VIEW: view}
 
     def _query(self, state: State) -> tuple[Message, ...]:
         asked = state.get(self.input)

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from langgraph.types import StreamWriter
 
-from podium.types import Event, Plan, PlanReady
+from langchain_podium.events import totals
+from podium.types import Event, Plan, PlanReady, RunEnded
 
 
 def stream_events(
@@ -33,6 +34,8 @@ def stream_events(
             data = event.to_json()
             if isinstance(event, PlanReady):
                 data["mermaid"] = Plan.from_json(data["plan"]).to_mermaid(workers)
+            if isinstance(event, RunEnded):
+                data |= totals(event.result)
             writer({"name": f"podium_{event.type}", "data": data})
 
     return listen

@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 from langgraph.graph import END, START, StateGraph
 
 from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
-from langchain_podium.graph.graph_node import Data, Node
+from langchain_podium.graph.graph_node import Data, Node, State
 from langchain_podium.graph.state import RECORD, VIEW, schema
+from langchain_podium.graph.state_keys import InParent, StateKeys
 from podium.conductor import Conductor
 
 
-def conductor_node(
+def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are left out
     conductor: Conductor,
     *,
     input: str = "messages",  # noqa: A002 - the word users know
@@ -19,12 +20,14 @@ def conductor_node(
     executor: Executor = "podium",
     approve: bool = False,
     partial: Partial = "return",
+    result: str | None = "podium",
 ) -> Runnable[Any, Any]:
     """Return a node that plans what it is asked and has the conductor's pool carry it out.
 
     It goes into a graph by `graph.add_node("conductor", conductor_node(conductor))`. Where the
     graph's state declares a key `podium` (a dict), that shows the run: its id, status, plan,
-    outcomes, and the plan as mermaid.
+    outcomes, and the plan as mermaid. A key whose reducer adds to a list gets one item more, so
+    that nodes which run in parallel, or by `Send`, do not collide.
 
     Args:
         conductor: who plans, and its pool.
@@ -38,17 +41,25 @@ def conductor_node(
             needs a checkpointer then.
         partial: whether an answer that lacks something, as one does whose last step failed, is
             returned, or raised as `RunFailed`; `ainvoke(None, config)` then tries again what failed.
+        result: key that takes the run as plain data; `None` keeps the run out of the state.
 
     Raises:
-        ConfigError: the executor is none.
+        ConfigError: the executor is none. When the node is called: the graph's state lacks the key
+            `output`, or a `result` other than `podium`.
     """
     output = output or (input if input == "messages" else "answer")
     nodes = ConductorNodes(
         conductor=conductor, input=input, output=output, executor=executor, approve=approve, partial=partial
     )
+    state_keys = StateKeys(output=output, result=result)
     if executor == "podium" and not nodes.waits:
         nodes.is_inner = False
-        return Node("conduct", nodes.conduct)
+
+        async def conduct(state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
+            state_keys.check(config)
+            return state_keys.written(await nodes.conduct(state, config, is_sync=is_sync), config)
+
+        return Node("conduct", conduct)
     keys: dict[str, Any] = dict.fromkeys((input, output), Any)
     graph = StateGraph(
         schema({**keys, VIEW: Data, RECORD: list[str]}),
@@ -56,7 +67,13 @@ def conductor_node(
         output_schema=schema({output: Any, VIEW: Data}),
     )
     draw(graph, nodes)
-    return graph.compile(name="conductor")
+
+    def check(state: State, config: RunnableConfig) -> State:
+        state_keys.check(config)
+        return state
+
+    parts = (InParent(check), graph.compile(name="conductor"), InParent(state_keys.written))
+    return RunnableSequence(*parts, name="podium")
 
 
 def draw(graph: "StateGraph[Any, Any, Any, Any]", nodes: ConductorNodes) -> None:

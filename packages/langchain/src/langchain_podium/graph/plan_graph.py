@@ -21,7 +21,7 @@ from langgraph.types import Command
 from langchain_podium.graph.control_flow import GraphExit, enclosing, unwrap_graph_exit
 from langchain_podium.graph.graph_node import Data, Node, State
 from langchain_podium.graph.state import plan_hash, read_outcome, schema, write_outcome
-from podium.errors import ConfigError, WorkerFailed
+from podium.errors import ConfigError
 from podium.execution import ExternalScheduler
 from podium.types import Outcome, Plan
 
@@ -65,8 +65,6 @@ class Stepping:
             outcome = await unwrap_graph_exit(self.steps.run(index, known))
         except GraphExit as graph_exit:
             raise raised_above(graph_exit, self.above) from None
-        if outcome.status == "failed" and self.steps.on_failure == "fail":
-            raise WorkerFailed(_told(outcome))
         return {channel(index): write_outcome(outcome)}
 
 
@@ -84,7 +82,6 @@ async def carry_out(steps: ExternalScheduler, config: RunnableConfig, *, is_sync
 
     Raises:
         GraphBubbleUp: what LangGraph leaves a node by: an interrupt, a command.
-        WorkerFailed: a step failed, and `on_failure` is `fail`.
     """
     stepping = Stepping(steps, enclosing(config["configurable"]["checkpoint_ns"]))
     graph = compiled(_shape(steps.plan, steps.workers))
@@ -207,8 +204,3 @@ def _outcomes(data: Mapping[str, Any]) -> dict[int, Outcome]:
     prefix = channel(0)[:-1]
     found = {key.removeprefix(prefix): value for key, value in data.items() if key.startswith(prefix)}
     return {int(number): read_outcome(value) for number, value in found.items()}
-
-
-def _told(outcome: Outcome) -> str:
-    why = "" if outcome.problem is None else f": {outcome.problem.message}"
-    return f"step {outcome.step} ({outcome.worker}) failed{why}; call the graph with None to go on from there"

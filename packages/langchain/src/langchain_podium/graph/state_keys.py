@@ -1,0 +1,95 @@
+"""Which keys of the user's state a conductor's node writes to, and in which form."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+from langchain_podium.graph.graph_node import Data
+from langchain_podium.graph.state import VIEW
+from podium.errors import ConfigError
+
+MESSAGES: Final = "messages"
+_READ: Final = "__pregel_read"
+"""Key of the configuration under which LangGraph gives a node a function that reads the graph's state."""
+_UNDECLARED: Final = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateKeys:
+    """The keys of the user's state that the node of a conductor writes to."""
+
+    output: str
+    """Takes the answer."""
+    result: str | None
+    """Takes the run as plain data; `None` keeps it out of the state."""
+
+    def check(self, config: RunnableConfig) -> None:
+        """Check the keys against the graph that runs the node, before anything is paid for.
+
+        Raises:
+            ConfigError: the state declares no key for the answer, or none of the name given for the run.
+        """
+        for argument, key in (("output", self.output), ("result", self.result)):
+            if key is None or (argument == "result" and key == VIEW):  # the default may be left out
+                continue
+            if _held(config, key) is _UNDECLARED:
+                raise ConfigError(
+                    f"the graph's state has no key {key!r}, so LangGraph would drop what the conductor "
+                    f"writes there: declare it, or name another, as in conductor_node(..., {argument}=...)"
+                )
+
+    def written(self, update: Data, config: RunnableConfig) -> Data:
+        """Return what a run left as an update of the user's state.
+
+        A key that holds a list gets one item more, by the reducer which the state must declare for it.
+
+        Args:
+            update: the answer under `output`, the run under `podium`.
+            config: the node's.
+        """
+        view = update[VIEW]
+        answer = update.get(self.output)
+        held = _held(config, self.output)
+        if isinstance(held, list) and isinstance(answer, str):
+            has_messages = any(isinstance(item, BaseMessage) for item in held)
+            answer = [answer_message(answer, view) if has_messages else answer]
+        data = {self.output: answer}
+        if self.result is not None and (held := _held(config, self.result)) is not _UNDECLARED:
+            data[self.result] = [view] if isinstance(held, list) else view
+        return data
+
+
+def answer_message(text: str, view: Data) -> AIMessage:
+    """Return the message that holds an answer; its id is that under which the answer was streamed."""
+    facts = {"podium_run_id": view["run_id"], "podium_status": view["status"]}
+    return AIMessage(text, id=view.get("message_id"), response_metadata=facts)
+
+
+class InParent(Runnable[Any, Any]):
+    """A function of a node's input and configuration, as a part of the node that LangChain does not trace."""
+
+    def __init__(self, do: Callable[[Any, RunnableConfig], Any]) -> None:
+        self._do = do
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Call the function."""
+        return self._do(input, ensure_config(config))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Call the function."""
+        return self._do(input, ensure_config(config))
+
+
+def _held(config: RunnableConfig, key: str) -> object:
+    """Return what the graph's state holds under a key; `None` for nothing, `_UNDECLARED` for no such key."""
+    read: Callable[[str], object] | None = config.get("configurable", {}).get(_READ)
+    if read is None:  # outside of a graph, where the node refuses to work
+        return None
+    try:
+        return read(key)
+    except KeyError:
+        return _UNDECLARED
