@@ -8,9 +8,11 @@ import anyio
 import pytest
 from autogen.scripts import is_planning, model, shown, team
 from autogen.speaking import ModelServer, Speaker
-from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.agents import AssistantAgent, SocietyOfMindAgent
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, StructuredMessage, ThoughtEvent
+from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken, FunctionCall
+from autogen_core.memory import ListMemory, MemoryContent, MemoryMimeType
 from autogen_core.model_context import TokenLimitedChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
@@ -23,6 +25,7 @@ from autogen_core.models import (
     UserMessage,
 )
 from autogen_core.tools import FunctionTool
+from autogen_ext.models.replay import ReplayChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
 from pydantic import BaseModel
 from servers.chat_server import STALL, USAGE, Call, Reply, says
@@ -35,7 +38,7 @@ from podium.errors import ConfigError, RunFailed
 from podium.execution import Retry
 from podium.planners import FixedPlanner
 from podium.types import Completion
-from podium.workers import Request
+from podium.workers import Request, Worker
 
 pytestmark = pytest.mark.anyio
 ASKED: list[LLMMessage] = [UserMessage(content="How large?", source="user")]
@@ -81,13 +84,15 @@ def pool(server: ModelServer) -> list[Any]:
 
 
 async def test_it_answers_as_a_model() -> None:
-    """With the plan as its thought, and all tokens as its usage."""
+    """With all tokens as its usage, and with the plan as its thought where that is wanted."""
     async with ModelServer(model) as server:
-        conductor = ConductorChatCompletionClient(team(server), server.client())
+        conductor = ConductorChatCompletionClient(team(server), server.client(), emit_plan_events=True)
         result = await conductor.create(ASKED)
         assert (result.finish_reason, result.content, result.cached) == ("stop", "12 square metres.", False)
         assert result.usage == RequestUsage(4 * READ, 4 * WRITTEN)
         assert (result.thought or "").splitlines()[2] == "2. writer: Multiply them. (shown step 0, 1)"
+        quiet = ConductorChatCompletionClient(team(server), server.client())
+        assert (await quiet.create(ASKED)).thought is None
         await conductor.create(ASKED)
         assert conductor.actual_usage() == conductor.total_usage() == RequestUsage(8 * READ, 8 * WRITTEN)
 
@@ -105,11 +110,74 @@ async def test_it_streams() -> None:
 async def test_an_agent_asks_it() -> None:
     """Its instructions reach planner and steps; the plan is a thought; chunks are streamed."""
     async with ModelServer(alone) as server:
-        conductor = ConductorChatCompletionClient([server.client()], server.client())
+        conductor = ConductorChatCompletionClient([server.client()], server.client(), emit_plan_events=True)
         agent = AssistantAgent("solo", conductor, system_message="Be brief.", model_client_stream=True)
         messages = [message async for message in agent.run_stream(task="How large?")]
         assert all("Be brief." in shown(call) for call in server.calls)
     assert {ModelClientStreamingChunkEvent, ThoughtEvent} <= {type(message) for message in messages}
+
+
+async def test_the_thought_of_the_model_that_answers_is_the_results() -> None:
+    """After the plan, where that is told; thoughts of other steps are not told."""
+
+    def thinking(text: str, thought: str) -> Worker:
+        usage = RequestUsage(prompt_tokens=1, completion_tokens=1)
+        said = CreateResult(finish_reason="stop", content=text, usage=usage, cached=False, thought=thought)
+        return as_worker(ReplayChatCompletionClient([said] * 3), name=text)
+
+    plan = planner_of((0, "height", ()), (1, "area", (0,)))
+    pool = [thinking("3 m", "A ruler."), thinking("12", "Multiply.")]
+    client = ConductorChatCompletionClient(pool, plan)
+    assert (await client.create(ASKED)).thought == "Multiply."
+    *_, last = [item async for item in client.create_stream(ASKED)]
+    assert isinstance(last, CreateResult)
+    assert last.thought == "Multiply."
+    told = ConductorChatCompletionClient(pool, plan, emit_plan_events=True)
+    assert ((await told.create(ASKED)).thought or "").splitlines()[1:] == [
+        "1. 12: area (shown step 0)",
+        "Multiply.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [SystemMessage(content="Say how large the room is.")],
+        [*ASKED, SystemMessage(content="The room is square.")],
+        [*ASKED, AssistantMessage(content="Large.", source="solo")],
+    ],
+)
+async def test_a_conversation_may_end_in_any_message(asked: list[LLMMessage]) -> None:
+    """As it does with the memory of an agent, a society of minds, and an agent that goes on."""
+    worker = ScriptedWorker("a", "12 m")
+    client = ConductorChatCompletionClient([worker], planner_of((0, "Answer it.", ())))
+    assert (await client.create(asked)).content == "12 m"
+    told = "\n".join(message.text for message in worker.requests[0].messages)
+    assert all(str(message.content) in told for message in asked)
+
+
+async def test_an_agent_with_a_memory_goes_on_with_its_plan() -> None:
+    """What the memory adds after the question is in both turns; the second plans nothing."""
+    async with ModelServer(lambda call: calling(call, "weather")) as server:
+        conductor = ConductorChatCompletionClient(pool(server), server.client())
+        memory = ListMemory()
+        await memory.add(MemoryContent(content="Bern is high.", mime_type=MemoryMimeType.TEXT))
+        agent = AssistantAgent("solo", conductor, tools=[weather], memory=[memory], reflect_on_tool_use=True)
+        result = await agent.run(task="Is it warm in Bern?")
+        planned = [call for call in server.calls if is_planning(call)]
+        assert all("Bern is high." in shown(call) for call in server.calls)
+    assert result.messages[-1].to_text() == "It is warm in Bern."
+    assert len(planned) == 1
+
+
+async def test_a_society_of_minds_and_its_team_think_with_it() -> None:
+    """Its conversation ends in a system message, and its agents may be asked without a task."""
+    client = ConductorChatCompletionClient([ScriptedWorker("a", "12 m")], planner_of((0, "Answer it.", ())))
+    members = [AssistantAgent(name, client) for name in ("one", "two")]
+    team = RoundRobinGroupChat(list(members), max_turns=2)
+    mind = SocietyOfMindAgent("mind", team, client)
+    assert (await mind.run(task="How large?")).messages[-1].to_text() == "12 m"
+    assert (await mind.run()).messages[-1].to_text() == "12 m"
 
 
 async def test_an_agents_tools_are_called_by_the_agent() -> None:
@@ -339,5 +407,5 @@ async def test_a_client_is_the_fallback_planner() -> None:
     planner = conductor.results[-1].planner
     assert planner is not None
     assert planner.is_fallback
-    with pytest.raises(ConfigError, match=r"fallback_planner=7 plans nothing: .* as_planner"):
+    with pytest.raises(ConfigError, match="fallback_planner: 7 .*: give a"):
         ConductorChatCompletionClient(pool, fallback_planner=7)

@@ -99,7 +99,9 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         **options: Unpack[ConductorOptions],
     ) -> None:
         super().__init__(name, description)
-        self._parts = ConductorParts.of(participants, model_client, name, description, options)
+        self._parts = ConductorParts.of(
+            participants, model_client, name, description, options, face=type(self).__name__
+        )
         self._context = model_context or UnboundedChatCompletionContext()
         self._emit_plan_events = emit_plan_events
         self._model_client_stream = model_client_stream

@@ -11,8 +11,10 @@ from pydantic import BaseModel
 from autogen_podium.messages import from_autogen, tool_schema, write_calls, write_usage
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, plan_lines, read_sampling, read_tools
-from podium.types import Constraint, Part, Result, Sampling, Tools
+from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, read_sampling, read_tools
+from podium.run import RunOptions
+from podium.types import Constraint, Part, Sampling, Tools
+from podium.workers import CallMiddleware
 
 ToolChoice = Tool | Literal["auto", "required", "none"]
 _FINISHES: Final[Mapping[str, Literal["stop", "length", "function_calls"]]] = {
@@ -29,13 +31,21 @@ def new_call(
     tools: Tools,
     sampling: Sampling,
     store: ContinuationStore,
+    middleware: CallMiddleware,
 ) -> ChatCall:
     """Return the call for what a client is asked.
 
     Raises:
         QueryError: the messages hold no question.
     """
-    return ChatCall(conductor, from_autogen(messages), tools=tools, sampling=sampling, store=store)
+    return ChatCall(
+        conductor,
+        from_autogen(messages),
+        tools=tools,
+        sampling=sampling,
+        store=store,
+        options=RunOptions(middleware=middleware),
+    )
 
 
 def call_tools(tools: Sequence[Tool | ToolSchema], choice: ToolChoice) -> Tools:
@@ -73,33 +83,13 @@ def call_sampling(extra: Mapping[str, Any], *, json_output: bool | type[BaseMode
     return sampling
 
 
-def create_result(answer: ChatAnswer) -> CreateResult:
-    """Return an answer as a model's result, with the plan, and what it lacks, as its thought."""
+def create_result(answer: ChatAnswer, thought: str | None) -> CreateResult:
+    """Return an answer as a model's result."""
     result = answer.result
     return CreateResult(
         finish_reason=_FINISHES[answer.finish_reason],
         content=write_calls(answer.tool_calls) or answer.text,
         usage=write_usage(answer.usage),
         cached=bool(result.outcomes) and all(outcome.reused for outcome in result.outcomes),
-        thought=_thought(result),
+        thought=thought,
     )
-
-
-def _thought(result: Result) -> str | None:
-    """Return the last plan in words: what each step was shown, how it ended, and what the answer lacks."""
-    current = next((current for current in reversed(result.rounds) if current.plan is not None), None)
-    if current is None or current.plan is None:
-        return None
-    ended = current.outcomes[: len(current.plan.steps)]
-    shown = [
-        step if outcome.shown is None else replace(step, access=outcome.shown, enough=None)
-        for step, outcome in zip(current.plan.steps, ended, strict=False)
-    ]
-    steps = (*shown, *current.plan.steps[len(shown) :])
-    lines = plan_lines(replace(current.plan, steps=steps), result.workers)
-    for index, outcome in enumerate(ended):
-        if outcome.status != "ok" and outcome.problem is not None:
-            lines[index] += f" ({outcome.status}: {outcome.problem.message})"
-    if result.status == "partial" and result.problem is not None:
-        lines.append(f"The answer is partial: {result.problem.message}")
-    return "\n".join(lines)

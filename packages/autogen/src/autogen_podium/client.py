@@ -22,6 +22,7 @@ from autogen_podium.components import (
 )
 from autogen_podium.conductor_options import ConductorOptions
 from autogen_podium.messages import from_autogen, write_usage
+from autogen_podium.thoughts import Thoughts
 from autogen_podium.workers.wrap import Participant
 from podium.aio import events_of
 from podium.conductor import Conductor
@@ -43,14 +44,16 @@ class ConductorClientConfig(ConductorConfig):
     model_info: dict[str, Any] | None = None
     context_window: int | None = None
     partial: Literal["return", "raise"] = "return"
+    emit_plan_events: bool = False
 
 
 @ConductorFace.register
 class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorClientConfig]):
     """Answers as a model does, by planning the question and having participants carry the plan out.
 
-    The plan is the result's `thought`, with the steps that failed and what the answer lacks; `results`
-    keeps the whole results of the latest calls. Tools are offered to the worker of the plan's last step;
+    A result's `thought` is that of the model which wrote the answer, if its client returns one. The thought
+    of an answer in part says what it lacks, with the plan. `results` keeps the whole results of the latest
+    calls. Tools are offered to the worker of the plan's last step;
     its calls are the result's content. The turn that brings their results reuses the plan and
     the outputs of the other steps, if the same client is asked. That worker also gets the
     `json_output` model and `extra_create_args` (temperature, top_p, max_tokens, seed, stop,
@@ -63,6 +66,8 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         context_window: tokens that a conversation and its answer may have; `None` takes the
             smallest that a participant's card states.
         partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+        emit_plan_events: whether the plan is the result's `thought`, which an `AssistantAgent` emits as
+            a `ThoughtEvent`.
         options: limits, a policy, a journal, …, as `podium.Conductor` takes them.
 
     Raises:
@@ -82,14 +87,18 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         model_info: ModelInfo | None = None,
         context_window: int | None = None,
         partial: Literal["return", "raise"] = "return",
+        emit_plan_events: bool = False,
         **options: Unpack[ConductorOptions],
     ) -> None:
         description = "Plans a question and has a team answer it."
-        self._parts = ConductorParts.of(participants, model_client, "conductor", description, options)
+        self._parts = ConductorParts.of(
+            participants, model_client, "conductor", description, options, face=type(self).__name__
+        )
         self._given_info = model_info
         self._info = model_info or derived_info(self.conductor.pool.workers)
         self._window = context_window
         self._partial: Literal["return", "raise"] = partial
+        self._emit_plan_events = emit_plan_events
         self._used = Usage()
         self._kept = deque[Result](maxlen=MAX_RESULTS)
         self._continuations = ContinuationStore()
@@ -115,9 +124,10 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         cancellation_token: CancellationToken | None = None,
     ) -> CreateResult:
         """Answer a conversation."""
-        call = self._call(messages, tools, tool_choice, json_output, extra_create_args)
+        thoughts = Thoughts()
+        call = self._call(messages, tools, tool_choice, json_output, extra_create_args, thoughts)
         result = None
-        async with aclosing(self._results(call, cancellation_token, stream=False)) as results:
+        async with aclosing(self._results(call, thoughts, cancellation_token, stream=False)) as results:
             async for item in results:
                 result = item
         assert isinstance(result, CreateResult)  # a run that ends otherwise raises
@@ -138,8 +148,9 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         Where a step is tried again after some of its text was sent, its text is sent on if it
         begins with that; if it does not, `RunFailed` is raised.
         """
-        call = self._call(messages, tools, tool_choice, json_output, extra_create_args)
-        async with aclosing(self._results(call, cancellation_token, stream=True)) as results:
+        thoughts = Thoughts()
+        call = self._call(messages, tools, tool_choice, json_output, extra_create_args, thoughts)
+        async with aclosing(self._results(call, thoughts, cancellation_token, stream=True)) as results:
             async for item in results:
                 yield item
 
@@ -150,6 +161,7 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         tool_choice: ToolChoice,
         json_output: bool | type[BaseModel] | None,  # noqa: FBT001 - AutoGen's
         extra: Mapping[str, Any],
+        thoughts: Thoughts,
     ) -> ChatCall:
         offered = call_tools(tools, tool_choice)
         if offered.offered and not self._info["function_calling"]:
@@ -160,28 +172,29 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
             tools=offered,
             sampling=call_sampling(extra, json_output=json_output),
             store=self._continuations,
+            middleware=thoughts.middleware,
         )
 
     def _results(
-        self, call: ChatCall, token: CancellationToken | None, *, stream: bool
+        self, call: ChatCall, thoughts: Thoughts, token: CancellationToken | None, *, stream: bool
     ) -> AsyncGenerator[str | CreateResult, None]:
         async def answering(emit: Callable[[str | CreateResult], None]) -> None:
             if token is not None:
                 cancelled_by(token)
             if not stream:
-                emit(self._result(await call.run()))
+                emit(self._result(await call.run(), thoughts))
                 return
             async with aclosing(call.stream()) as items:
                 async for item in items:
-                    emit(self._result(item) if isinstance(item, ChatAnswer) else item)
+                    emit(self._result(item, thoughts) if isinstance(item, ChatAnswer) else item)
 
         return events_of(answering)
 
-    def _result(self, answer: ChatAnswer) -> CreateResult:
+    def _result(self, answer: ChatAnswer, thoughts: Thoughts) -> CreateResult:
         self._used += answer.usage
         self._kept.append(answer.result)
         answered(answer.result, partial=self._partial)
-        return create_result(answer)
+        return create_result(answer, thoughts.thought_of(answer.result, has_plan=self._emit_plan_events))
 
     async def close(self) -> None:
         """Close nothing: participants are closed by their owner."""
@@ -229,7 +242,11 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         given = None if self._given_info is None else dict(self._given_info)
         config = self._parts.to_config().model_dump()
         return ConductorClientConfig(
-            **config, model_info=given, context_window=self._window, partial=self._partial
+            **config,
+            model_info=given,
+            context_window=self._window,
+            partial=self._partial,
+            emit_plan_events=self._emit_plan_events,
         )
 
     @classmethod
@@ -240,5 +257,6 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
             model_info=cast("ModelInfo | None", config.model_info),
             context_window=config.context_window,
             partial=config.partial,
+            emit_plan_events=config.emit_plan_events,
             **load_options(config),
         )

@@ -8,7 +8,7 @@ from autogen_core import ComponentLoader, ComponentModel
 from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel, TypeAdapter
 
-from autogen_podium.conductor_options import ConductorOptions, make_conductor
+from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from autogen_podium.workers.agent import AgentWorker
 from autogen_podium.workers.model import ModelWorker
 from autogen_podium.workers.nested import NestedWorker
@@ -56,19 +56,31 @@ class ConductorParts:
         name: str,
         description: str,
         options: ConductorOptions,
+        *,
+        face: str,
     ) -> Self:
         """Make the conductor, or take the one that was given.
 
+        Args:
+            participants: do the steps; or the conductor.
+            planner: plans.
+            name: the name on the conductor's card.
+            description: the description on the conductor's card.
+            options: what else `podium.Conductor` takes.
+            face: the class that the caller makes, for an error.
+
         Raises:
             ConfigError: an option is wrong, or there is a conductor and parts of another.
+            TypeError: there is no such option.
         """
-        conductor = make_conductor(
+        conductor = conductor_of(
             participants,
             planner,
             card=Card(name=name, description=description),
             as_worker=as_worker,
             as_planner=as_planner,
             options=options,
+            face=face,
         )
         return cls(conductor) if conductor is participants else cls(conductor, planner, options)
 

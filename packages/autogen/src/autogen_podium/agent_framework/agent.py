@@ -25,7 +25,7 @@ from agent_framework import (
 from autogen_podium.agent_framework.events import RunUpdates
 from autogen_podium.agent_framework.messages import from_framework, write_usage
 from autogen_podium.agent_framework.workers import Participant, as_planner, as_worker
-from autogen_podium.conductor_options import ConductorOptions, make_conductor
+from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, QueryError
@@ -205,11 +205,12 @@ class ConductorAgent(AgentMiddlewareLayer, _Conducted):  # type: ignore[misc]  #
             middleware=middleware,
         )
         self.emit_steps = emit_steps
-        self.conductor = make_conductor(
+        self.conductor = conductor_of(
             participants,
             client,
             card=Card(name=name, description=description),
             as_worker=as_worker,
             as_planner=as_planner,
             options=options,
+            face="ConductorAgent",
         )

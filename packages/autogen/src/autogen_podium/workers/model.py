@@ -20,9 +20,10 @@ from podium.aio import events_of
 from podium.errors import WorkerBroken
 from podium.hosts import read_completion, sampling_arguments, worker_errors
 from podium.secrets import scrubbing
-from podium.types import Completion, Constraint, Part, Sampling, Tools
+from podium.types import Completion, Constraint, Part, Sampling, Tools, storable
 from podium.workers import Card, Request, Worker
 
+ThoughtListener = Callable[[str], None]
 _THINKS: Final = ("<think>", "</think>")
 """How clients mark, in a stream, text that is not part of the answer."""
 
@@ -66,8 +67,14 @@ class ModelWorker(Worker):
         facts = sha256(repr(sorted(told.items(), key=str)).encode("utf-8", "surrogatepass")).hexdigest()
         return repr((type(self.client).__qualname__, self.card.name, self.card.version, facts))
 
-    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+    def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Ask the model; with `request.stream`, as a stream."""
+        return self.call_listened(request, lambda _: None)
+
+    async def call_listened(
+        self, request: Request, listener: ThoughtListener
+    ) -> AsyncGenerator[str | Completion, None]:
+        """Do as `call`; the listener takes the thought of the model, if its client returns one."""
         token, name = CancellationToken(), self.card.name
         with scrubbing():
             with worker_errors(name):
@@ -79,7 +86,7 @@ class ModelWorker(Worker):
             if not request.stream:
                 with worker_errors(name):
                     result = await cancelling(token, self.client.create(**asked))
-                yield self._completion(request, result, "stop")
+                yield self._completion(request, result, "stop", listener)
                 return
             thinks, ended = False, None
             async with aclosing(self._streamed(asked)) as pieces:
@@ -95,7 +102,8 @@ class ModelWorker(Worker):
                     if piece and not thinks and _THINKS[1] not in piece:
                         yield piece
             # A client says "unknown" where a stream ended without a finish reason.
-            yield self._completion(request, ended, "stop" if request.sampling.stop else None)
+            otherwise = "stop" if request.sampling.stop else None
+            yield self._completion(request, ended, otherwise, listener)
 
     def _streamed(self, asked: dict[str, Any]) -> AsyncGenerator[str | CreateResult, None]:
         """Stream in a task of its own: a second cancellation would interrupt the client's own clean-up."""
@@ -131,19 +139,24 @@ class ModelWorker(Worker):
         form = schema_to_pydantic_model(dict(cast("Any", constraint.value)))
         return {"extra_create_args": extra, "json_output": form}
 
-    def _completion(self, request: Request, result: CreateResult | None, otherwise: str | None) -> Completion:
+    def _completion(
+        self, request: Request, result: CreateResult | None, otherwise: str | None, listener: ThoughtListener
+    ) -> Completion:
         """Return the answer, by the rules that hold for every chat model."""
         if not isinstance(result, CreateResult):
             raise WorkerBroken(f"worker {self.card.name!r} ended without a result", maybe_paid=True)
         content = result.content
         finish = {"unknown": otherwise, "function_calls": "tool_calls"}
-        return read_completion(
+        completion = read_completion(
             request.messages,
             text=content if isinstance(content, str) else "",
             finish_reason=finish.get(result.finish_reason, result.finish_reason),
             tool_calls=() if isinstance(content, str) else read_calls(content),
             usage=read_usage(result.usage),
         )
+        if result.thought:
+            listener(storable(result.thought))
+        return completion
 
 
 def _tool(tool: Part) -> ToolSchema:

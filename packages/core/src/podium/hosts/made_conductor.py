@@ -5,6 +5,7 @@ from inspect import Parameter, signature
 from typing import Any, Final
 
 from podium.conductor import Conductor
+from podium.errors import ConfigError
 from podium.planners import Planner
 from podium.workers import Worker
 
@@ -48,5 +49,8 @@ def make_conductor(
 
     fallback = options.get("fallback_planner")
     if fallback is not None:
-        options = {**options, "fallback_planner": made(fallback)}
+        try:
+            options = {**options, "fallback_planner": made(fallback)}
+        except ConfigError as error:
+            raise ConfigError(f"fallback_planner: {error}") from error
     return Conductor(made(planner), workers, **options)
