@@ -99,7 +99,7 @@ async def test_a_chat_client_is_the_fallback_planner() -> None:
     agent = ConductorAgent(team(client), FixedPlanner("no plan"), fallback_planner=client)
     facts = (await agent.run("How large is the room?")).additional_properties["podium"]
     assert (facts["status"], facts["planner"]["is_fallback"]) == ("partial", True)
-    with pytest.raises(ConfigError, match="fallback_planner: 7 .*: give a"):
+    with pytest.raises(ConfigError, match="fallback_planner: 7 "):
         ConductorAgent(team(client), client, fallback_planner=7)
 
 

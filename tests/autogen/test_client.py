@@ -407,5 +407,5 @@ async def test_a_client_is_the_fallback_planner() -> None:
     planner = conductor.results[-1].planner
     assert planner is not None
     assert planner.is_fallback
-    with pytest.raises(ConfigError, match="fallback_planner: 7 .*: give a"):
+    with pytest.raises(ConfigError, match="fallback_planner: 7 "):
         ConductorChatCompletionClient(pool, fallback_planner=7)
