@@ -7,19 +7,28 @@ each step, and does one step at a time.
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
+from autogen_agentchat.agents import AssistantAgent, MessageFilterAgent, UserProxyAgent
 from autogen_agentchat.base import ChatAgent, TaskResult, Team
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ToolCallSummaryMessage
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    ToolCallSummaryMessage,
+    UserInputRequestedEvent,
+)
 from autogen_core import CancellationToken
 from autogen_core.models import FunctionExecutionResult
 
 from autogen_podium.cancellation import cancelling, exclusive
 from autogen_podium.messages import read_usage, to_chat
 from autogen_podium.workers.finish import finishes_of
-from podium.errors import AnswerToolCalls, WorkerError, WorkerFailed
+from autogen_podium.workers.human import human_prompt, prompting
+from autogen_podium.workers.members import members_of
+from podium.errors import AnswerToolCalls, ConfigError, WorkerError, WorkerFailed
 from podium.hosts import read_completion, spent_completion, worker_errors
 from podium.types import Completion, storable
 from podium.usage import Usage
-from podium.workers import Card, Request, Worker
+from podium.workers import Card, Request, Worker, step_input_of
 
 Inner = BaseAgentEvent | BaseChatMessage
 """A message or event inside an agent."""
@@ -36,10 +45,17 @@ class AgentWorker(Worker):
     Args:
         agent: the agent or team; it is reset before every step.
         card: what the planner is told of it.
+
+    Humans inside (`UserProxyAgent`) are shown the question, the visible steps and the subtask.
+
+    Raises:
+        ConfigError: the agent has handoffs.
     """
 
     def __init__(self, agent: ChatAgent | Team, *, card: Card) -> None:
+        _check_handoffs(agent)
         self.agent = agent
+        self.uses_tokens = not isinstance(agent, UserProxyAgent)
         self.card = card
 
     def __repr__(self) -> str:
@@ -54,18 +70,23 @@ class AgentWorker(Worker):
     ) -> AsyncGenerator[str | Completion, None]:
         """Do as `call`; the listener takes each message and event inside."""
         token, heard = CancellationToken(), list[Inner]()
+        prompt = human_prompt(step_input_of(request))
 
         def hear(inner: Inner) -> None:
+            if isinstance(inner, UserInputRequestedEvent):
+                inner.metadata["podium_prompt"] = prompt
             heard.append(inner)
             listener(inner)
 
         try:
             with worker_errors(self.card.name, usage=lambda: _spent(heard)):
                 async with exclusive(self.agent):
-                    with finishes_of(self.agent) as finishes:
+                    with finishes_of(self.agent) as finishes, prompting(self.agent, prompt):
                         await cancelling(token, self._ask(request, token, hear))
                 used, last = usage_of(heard), _last_message(heard)
                 text = "" if last is None else last.to_model_text()
+                if isinstance(last, HandoffMessage):
+                    raise _handed_off(last, self.card.name)
                 if isinstance(last, ToolCallSummaryMessage) and (fault := _tool_fault(last, self.card.name)):
                     raise fault
                 finish = finishes.reason_of(text)
@@ -87,6 +108,16 @@ class AgentWorker(Worker):
         async for inner in agent.run_stream(task=task, cancellation_token=token, output_task_messages=False):
             if not isinstance(inner, TaskResult):
                 hear(inner)
+
+
+def _check_handoffs(agent: ChatAgent | Team) -> None:
+    """Raise `ConfigError` for an agent with handoffs. Inside a team they are the team's."""
+    if not isinstance(agent, AssistantAgent | MessageFilterAgent):
+        return
+    is_human = any(isinstance(member, UserProxyAgent) for member in members_of(agent))
+    if HandoffMessage in agent.produced_message_types and not is_human:
+        told = f"agent {agent.name!r} has handoffs, and a conductor's plan decides who works"
+        raise ConfigError(f"{told}: make it without handoffs, or give a Swarm of these agents as one worker")
 
 
 def usage_of(messages: list[Inner]) -> Usage | None:
@@ -123,6 +154,11 @@ def _tool_fault(summary: ToolCallSummaryMessage, worker: str) -> WorkerError | N
     return WorkerFailed(
         f"a tool of worker {worker!r} failed, and its error is the answer: {said}", maybe_paid=True
     )
+
+
+def _handed_off(handoff: HandoffMessage, worker: str) -> WorkerFailed:
+    told = f"worker {worker!r} has no answer: {handoff.source!r} handed its subtask off to {handoff.target!r}"
+    return WorkerFailed(f"{told}, whom a step cannot wait for", maybe_paid=True)
 
 
 def _is_unknown(result: FunctionExecutionResult) -> bool:

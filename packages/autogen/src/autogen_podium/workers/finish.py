@@ -7,10 +7,9 @@ from typing import Any, Final
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
 
 from autogen_podium.cards import create_args
+from autogen_podium.workers.members import members_of
 
 _CLIENT: Final = "_model_client"
-_MEMBERS: Final = ("_participants", "_team", "_wrapped_agent")
-"""Where AutoGen's teams and agents keep the agents and teams inside them."""
 
 
 class Finishes:
@@ -35,7 +34,7 @@ def finishes_of(agent: object) -> Iterator[Finishes]:
     """Watch the model clients of an agent, or of all agents in a team, while the block runs."""
     finishes, held = Finishes(), list[tuple[Any, ChatCompletionClient]]()
     try:
-        for each in _agents(agent):
+        for each in members_of(agent):
             client = vars(each).get(_CLIENT)
             if isinstance(client, ChatCompletionClient):
                 inner = client._client if isinstance(client, _WatchedClient) else client  # noqa: SLF001 - below
@@ -45,15 +44,6 @@ def finishes_of(agent: object) -> Iterator[Finishes]:
     finally:
         for each, client in held:
             setattr(each, _CLIENT, client)
-
-
-def _agents(agent: object) -> Iterator[object]:
-    yield agent
-    for name in _MEMBERS:
-        members = vars(agent).get(name, ())
-        for member in members if isinstance(members, list | tuple) else (members,):
-            if hasattr(member, "__dict__"):
-                yield from _agents(member)
 
 
 class _WatchedClient(ChatCompletionClient):

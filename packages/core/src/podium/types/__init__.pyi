@@ -1,3 +1,4 @@
+from .controls import printable as printable
 from .events import (
     AnswerDelta as AnswerDelta,
     ApprovalAsked as ApprovalAsked,

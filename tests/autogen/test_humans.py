@@ -1,0 +1,148 @@
+"""Humans among the workers, and agents that hand their subtask off."""
+
+import json
+from typing import Any
+
+import pytest
+from autogen.speaking import ModelServer, Speaker
+from autogen_agentchat.agents import AssistantAgent, MessageFilterAgent, UserProxyAgent
+from autogen_agentchat.agents._message_filter_agent import MessageFilterConfig
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.conditions import HandoffTermination, TextMentionTermination
+from autogen_agentchat.messages import UserInputRequestedEvent
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_core import CancellationToken, FunctionCall
+from autogen_core.models import CreateResult, RequestUsage
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from contracts.adapter_contract import planner_of, saying
+from servers.chat_server import Call, Reply, says
+
+from autogen_podium import ConductorAgent, ConductorTeam, to_graph_flow
+from autogen_podium.workers import as_worker
+from podium import Plan, Step
+from podium.errors import ConfigError, RunFailed
+
+pytestmark = pytest.mark.anyio
+
+PLAN = planner_of((0, "Measure it.", ()), (1, "Count the doors.", ()), (2, "Approve the size.", (0,)))
+
+
+class Human:
+    """Answers, and keeps what was asked."""
+
+    def __init__(self, *answers: str) -> None:
+        self.prompts: list[str] = []
+        self._answers = list(answers)
+
+    def answer(self, prompt: str) -> str:
+        """Answer from a thread, as AutoGen asks functions that are not async."""
+        self.prompts.append(prompt)
+        return self._answers.pop(0)
+
+    async def answer_async(self, prompt: str, cancellation_token: CancellationToken | None) -> str:
+        """Answer on the event loop."""
+        return self.answer(prompt)
+
+
+def speakers() -> list[Any]:
+    """Return one who measures, whose answer would clear a terminal, and one who counts."""
+    return [Speaker("ruler", saying("3 m\x1b[2J")), Speaker("counter", saying("two doors"))]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("is_in_a_team", [True, False])
+async def test_a_human_is_shown_what_the_step_is_about(*, is_async: bool, is_in_a_team: bool) -> None:
+    """The question, the outputs on the access list and the subtask; nothing else, and no controls."""
+    human = Human("fine")
+    ask: Any = human.answer_async if is_async else human.answer
+    proxy = UserProxyAgent("boss", input_func=ask)
+    worker: Any = RoundRobinGroupChat([proxy], max_turns=1, name="boss") if is_in_a_team else proxy
+    result = await ConductorTeam([*speakers(), worker], PLAN).run(task="Is the room high?")
+    assert result.messages[-1].to_text() == "fine"
+    (prompt,) = human.prompts
+    assert prompt.startswith("The question:\nIs the room high?\n\nStep 0 (Measure it.) returned:\n3 m")
+    assert prompt.endswith("\n\nYour part:\nApprove the size.\n\nEnter your response: ")
+    assert "doors" not in prompt
+    assert "\x1b" not in prompt
+    assert proxy.input_func == ask
+
+
+async def test_a_human_is_shown_the_conversation() -> None:
+    """Of the turns before, too; and spends no tokens."""
+    human = Human("yes", "no")
+    proxy = UserProxyAgent("boss", input_func=human.answer_async)
+    agent = ConductorAgent("lead", [proxy], planner_of((0, "Decide.", ())))
+    await agent.run(task="Red?")
+    result = await agent.run(task="Blue?")
+    assert human.prompts[1].startswith(
+        "The conversation so far:\nuser: Red?\nassistant: yes\n\nThe question:\nBlue?"
+    )
+    (step,) = json.loads(result.messages[-1].metadata["podium_steps"])
+    assert (step["usage"]["prompt_tokens"], step["usage"]["completion_tokens"]) == (0, 0)
+
+
+async def test_the_request_for_input_says_whose_step_it_is() -> None:
+    """In the stream, for a user interface that asks the human itself."""
+    proxy = UserProxyAgent("boss", input_func=Human("fine").answer_async)
+    team = ConductorTeam([*speakers(), proxy], PLAN)
+    asked: list[UserInputRequestedEvent] = []
+    async for message in team.run_stream(task="Is the room high?"):
+        if isinstance(message, UserInputRequestedEvent):
+            asked.append(message)
+    assert [event.metadata["podium_step"] for event in asked] == ["2"]
+    assert asked[0].metadata["podium_prompt"].endswith("Your part:\nApprove the size.")
+    assert isinstance(message, TaskResult)
+
+
+def hands_off(name: str, target: str) -> AssistantAgent:
+    """Return an agent that hands off."""
+    usage = RequestUsage(prompt_tokens=3, completion_tokens=2)
+    call = FunctionCall(id="1", name=f"transfer_to_{target}", arguments="{}")
+    replies: list[str | CreateResult] = [
+        CreateResult(finish_reason="function_calls", content=[call], usage=usage, cached=False),
+    ]
+    info: Any = {"vision": False, "function_calling": True, "json_output": False}
+    info |= {"structured_output": False, "family": "unknown"}
+    return AssistantAgent(name, ReplayChatCompletionClient(replies, info), handoffs=[target])
+
+
+def test_an_agent_with_handoffs_is_refused() -> None:
+    """The plan decides who works; a handoff would be taken for the answer."""
+    agent = hands_off("one", "two")
+    filtered = MessageFilterAgent("filtered", agent, MessageFilterConfig(per_source=[]))
+    for each in (agent, filtered):
+        with pytest.raises(ConfigError, match="has handoffs"):
+            ConductorAgent("lead", [each], PLAN)
+    with pytest.raises(ConfigError, match="has handoffs"):
+        to_graph_flow(Plan((Step(0, "x"),)), [agent])
+    as_worker(UserProxyAgent("boss"))
+    as_worker(MessageFilterAgent("boss", UserProxyAgent("boss"), MessageFilterConfig(per_source=[])))
+
+
+async def test_a_swarm_hands_off_inside_its_step() -> None:
+    """Its answer is that of the agent who ends it."""
+    members = [hands_off("one", "two"), AssistantAgent("two", ReplayChatCompletionClient(["42 END"]))]
+    swarm = Swarm(list(members), name="swarm", termination_condition=TextMentionTermination("END"))
+    result = await ConductorAgent("lead", [swarm], planner_of((0, "x", ()))).run(task="?")
+    assert result.messages[-1].to_text() == "42 END"
+
+
+async def test_a_team_that_hands_off_to_somebody_outside_has_no_answer() -> None:
+    """The step fails, says to whom, and is not tried again."""
+    asked: list[str] = []
+
+    def call_tool(call: Call) -> Reply:
+        asked.append("model")
+        function = {"name": "transfer_to_user", "arguments": "{}"}
+        tool_call = {"id": "1", "type": "function", "function": function}
+        return says(call, "", finish_reason="tool_calls", tool_calls=[tool_call])
+
+    async with ModelServer(call_tool) as server:
+        agent = AssistantAgent("one", server.client(), handoffs=["user"])
+        swarm = Swarm([agent], name="swarm", termination_condition=HandoffTermination(target="user"))
+        with pytest.raises(RunFailed, match="'one' handed its subtask off to 'user'") as raised:
+            await ConductorAgent("lead", [swarm], planner_of((0, "x", ()))).run(task="?")
+    (outcome,) = raised.value.result.outcomes
+    assert outcome.problem is not None
+    assert (outcome.problem.code, asked) == ("worker_failed", ["model"])
+    assert outcome.usage.input_tokens > 0
