@@ -21,7 +21,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from servers.chat_server import MODEL, ChatServer, Script
 
 Speak = Callable[[str], Awaitable[str]]
-READ, WRITTEN = 30, 12
+READ, WRITTEN = 230, 12
 """Tokens that each call reports."""
 
 

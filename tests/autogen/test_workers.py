@@ -168,7 +168,7 @@ async def test_what_an_agent_used_is_on_the_bill_when_it_fails_too() -> None:
         agent = AssistantAgent("one", server.client(), tools=[echo], reflect_on_tool_use=True)
         with pytest.raises(WorkerUnavailable, match="503") as caught:
             await complete(as_worker(agent), question("?"))
-    assert caught.value.usage == Usage(11, 7)
+    assert caught.value.usage == Usage(211, 7)
 
 
 async def test_an_agent_whose_server_reports_nothing_is_estimated() -> None:
@@ -450,4 +450,4 @@ async def test_an_agents_tool_that_raises_fails_the_step() -> None:
     assert outcome.problem is not None
     assert outcome.problem.code == "worker_failed"
     assert "broken: no such city: Bonn" in outcome.problem.message
-    assert outcome.usage == Usage(11, 7)
+    assert outcome.usage == Usage(211, 7)

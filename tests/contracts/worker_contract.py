@@ -68,8 +68,8 @@ class WorkerContract:
         assert "".join(str(piece) for piece in pieces) == last.text
 
     async def test_a_call_comes_to_no_more_than_its_worst_case(self, worker: Worker) -> None:
-        """What is set aside for a call covers what it reports."""
-        request = self.asking(self.questions[0])
+        """What is set aside for a call covers what it reports, which may be a fixed figure."""
+        request = self.asking(self.questions[0] + ", and nothing else" * 25)
         worst = worker.worst_case(request, 4096)
         assert worst is not None
         async with worker:

@@ -79,7 +79,7 @@ def _answer(crew: Crew, text: str) -> Answer:
 class CrewAdapter(Adapter):
     """Makes agents and crews."""
 
-    tokens = 42
+    tokens = 242
 
     def worker(self, name: str, speak: Speak) -> Agent:
         """Return an agent, whose LLM is called in a thread."""

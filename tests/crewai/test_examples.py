@@ -50,7 +50,7 @@ def test_the_crew_hands_in_a_report(tmp_path: Path) -> None:
         assert len(server.calls) == 4
     assert "Heat pumps\n- They work.\nBuy one." in printed
     assert "Step 2, Writer, seeing 0, 1: ok" in printed
-    assert "The crew's own count: 72 tokens." in printed
+    assert "The crew's own count: 872 tokens." in printed
 
 
 def test_the_flow_mends_what_is_not_whole(tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ async def test_a_hosted_conductor_is_one_too() -> None:
         llm = ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "x"),))), [worker]))
         assert await llm.acall("?", tools=[CLOCK]) == "served"
         assert server.calls[-1].body["tools"] == [CLOCK]
-        assert llm.get_token_usage_summary().total_tokens == 18
+        assert llm.get_token_usage_summary().total_tokens == 218
 
 
 def half(**options: Any) -> ConductorLLM:

@@ -82,11 +82,11 @@ def test_a_task_is_planned_once_and_done_by_the_agents() -> None:
     assert len(scene.sent) == 4
     (result,) = scene.manager.results
     assert [(o.worker, o.status, o.usage.total_tokens) for o in result.outcomes] == [
-        ("Finder", "ok", 42),
-        ("Finder", "ok", 42),
-        ("Writer", "ok", 42),
+        ("Finder", "ok", 242),
+        ("Finder", "ok", 242),
+        ("Writer", "ok", 242),
     ]
-    assert (output.token_usage.total_tokens, output.token_usage.successful_requests) == (168, 4)
+    assert (output.token_usage.total_tokens, output.token_usage.successful_requests) == (968, 4)
     assert output.tasks_output[0].agent == "Conductor"
     assert output.tasks_output[0].messages[-1]["content"] == output.raw
 
@@ -226,7 +226,7 @@ def test_an_answer_in_another_form_is_mended_by_the_llm() -> None:
     scene = Scene(say)
     output = scene.crew(scene.task(output_pydantic=Finding)).kickoff()
     assert output.pydantic == Finding(height=7)
-    assert output.token_usage.total_tokens == 42 * len(scene.sent)
+    assert output.token_usage.total_tokens == 242 * len(scene.sent)
     planner = FixedPlanner(Plan((Step(0, "find"),)))
     bare = Scene(say, planner=planner)
     with pytest.raises(RunFailed, match=r"no Finding: .*give the manager an llm"):
@@ -334,8 +334,8 @@ def test_an_agent_runs_its_tools_within_its_step() -> None:
     scene.finder.tools = [ruler]
     output = scene.crew().kickoff()
     bills = [o.usage.total_tokens for o in scene.manager.results[0].outcomes]
-    assert (output.raw, bills) == ("written", [84, 84, 42])
-    assert output.token_usage.total_tokens == sum(bills) + 42
+    assert (output.raw, bills) == ("written", [484, 484, 242])
+    assert output.token_usage.total_tokens == sum(bills) + 242
     assert scene.llm.get_token_usage_summary().total_tokens == 0
 
 
@@ -524,7 +524,7 @@ def test_a_crew_whose_agents_share_an_llm_is_billed_once() -> None:
     crew = scene.crew()
     crew.kickoff()
     assert crew.usage_metrics is not None
-    assert crew.usage_metrics.total_tokens == 42 * len(scene.sent)
+    assert crew.usage_metrics.total_tokens == 242 * len(scene.sent)
 
 
 @pytest.mark.parametrize(
@@ -563,5 +563,5 @@ def test_a_crew_under_a_conductor_is_a_worker() -> None:
     output = outer.crew().kickoff()
     assert output.raw.startswith('{"height": 330')
     assert roles(outer.manager.workers) == ["inner"]
-    assert outer.manager.results[0].outcomes[0].usage.total_tokens == 168
-    assert output.token_usage.total_tokens == 168
+    assert outer.manager.results[0].outcomes[0].usage.total_tokens == 968
+    assert output.token_usage.total_tokens == 968

@@ -140,10 +140,10 @@ async def test_agents_crews_llms_and_tools_work_in_one_pool() -> None:
     steps = (Step(0, "a"), Step(1, "b"), Step(3, '{"number": 21}'), Step(2, "join", (0, 1, 2)))
     result = await Conductor(FixedPlanner(Plan(steps)), workers).run("?")
     assert [(o.worker, o.text, o.usage.total_tokens) for o in result.outcomes] == [
-        ("Clerk", "from the agent", 42),
-        ("bureau", "from the crew", 42),
+        ("Clerk", "from the agent", 242),
+        ("bureau", "from the crew", 242),
         ("Double", "42", 0),
-        ("bare", "from the llm", 42),
+        ("bare", "from the llm", 242),
     ]
 
 
@@ -160,7 +160,7 @@ async def test_steps_side_by_side_have_each_their_own_bill() -> None:
         pool = [as_worker(thing, name="one"), ScriptedWorker("join", "joined")]
         plan = Plan((Step(0, "a"), Step(0, "b"), Step(1, "c", (0, 1))))
         result = await Conductor(FixedPlanner(plan), pool).run("?")
-        assert [o.usage.total_tokens for o in result.outcomes[:2]] == [42, 42]
+        assert [o.usage.total_tokens for o in result.outcomes[:2]] == [242, 242]
 
 
 @pytest.mark.anyio
@@ -239,7 +239,7 @@ async def test_sampling_reaches_the_provider() -> None:
             sampling = Sampling(temperature=0.5, max_tokens=77)
             request = Request(messages=(Message("user", "?"),), sampling=sampling, stream=True)
             done = await complete(as_worker(llm), request)
-            assert (done.text, done.usage.total_tokens) == ("fine", 18)
+            assert (done.text, done.usage.total_tokens) == ("fine", 218)
             body = server.calls[0].body
             assert (body["temperature"], body.get("max_tokens") or body["max_completion_tokens"]) == (0.5, 77)
             assert (llm.temperature, llm.stream) == (None, False)
@@ -263,7 +263,7 @@ async def test_what_fails_is_told_of_the_worker_and_billed() -> None:
     with pytest.raises(WorkerFailed, match="'Clerk' raised ValueError: out of order") as caught:
         await complete(as_worker(agent_of(say, tools=[ruler])), question("tower"))
     assert caught.value.usage is not None
-    assert caught.value.usage.total_tokens == 42
+    assert caught.value.usage.total_tokens == 242
     with pytest.raises((WorkerBroken, WorkerFailed)):
         await complete(as_worker(agent_of(lambda shown, tools: "")), question("?"))
 

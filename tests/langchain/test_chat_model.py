@@ -35,8 +35,8 @@ PLAN = (
 
 
 def planner(plan: str = PLAN) -> ChatPlanner:
-    """Return a planner that always plans the same, for 10 tokens."""
-    return ChatPlanner(ScriptedWorker("planner", Completion(plan, usage=Usage(8, 2))))
+    """Return a planner that always plans the same, for 210 tokens."""
+    return ChatPlanner(ScriptedWorker("planner", Completion(plan, usage=Usage(208, 2))))
 
 
 def scripted(**more: Any) -> ChatPodium:
@@ -69,7 +69,7 @@ async def test_the_answer_and_what_is_told_of_the_run() -> None:
         ("writer", "ok", [0]),
     ]
     assert podium["steps"][0]["usage"]["total_tokens"] == 25
-    assert podium["usage"]["total_tokens"] == 72
+    assert podium["usage"]["total_tokens"] == 272
     assert (podium["status"], podium["problem"], podium["cost"]) == ("ok", None, 0.0)
     assert "continuation" not in podium
 
@@ -95,7 +95,7 @@ async def test_the_answer_alone_is_streamed_as_it_comes() -> None:
     assert all(chunk.usage_metadata is None for chunk in chunks[:-1])
     last = chunks[-1]
     assert last.usage_metadata is not None
-    assert last.usage_metadata["total_tokens"] == 72
+    assert last.usage_metadata["total_tokens"] == 272
     assert last.response_metadata["podium"]["status"] == "ok"
     assert len({chunk.id for chunk in chunks}) == 1
 
@@ -201,11 +201,11 @@ async def test_tokens_of_a_result_that_is_read_back_are_not_reported_again(*, st
         chunks = [chunk async for chunk in model.astream("What?", config=config)]
         return sum(chunks[1:], chunks[0])
 
-    assert (await ask()).usage_metadata["total_tokens"] == 72
+    assert (await ask()).usage_metadata["total_tokens"] == 272
     again = await ask()
     assert again.usage_metadata["total_tokens"] == 0
-    assert again.response_metadata["podium"]["usage"]["total_tokens"] == 72
-    assert seen.usage_metadata["podium"]["total_tokens"] == 72
+    assert again.response_metadata["podium"]["usage"]["total_tokens"] == 272
+    assert seen.usage_metadata["podium"]["total_tokens"] == 272
 
 
 async def test_a_recorded_run_that_failed_goes_on() -> None:
@@ -417,7 +417,7 @@ async def test_as_a_worker_it_is_its_conductor() -> None:
     outer = ChatPodium(planner=planner(plan), workers=[inner])
     message = await outer.ainvoke("What?")
     assert message.content == "Forty-two."
-    assert message.response_metadata["podium"]["usage"]["total_tokens"] == 82
+    assert message.response_metadata["podium"]["usage"]["total_tokens"] == 482
 
 
 async def test_fields_that_are_configured_per_call() -> None:

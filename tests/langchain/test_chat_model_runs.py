@@ -61,15 +61,15 @@ MIXES: dict[str, tuple[Pools, tuple[int, int, int]]] = {
     ),
     "all of LangChain's": (
         lambda url: {"planner": openai(url, "p"), "workers": [openai(url, "a"), openai(url, "b")]},
-        (33, 21, 54),
+        (633, 21, 654),
     ),
     "a planner of LangChain's": (
         lambda url: {"planner": as_planner(openai(url, "p")), "workers": [plain("a"), plain("b")]},
-        (211, 27, 238),
+        (411, 27, 438),
     ),
     "one worker of each": (
         lambda url: {"planner": plain_planner(), "workers": [plain("a"), openai(url, "b")]},
-        (1111, 18, 1129),
+        (1311, 18, 1329),
     ),
     "a chain and an agent": (
         lambda url: {
@@ -79,7 +79,7 @@ MIXES: dict[str, tuple[Pools, tuple[int, int, int]]] = {
                 create_react_agent(openai(url, "c"), [], name="agent"),
             ],
         },
-        (33, 21, 54),
+        (633, 21, 654),
     ),
 }
 
@@ -122,7 +122,7 @@ async def test_without_callbacks_the_message_reports_the_same() -> None:
     assert message.usage_metadata is not None
     assert message.usage_metadata["total_tokens"] == 1111
     assert message.usage_metadata["input_token_details"] == {"cache_read": 40}
-    assert message.response_metadata["podium"]["usage"]["total_tokens"] == 1129
+    assert message.response_metadata["podium"]["usage"]["total_tokens"] == 1329
 
 
 async def test_calls_that_came_to_nothing_are_counted_too() -> None:

@@ -138,7 +138,7 @@ async def test_every_step_is_a_child_run_in_which_what_the_worker_calls_stands(o
     assert "podium:step" in tree.tags[tree.only("writer")]
     models = [run_id for run_id, name in tree.names.items() if name == "model"]
     assert sorted(tree.facts[run_id].get("podium_step", -1) for run_id in models) == [-1, 0, 1]
-    assert usage.usage_metadata["scripted-1"]["total_tokens"] == 3 * 18
+    assert usage.usage_metadata["scripted-1"]["total_tokens"] == 3 * 218
     assert tree.ended[tree.only("writer")] == {"output": "Forty-two."}
 
 

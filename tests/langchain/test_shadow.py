@@ -509,15 +509,15 @@ async def test_what_both_took_is_recorded(tmp_path: Path) -> None:
     assert (pair.question, pair.primary.answer, pair.candidate.answer) == ("Which number?",) + (
         "forty-two",
     ) * 2
-    assert (pair.primary.spent.calls, pair.primary.spent.usage) == (1, Usage(11, 7))
-    assert pair.primary.spent.cost == pytest.approx(11 * 0.1 + 7 * 0.2)
+    assert (pair.primary.spent.calls, pair.primary.spent.usage) == (1, Usage(211, 7))
+    assert pair.primary.spent.cost == pytest.approx(211 * 0.1 + 7 * 0.2)
     (row,) = await journal.runs()
     spent = pair.candidate.spent
     assert (calls, spent.calls, spent.run_id) == (3, 3, row.run_id)
     assert spent.usage is not None
-    assert spent.usage.input_tokens >= 22
+    assert spent.usage.input_tokens >= 422
     assert spent.cost == pytest.approx(row.cost)
-    assert sum(each["total_tokens"] for each in usage.usage_metadata.values()) == 18
+    assert sum(each["total_tokens"] for each in usage.usage_metadata.values()) == 218
 
 
 async def test_a_conductor_in_a_chain_is_counted_too(pairs: MemoryPairs) -> None:
@@ -542,7 +542,7 @@ async def test_what_nobody_reports_is_unknown(pairs: MemoryPairs) -> None:
             await shadowed.ainvoke("Why?")
     (pair,) = recorded(pairs)
     assert (pair.primary.spent.calls, pair.primary.spent.usage, pair.primary.spent.cost) == (1, None, None)
-    assert (pair.candidate.spent.usage, pair.candidate.spent.cost) == (Usage(11, 7), None)
+    assert (pair.candidate.spent.usage, pair.candidate.spent.cost) == (Usage(211, 7), None)
 
 
 def test_the_command_line_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ async def test_a_chat_model_is_sent_messages_and_sampling(openai: Make) -> None:
         ["END"],
         3,
     )
-    assert answer == Completion("ok", usage=Usage(11, 7), model="scripted-1")
+    assert answer == Completion("ok", usage=Usage(211, 7), model="scripted-1")
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -134,7 +134,7 @@ async def test_usage_is_kept_whoever_s_server_it_is(openai: Make, *, stream: boo
     """ChatOpenAI would not ask a server other than OpenAI's for the usage of a stream."""
     async with ChatServer(lambda call: says(call, "ok")) as server:
         answer = await complete(as_worker(openai(server.url)), ask(stream=stream))
-        assert answer.usage == Usage(11, 7)
+        assert answer.usage == Usage(211, 7)
         server.reply = lambda call: says(call, "four", usage=None)
         answer = await complete(as_worker(openai(server.url)), ask(stream=stream))
         assert answer.usage == Usage(2, 1, estimated=True)
@@ -402,12 +402,12 @@ async def test_usage_of_every_call_inside_a_chain_is_counted(openai: Make) -> No
         model = openai(server.url, stream_usage=True)
         chain = model | RunnableLambda(lambda message: message.text) | model
         worker = as_worker(chain, name="chain")
-        assert (await complete(worker, ask())).usage == Usage(22, 14)
-        assert (await complete(worker, ask(stream=True))).usage == Usage(22, 14)
+        assert (await complete(worker, ask())).usage == Usage(422, 14)
+        assert (await complete(worker, ask(stream=True))).usage == Usage(422, 14)
         broken = model | RunnableLambda(lambda message: 1 // 0)
         with pytest.raises(WorkerFailed, match="ZeroDivisionError") as raised:
             await complete(as_worker(broken, name="broken"), ask())
-        assert raised.value.usage == Usage(11, 7)
+        assert raised.value.usage == Usage(211, 7)
 
 
 def graph_of(node: Callable[..., Any], *, state: Any = MessagesState, **options: Any) -> Any:
@@ -478,7 +478,7 @@ async def test_a_planner_is_any_chat_model(openai: Make) -> None:
     async with ChatServer(conduct) as server:
         planner = as_planner(openai(server.url, "boss"), spelling="lists", price=Price(input=1.0, output=1.0))
         result = await Conductor(planner, [ScriptedWorker("a", "done")]).run("What?")
-    assert (result.answer, result.proposals[0].usage, result.cost) == ("done", Usage(11, 7), 18e-6)
+    assert (result.answer, result.proposals[0].usage, result.cost) == ("done", Usage(211, 7), 218e-6)
     assert planner.name == "boss"
 
 
@@ -533,12 +533,12 @@ async def test_a_refusal_in_a_content_block_is_told_as_that(openai: Make) -> Non
     assert caught.value.code == "answer_refused"
     assert result.outcomes[0].problem is not None
     assert (result.status, result.outcomes[0].problem.code) == ("failed", "answer_refused")
-    assert result.outcomes[0].usage == Usage(11, 7)
+    assert result.outcomes[0].usage == Usage(211, 7)
     assert len(server.calls) == 2
 
 
 def _response(message: dict[str, Any]) -> dict[str, Any]:
-    usage = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
+    usage = {"input_tokens": 211, "output_tokens": 7, "total_tokens": 218}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     body = {"id": "r", "object": "response", "created_at": 0, "model": "writer", "status": "completed"}
     body |= {"parallel_tool_calls": False, "tool_choice": "auto", "tools": [], "error": None}

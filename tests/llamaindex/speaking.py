@@ -15,7 +15,7 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 
-TOKENS = {"prompt_tokens": 30, "completion_tokens": 12, "total_tokens": 42}
+TOKENS = {"prompt_tokens": 230, "completion_tokens": 12, "total_tokens": 242}
 
 
 class Blocking(CustomLLM):

@@ -101,7 +101,7 @@ async def test_usage_and_end_are_the_servers(llm: Make, *, stream: bool) -> None
     """A stream is asked to report; also of a text that was cut at the token limit."""
     outcome = await asked(llm, lambda call: says(call, "one two", finish_reason="length"), stream=stream)
     assert (outcome.text, outcome.finish_reason) == ("one two", "length")
-    assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (11, 7)
+    assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (211, 7)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ async def test_it_plans_reads_an_index_and_writes(llm: Make) -> None:
         response = await engine.aquery("When?")
     assert str(response) == "It ends in March."
     assert response.metadata is not None
-    assert [step["usage"]["total_tokens"] for step in response.metadata["steps"]] == [18, 18]
+    assert [step["usage"]["total_tokens"] for step in response.metadata["steps"]] == [218, 218]
     assert len(server.calls) == 3
 
 

@@ -286,7 +286,7 @@ async def test_engines_llms_and_tools_work_together() -> None:
     assert str(response) == "the whole of it"
     assert [step["output"] for step in steps[:2]] == ["engine says 1200", "3600"]
     assert [step["worker"] for step in steps] == ["invoices", "double", "contracts", "blocking"]
-    assert [step["usage"]["total_tokens"] for step in steps] == [TOKENS["total_tokens"], 0, 0, 42]
+    assert [step["usage"]["total_tokens"] for step in steps] == [TOKENS["total_tokens"], 0, 0, 242]
     assert {n.node_id: n.metadata["podium_steps"] for n in response.source_nodes} == {
         "i1": [0],
         "c1": [2],
@@ -337,7 +337,7 @@ async def test_streams_the_answer_with_the_nodes_it_is_made_of() -> None:
     assert response.metadata["planner"]["name"] == "fixed"
     pieces = [piece async for piece in response.async_response_gen()]
     assert pieces == ["one", " two", " three"]
-    assert response.metadata["usage"]["total_tokens"] == 42
+    assert response.metadata["usage"]["total_tokens"] == 242
     assert str((await response.get_response()).response) == "one two three"
 
 

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 MODEL = "scripted-1"
-USAGE: Mapping[str, Any] = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+USAGE: Mapping[str, Any] = {"prompt_tokens": 211, "completion_tokens": 7, "total_tokens": 218}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-USAGE = {"input_tokens": 30, "output_tokens": 12, "total_tokens": 42}
+USAGE = {"input_tokens": 230, "output_tokens": 12, "total_tokens": 242}
 
 
 class Speaker(BaseChatModel):

@@ -11,7 +11,7 @@ Say = Callable[[str, list[dict[str, Any]] | None], Any]
 
 
 class SpeakingLLM(BaseLLM):
-    """Answers as `say` does; each call is reported as 42 tokens."""
+    """Answers as `say` does; each call is reported as 242 tokens."""
 
     say: Any
     counts: bool = True
@@ -32,7 +32,7 @@ class SpeakingLLM(BaseLLM):
                 first, *rest = text.split(" ")
                 for word in (first, *(f" {other}" for other in rest)):
                     self._emit_stream_chunk_event(word, **about)
-            usage = {"prompt_tokens": 30, "completion_tokens": 12, "total_tokens": 42}
+            usage = {"prompt_tokens": 230, "completion_tokens": 12, "total_tokens": 242}
             if self.counts:
                 self._track_token_usage_internal(usage)
             self._emit_call_completed_event(text, LLMCallType.LLM_CALL, **about, usage=usage)

@@ -86,6 +86,33 @@ async def test_too_few_tokens_for_a_long_text_are_not_believed() -> None:
     assert result.cost >= 1750
 
 
+async def _ask(question: Any, usage: Any) -> Usage:
+    async with ChatServer(lambda call: says(call, "forty-two", usage=usage)) as server:
+        return (await Conductor(FixedPlanner(ONE), [_worker(server.url)]).run(question)).usage
+
+
+async def test_too_few_tokens_for_a_long_prompt_are_not_believed() -> None:
+    """No vocabulary reads a thousand words in one token."""
+    question = "several words " * 500
+    used = await _ask(question, {"prompt_tokens": 1, "completion_tokens": 3})
+    assert used.estimated
+    assert used.input_tokens >= 1750
+    assert await _ask(question, {"prompt_tokens": 1100, "completion_tokens": 3}) == Usage(1100, 3)
+
+
+async def test_input_that_was_read_from_a_cache_counts_as_read() -> None:
+    """A server may count cached tokens beside its input tokens."""
+    usage = {"input_tokens": 5, "cache_read_input_tokens": 1100, "output_tokens": 3}
+    assert await _ask("several words " * 500, usage) == Usage(1105, 3, cached_tokens=1100)
+
+
+async def test_pictures_need_no_tokens_for_the_text_of_their_data() -> None:
+    """A picture is counted by its size, not by its characters."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 100_000}}
+    question = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, picture]}]
+    assert await _ask(question, {"prompt_tokens": 85, "completion_tokens": 3}) == Usage(85, 3)
+
+
 async def test_the_tokens_of_a_lost_planner_call_are_those_of_its_prompt() -> None:
     """They are estimated from the messages that were sent, not from the question alone."""
     async with ChatServer(lambda call: whole("{")) as server:

@@ -20,7 +20,7 @@ def test_all_that_works(podium: Podium, config: Path, server: ChatServer) -> Non
     said = json.loads(result.stdout)
     assert (result.exit_code, said["ok"], len(server.calls)) == (0, True, 3)
     planner = said["parts"][-1]
-    assert (planner["role"], planner["model"], planner["tokens"]) == ("planner", "small", 18)
+    assert (planner["role"], planner["model"], planner["tokens"]) == ("planner", "small", 218)
     assert planner["structured_output"] == ["grammar", "json"]
 
 

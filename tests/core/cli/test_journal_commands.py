@@ -92,7 +92,7 @@ def test_show_draws_the_plan_and_what_it_took(podium: Podium, config: Path) -> N
     shown = podium("show", run_id(podium("run", "What is it?"))[:8]).stdout
     for told in ("What is it?", "plan by thinker", "✓ 0 thinker  Think of a number.", "sees 0", "forty-two"):
         assert told in shown
-    assert "answered, 2 steps planned by thinker, 54 tokens, cost unknown" in shown
+    assert "answered, 2 steps planned by thinker, 654 tokens, cost unknown" in shown
 
 
 KILLED = """

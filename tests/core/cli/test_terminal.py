@@ -57,10 +57,10 @@ def test_live_view(spawn: Spawn, config: Path, server: ChatServer, monkeypatch: 
     os.close(leader)
     assert process.wait(30) == 0
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
-    assert re.search(r"✓ 0 thinker  Think of a number\.  18 tokens, \d+\.\d\d s", plain)
-    assert re.search(r"✓ 1 speaker  Say it aloud\.  sees 0  18 tokens", plain)
+    assert re.search(r"✓ 0 thinker  Think of a number\.  218 tokens, \d+\.\d\d s", plain)
+    assert re.search(r"✓ 1 speaker  Say it aloud\.  sees 0  218 tokens", plain)
     assert plain.index("✓ 1 speaker") < plain.rindex("forty-two")
-    assert "podium: answered, 2 steps planned by thinker, 54 tokens, cost unknown" in plain
+    assert "podium: answered, 2 steps planned by thinker, 654 tokens, cost unknown" in plain
     assert said.count("\x1b[?25l") == said.count("\x1b[?25h"), "the cursor is shown again"
 
 

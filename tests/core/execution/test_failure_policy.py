@@ -297,8 +297,8 @@ async def test_a_call_is_kept_for_the_last_step(policy: str) -> None:
 async def test_money_and_tokens_are_kept_for_the_last_step(limits: Limits) -> None:
     """A step that would leave too little for the answer is not started."""
     price = Price(input=0.0, output=1.0)
-    dear = Actor(Card(name="dear", price=price), answering("D", usage=Usage(1, 1_000_000), latency=1.0))
-    last = Actor(Card(name="last", price=price), answering("L", usage=Usage(1, 400_000)))
+    dear = Actor(Card(name="dear", price=price), answering("D", usage=Usage(100, 1_000_000), latency=1.0))
+    last = Actor(Card(name="last", price=price), answering("L", usage=Usage(100, 400_000)))
     plan = plan_of((0, "x", ()), (0, "y", ()), (1, "join", (0, 1)))
     result = await Conductor(boss(""), [dear, last], limits=limits).run(plan)
     assert (len(dear.requests), len(last.requests)) == (1, 1)

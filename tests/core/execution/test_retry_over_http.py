@@ -89,8 +89,8 @@ async def test_a_server_that_recovers_is_paid_for_what_it_did() -> None:
     async with ChatServer(reply) as server:
         result = await _run([_worker("a", server)], Retry(first_wait=0.01))
     assert result.answer == "hello"
-    assert result.usage.total_tokens == 18
-    assert [call.cost for call in result.outcomes[0].calls] == [0.0, 0.0, pytest.approx(18e-6)]
+    assert result.usage.total_tokens == 218
+    assert [call.cost for call in result.outcomes[0].calls] == [0.0, 0.0, pytest.approx(218e-6)]
 
 
 @pytest.mark.parametrize("script", [Reply((STALL,)), _status(503, Retry_After="20")], ids=["call", "wait"])

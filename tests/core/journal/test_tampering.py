@@ -236,6 +236,7 @@ async def _swap_two_records(runs: Recorded, data: st.DataObject) -> set[str]:
         _swap_two_records,
     ],
 )
+@pytest.mark.timeout(300)  # 300 examples on a PostgreSQL server that others use, too
 @given(data=st.data())
 def test_every_change_shows(recorded: Recorded, change: Change, data: st.DataObject) -> None:
     """A value or row that was changed, removed, copied or moved is found, and its run is named."""

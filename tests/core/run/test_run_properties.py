@@ -107,8 +107,8 @@ class Stage:
         return Conductor(planner, workers, limits=limits, retry=retry, on_failure=policy)
 
     def planner(self, *texts: str) -> ChatPlanner:
-        """Return who writes these plans, each for a price."""
-        planner = boss(*texts)
+        """Return who writes these plans, each for a price and in no more tokens than are reserved for it."""
+        planner = boss(*(Completion(text, usage=Usage(1_000, TOKENS)) for text in texts))
         assert isinstance(planner.worker, ScriptedWorker)
         planner.worker.card = Card(name="boss", price=PRICED)
         return planner

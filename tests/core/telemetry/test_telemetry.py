@@ -203,7 +203,7 @@ async def test_one_tree_at_fan_out_32(seen: Seen) -> None:
 
 async def test_nested_runs_are_below_the_attempt_they_answer_for(seen: Seen) -> None:
     """One trace; tokens are counted where they were used up, once."""
-    leaf = ScriptedWorker("leaf", Completion("done", usage=Usage(10, 5)))
+    leaf = ScriptedWorker("leaf", Completion("done", usage=Usage(40, 5)))
     inner = Conductor(
         boss(rows((0, "in", ()), (0, "in too", ()), (0, "end", (0, 1)))), [leaf], card=Card(name="inner")
     )
@@ -219,7 +219,7 @@ async def test_nested_runs_are_below_the_attempt_they_answer_for(seen: Seen) -> 
     tokens = [
         value for point, value in seen.points("gen_ai.client.token.usage") if point["podium.worker"] == "leaf"
     ]
-    assert sum(tokens) == 9 * 15
+    assert sum(tokens) == 9 * 45
     assert not [p for p, _ in seen.points("gen_ai.client.token.usage") if p["podium.worker"] == "inner"]
 
 
@@ -349,7 +349,7 @@ async def test_a_hosted_conductor_is_one_span(seen: Seen) -> None:
         await HostedConductor("fugu", endpoint=Endpoint(server.url), api="chat").run("Why?")
     assert seen.tree() == ["invoke_agent fugu"]
     assert (seen.named("invoke_agent fugu").attributes or {})["gen_ai.usage.output_tokens"] == 7
-    assert sum(value for _, value in seen.points("gen_ai.client.token.usage")) == 18
+    assert sum(value for _, value in seen.points("gen_ai.client.token.usage")) == 218
 
 
 SAYING = "What is the colour of the heron?"

@@ -97,14 +97,15 @@ def is_well_formed(usage: object) -> TypeGuard[Usage]:
     return all(type(count) is int and 0 <= count < MAX_COUNT for count in counts)
 
 
-def is_plausible(usage: object, written: str) -> bool:
-    """Say whether a reported usage can be that of a call which wrote this text.
+def is_plausible(usage: object, read: Iterable[str], written: str) -> bool:
+    """Say whether a reported usage can be that of a call which read and wrote these texts.
 
     It is not where a count is missing, negative or not a whole number, where a part is larger than
-    its whole, where nothing was read, or where too few tokens were written for the text.
+    its whole, where nothing was read, or where too few tokens were read or written for the text.
 
     Args:
         usage: what was reported, of any type.
+        read: the texts that were sent.
         written: the text of the answer, with the tool calls in it.
     """
     if not is_well_formed(usage):
@@ -116,7 +117,12 @@ def is_plausible(usage: object, written: str) -> bool:
     )
     if not parts_fit or not usage.total_input_tokens or (written.strip() and not usage.total_output_tokens):
         return False
-    return len(written) - written.count(" ") <= _LONGEST_TOKEN * usage.total_output_tokens + _SLACK
+    return _can_have((written,), usage.total_output_tokens) and _can_have(read, usage.total_input_tokens)
+
+
+def _can_have(texts: Iterable[str], tokens: int) -> bool:
+    """Say whether texts can have as few tokens as this."""
+    return sum(len(text) - text.count(" ") for text in texts) <= _LONGEST_TOKEN * tokens + _SLACK
 
 
 def text_usage(reported: Usage | None, read: str, written: str) -> Usage:
@@ -127,6 +133,6 @@ def text_usage(reported: Usage | None, read: str, written: str) -> Usage:
         read: the text that was read.
         written: the text that was written.
     """
-    if reported is not None and is_plausible(reported, written):
+    if reported is not None and is_plausible(reported, (read,), written):
         return reported
     return Usage(estimate_tokens(read), estimate_tokens(written), estimated=True)

@@ -130,7 +130,7 @@ async def test_usage_comes_after_the_finish() -> None:
     """A last event without choices is read for its usage."""
     last = {"choices": [], "model": MODEL, "usage": dict(USAGE)}
     asked = await ask(lambda _: events(PIECE, END, last), stream=True)
-    assert asked.completion.usage == Usage(11, 7)
+    assert asked.completion.usage == Usage(211, 7)
 
 
 @pytest.mark.parametrize("stream", [False, True])

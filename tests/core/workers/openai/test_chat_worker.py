@@ -47,7 +47,7 @@ async def test_answers_in_one_piece_where_nobody_reads_along() -> None:
     assert asked.completion.text == "Good day, world"
     assert asked.completion.finish_reason == "stop"
     assert asked.completion.model == MODEL
-    assert asked.completion.usage == Usage(11, 7)
+    assert asked.completion.usage == Usage(211, 7)
 
 
 async def test_streams_where_somebody_reads_along() -> None:
@@ -57,7 +57,7 @@ async def test_streams_where_somebody_reads_along() -> None:
     assert asked.body["stream_options"] == {"include_usage": True}
     assert asked.pieces == ["Good ", "day, ", "world"]
     assert asked.completion.text == "Good day, world"
-    assert asked.completion.usage == Usage(11, 7)
+    assert asked.completion.usage == Usage(211, 7)
 
 
 @pytest.mark.parametrize("stream", [False, True])

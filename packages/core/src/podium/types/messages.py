@@ -269,7 +269,8 @@ def usage_or_estimate(
         text: what was written.
         tool_calls: the tool calls that were written besides, as OpenAI writes them.
     """
-    if usage is not None and is_plausible(usage, _with_calls(text, tool_calls)):
+    read = (_with_calls(message.text, message.tool_calls) for message in messages)
+    if usage is not None and is_plausible(usage, read, _with_calls(text, tool_calls)):
         return usage
     return estimate_usage(messages, text, tool_calls)
 
