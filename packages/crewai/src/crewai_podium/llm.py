@@ -115,7 +115,7 @@ class ConductorLLM(BaseLLM):
             )
             try:
                 answer = await self._answer(messages, tools or (), response_model, source)
-            except Exception as error:  # CrewAI's listeners hear of every failure
+            except Exception as error:  # raised again: CrewAI's listeners hear of every failure
                 self._emit_call_failed_event(scrub(str(error)), **source)
                 raise
             calls = [dict(call) for call in answer.tool_calls]

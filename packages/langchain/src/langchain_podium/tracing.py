@@ -69,7 +69,7 @@ async def call_as_child_run(worker: Worker, request: Request) -> AsyncGenerator[
         if not told:
             await run.on_chain_end({"output": scrub("".join(written))})
         raise
-    except BaseException as error:
+    except BaseException as error:  # handlers are told of a cancel, too
         await run.on_chain_error(error if scrub_error(error) else PodiumError(scrub(repr(error))))
         raise
     if not told:

@@ -77,7 +77,7 @@ class Steps:
         except GeneratorExit:  # whoever asked has left: with the answer, or because it needs none any more
             call.end()
             raise
-        except BaseException as error:
+        except BaseException as error:  # handlers are told of a cancel, too
             call.drop(error)
             raise
         call.end()

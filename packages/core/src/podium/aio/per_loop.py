@@ -113,7 +113,7 @@ class PerLoop(ABC, Generic[Part]):
                 async with opened.opening:
                     if opened.part is None:
                         opened.part = await self._open()
-            except BaseException:
+            except BaseException:  # after a cancel, too, it is no longer used
                 await self._leave()
                 raise
         return opened.part

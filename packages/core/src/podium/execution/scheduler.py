@@ -146,12 +146,12 @@ class RoundScheduler:
     async def complete_by(self, plan: Plan, step_starter: Callable[[], Awaitable[None]]) -> None:
         """Do as `complete`, but have somebody else start the steps, by `carry_out` and `take`.
 
-        What that raises is kept in `broke`: raised here, a task group would wrap it.
+        What that raises is kept in `broke`.
         """
         self._prepare(plan)
         try:
             await step_starter()
-        except Exception as error:  # noqa: BLE001 - raised by who leaves the execution
+        except Exception as error:  # noqa: BLE001 - raised when the execution is left: a task group would wrap it
             self.broke = error
 
     async def run_one(self, index: int) -> Outcome:

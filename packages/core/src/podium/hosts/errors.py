@@ -100,7 +100,7 @@ def worker_errors(
                 yield
             except PodiumError:
                 raise
-            except Exception as error:
+            except Exception as error:  # foreign code; `reader` knows its exceptions
                 raise worker_error(error, worker, reader=reader) from error
     except WorkerError as error:
         if usage is not None and error.usage is None:

@@ -105,7 +105,7 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
             tool_messages=first.tool_messages,
         )
         return Acquired(request, recorder, before)
-    except BaseException:
+    except BaseException:  # after a cancel, too, the run is let go
         await log.aclose()
         raise
 

@@ -82,7 +82,7 @@ class Delivery:
         if self.error is None:
             try:
                 self._tell(event)
-            except Exception as error:  # noqa: BLE001  (the run raises it)
+            except Exception as error:  # noqa: BLE001 - the run is stopped and raises it
                 self.error = error
                 self._stop()
 

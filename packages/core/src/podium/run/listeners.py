@@ -36,7 +36,7 @@ async def with_listener(
         if not raised:
             try:
                 listener(event)
-            except Exception as error:
+            except Exception as error:  # code of the user; raised when the run has ended
                 scrub_error(error)
                 raised.append(error)
                 if isinstance(error, BUGS):

@@ -160,7 +160,7 @@ class RunSession:
                     recorder.watch(self._scope.cancel)
                 await rounds.run(request.plan)
             self._raise_for_listener()
-        except BaseException as error:
+        except BaseException as error:  # cancels, too, are recorded as the end of the run
             context.tell(RunStopped, problem=_problem_of(error))
             raise
         self._cause = rounds.cause

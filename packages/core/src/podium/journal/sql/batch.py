@@ -57,7 +57,7 @@ def make_batch(queue: Iterable[Queued]) -> Batch:
             continue
         try:
             encoded.append((log, at, encode(event)))
-        except Exception as error:  # noqa: BLE001  (told to its run; the writer goes on for the others)
+        except Exception as error:  # noqa: BLE001 - told to its run; the writer goes on for the others
             _release(batch, log)
             log.fail(unwritable(log.run_id, event, error))
             continue

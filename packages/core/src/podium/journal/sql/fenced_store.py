@@ -47,7 +47,7 @@ class FencedStore:
         """
         try:
             return await self._write(batch)
-        except Exception as error:
+        except Exception as error:  # each driver raises its own; the database names them
             is_first, batch.is_retry = not batch.is_retry, True
             if is_first and self.database.is_duplicate_key(error):
                 return await self.commit(batch)  # without the records that are there

@@ -83,7 +83,7 @@ class GroupCommit:
     async def _run(self) -> None:
         try:
             await self._write_batches()
-        except BaseException as error:
+        except BaseException as error:  # however it ends, no run may wait for a writer that is gone
             self._failure = _fault(error)
             for log in {*(log for log, *_ in (*self._in_flight, *self._queue)), *self._held}:
                 log.fail(self._failure)
@@ -123,7 +123,7 @@ class GroupCommit:
                 self._fail(batch.counts, error)
             except JournalError as error:
                 self._fail([log for log in batch.counts if self._left(log) <= 0], error)
-            except Exception as error:  # noqa: BLE001  (a fault here must not end all journalling)
+            except Exception as error:  # noqa: BLE001 - told to the runs of this batch; the others go on
                 self._fail(batch.counts, _fault(error))
             else:
                 return

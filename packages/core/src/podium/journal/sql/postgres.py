@@ -151,7 +151,7 @@ class PostgresDatabase(Database):
             await transaction.commit()
         except PodiumError:
             raise
-        except BaseException:
+        except BaseException:  # after a cancel, too, the connection is amid a statement
             connection.terminate()  # the server rolls back
             raise
         finally:
@@ -168,7 +168,7 @@ class PostgresDatabase(Database):
             await transaction.start()
             lost = await _write(connection, rows)
             await (transaction.rollback() if lost else transaction.commit())
-        except BaseException:
+        except BaseException:  # after a cancel, too, the connection is amid a statement
             if self._writer is not None:
                 self._writer.terminate()
                 self._writer = None

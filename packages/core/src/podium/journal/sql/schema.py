@@ -54,7 +54,7 @@ async def open_database(
     database = url.connect(patience, synchronous)
     try:
         await upgrade(database, schema)
-    except BaseException:
+    except BaseException:  # after a cancel, too, nothing stays open
         await shielded(database.aclose())
         raise
     return database

@@ -113,7 +113,7 @@ class SqlJournal(PerLoop[_Open], Journal):
         if not minted:
             try:
                 await log.flush()
-            except BaseException:
+            except BaseException:  # after a cancel, too, the run is let go
                 await log.aclose()
                 raise
         return log
@@ -133,7 +133,7 @@ class SqlJournal(PerLoop[_Open], Journal):
 
         try:
             await shielded(take())
-        except BaseException:
+        except BaseException:  # after a cancel, too, the run is let go
             if is_ours:
                 await log.aclose()
             else:

@@ -177,8 +177,8 @@ class SqliteDatabase(Database):
                 yield connection
                 if connection.in_transaction:
                     connection.execute("COMMIT")
-            except BaseException:
-                connection.close()  # rolls back
+            except BaseException:  # however the block is left, closing rolls back
+                connection.close()
                 raise
             self._idle.append(connection)
             if self._is_closed:
@@ -192,7 +192,7 @@ class SqliteDatabase(Database):
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        except BaseException:
+        except BaseException:  # a connection that is not returned is not left open
             connection.close()
             raise
         return connection
