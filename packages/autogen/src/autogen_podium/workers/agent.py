@@ -23,7 +23,6 @@ from autogen_podium.cancellation import cancelling, exclusive
 from autogen_podium.messages import read_usage, to_chat
 from autogen_podium.workers.finish import finishes_of
 from autogen_podium.workers.human import human_prompt, prompting
-from autogen_podium.workers.members import members_of
 from podium.errors import AnswerToolCalls, ConfigError, WorkerError, WorkerFailed
 from podium.hosts import read_completion, spent_completion, worker_errors
 from podium.types import Completion, storable
@@ -111,11 +110,11 @@ class AgentWorker(Worker):
 
 
 def _check_handoffs(agent: ChatAgent | Team) -> None:
-    """Raise `ConfigError` for an agent with handoffs. Inside a team they are the team's."""
-    if not isinstance(agent, AssistantAgent | MessageFilterAgent):
-        return
-    is_human = any(isinstance(member, UserProxyAgent) for member in members_of(agent))
-    if HandoffMessage in agent.produced_message_types and not is_human:
+    """Raise `ConfigError` for an agent with handoffs. Those inside a team are the team's."""
+    inner: object = agent
+    while isinstance(inner, MessageFilterAgent):
+        inner = vars(inner)["_wrapped_agent"]
+    if isinstance(inner, AssistantAgent) and vars(inner).get("_handoffs"):
         told = f"agent {agent.name!r} has handoffs, and a conductor's plan decides who works"
         raise ConfigError(f"{told}: make it without handoffs, or give a Swarm of these agents as one worker")
 
