@@ -23,7 +23,7 @@ class GraphFace(Face):
     """A graph of a user's own, with the conductor as a node."""
 
     def __init__(self, conductor: Conductor, executor: Executor) -> None:
-        self._graph = around(conductor, executor=executor)
+        self._graph = around(conductor, executor=executor, show="all")
 
     async def ask(self, question: str) -> Answer:
         """Invoke the graph."""
@@ -34,7 +34,7 @@ class GraphFace(Face):
         return _answer(self._graph.invoke(_asked(question)))
 
     async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
-        """Read the tokens of the models inside, as the stream of messages tells them."""
+        """Read what the steps write, as the stream of messages tells it."""
         modes: Any = {"stream_mode": "messages", "subgraphs": True}
         async for _, (chunk, metadata) in self._graph.astream(_asked(question), **modes):
             if "podium_step" in metadata and (text := chunk.text):

@@ -14,6 +14,7 @@ from langgraph.types import Checkpointer
 
 from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
 from langchain_podium.graph.graph_node import Data
+from langchain_podium.graph.message_stream import Show
 from langchain_podium.graph.node import draw
 from langchain_podium.graph.state import RECORD, VIEW, schema
 from langchain_podium.planner import as_planner
@@ -32,6 +33,7 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
     executor: Executor = "podium",
     approve: bool = False,
     partial: Partial = "return",
+    show: Show = "answer",
     checkpointer: Checkpointer = None,
     store: BaseStore | None = None,
     name: str = "conductor",
@@ -48,6 +50,7 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
         executor: who starts the steps, as in `conductor_node`.
         approve: whether each plan waits at an interrupt, as in `conductor_node`.
         partial: what becomes of an answer that lacks something, as in `conductor_node`.
+        show: which texts of a run are messages in the graph's streams, as in `conductor_node`.
         checkpointer: where threads are kept; `None` keeps none.
         store: what workers that are of LangGraph find by `get_store()`; `None` gives them none.
         name: what the graph is called inside another.
@@ -65,7 +68,7 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
             options,
             as_planner=as_planner,
             face="create_conductor_agent",
-            takes=("executor", "approve", "partial", "checkpointer", "store", "name"),
+            takes=("executor", "approve", "partial", "show", "checkpointer", "store", "name"),
         )
     elif workers or options:
         told = ", ".join([*(["workers"] if workers else []), *options])
@@ -77,6 +80,7 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
         executor=executor,
         approve=approve,
         partial=partial,
+        show=show,
     )
     messages: Any = Annotated[list[AnyMessage], add_messages]
     graph = StateGraph(

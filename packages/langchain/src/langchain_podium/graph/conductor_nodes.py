@@ -5,12 +5,14 @@ a later call of the graph, in another process too. It knows no edges: `node` dra
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial as bound
 from hashlib import sha256
 from typing import Final, Literal, get_args
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import patch_config
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import END
@@ -20,12 +22,13 @@ from langchain_podium.graph.control_flow import GraphExit, enclosing, pass_graph
 from langchain_podium.graph.events import stream_events
 from langchain_podium.graph.graph_node import Data, State
 from langchain_podium.graph.journal import StateJournal
+from langchain_podium.graph.message_stream import Listener, MessageStream, Show, without_streams
 from langchain_podium.graph.plan_graph import raised_above
 from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
 from langchain_podium.graph.state_keys import MESSAGES, answer_message
 from langchain_podium.graph.step_starter import GraphStepStarter, is_kept, pause_round
 from langchain_podium.messages import to_query
-from langchain_podium.tracing import child_runs
+from langchain_podium.tracing import child_runs, under
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import StepStarter
@@ -50,7 +53,7 @@ class ConductorNodes:
     """A conductor at work in a graph.
 
     Raises:
-        ConfigError: the executor is none, or what becomes of partial answers.
+        ConfigError: `executor`, `partial` or `show` has another value than it may have.
     """
 
     conductor: Conductor
@@ -62,11 +65,13 @@ class ConductorNodes:
     approve: bool
     """Whether each plan is shown to somebody at an interrupt."""
     partial: Partial
+    show: Show = "answer"
+    """Which texts of a run are messages in the graph's streams."""
     is_inner: bool = True
     """Whether the nodes stand in a graph of the conductor's own, which may be inside of the user's."""
 
     def __post_init__(self) -> None:
-        for name, kind in (("executor", Executor), ("partial", Partial)):
+        for name, kind in (("executor", Executor), ("partial", Partial), ("show", Show)):
             if getattr(self, name) not in get_args(kind):
                 told = " or ".join(get_args(kind))
                 raise ConfigError(f"{name} is {getattr(self, name)!r:.40}: it is {told}")
@@ -92,9 +97,9 @@ class ConductorNodes:
         """Go on with the run, to its end or to the next plan; where nothing is kept, do all of it."""
         begins = self._begins(config)
         number = None if begins else state[VIEW]["round"]
-        step_starter = (
-            GraphStepStarter(config, number, is_sync=is_sync) if self.executor == "langgraph" else None
-        )
+        step_starter = None
+        if self.executor == "langgraph":
+            step_starter = GraphStepStarter(_inside(config), number, is_sync=is_sync)
         if begins:
             run_id, journal = self._new_id(config), self.conductor.journal
             result = await self._begin(state, config, run_id, journal, step_starter)
@@ -151,25 +156,28 @@ class ConductorNodes:
         heard: list[Event] | None = None,
     ) -> Result:
         """Call the conductor, and raise what LangGraph leaves a node by as it came."""
-        middleware = pass_graph_exits(child_runs())
-        beside = _LATER if self.approve and not self.conductor.policy.waits else None
-        listen = stream_events(get_stream_writer(), self.conductor.pool.names, heard)
-        kept = None if journal is self.conductor.journal else journal
+        above = _namespace(config)
+        messages = MessageStream(config, (enclosing(above) if self.is_inner else "") or above, self.show)
+        quiet = without_streams(config.get("callbacks"))
         try:
-            return await unwrap_graph_exit(
-                run(
-                    policy=beside,
-                    journal=kept,
-                    middleware=middleware,
+            with nullcontext() if quiet is None else under(quiet):
+                tell = stream_events(get_stream_writer(), self.conductor.pool.names, heard)
+                begun = bound(
+                    run,
+                    policy=_LATER if self.approve and not self.conductor.policy.waits else None,
+                    journal=None if journal is self.conductor.journal else journal,
+                    middleware=pass_graph_exits(child_runs()),
                     step_starter=step_starter,
-                    on_event=listen,
                 )
-            )
+                if not messages.is_heard:
+                    return await unwrap_graph_exit(begun(on_event=tell))
+                return await unwrap_graph_exit(
+                    messages.listen(lambda emit: begun(on_event=_both(emit, tell)))
+                )
         except GraphExit as graph_exit:
             if isinstance(graph_exit.raised, GraphInterrupt) and step_starter is None:
                 told = "steps can wait for somebody only as nodes of a graph: give it executor='langgraph'"
                 raise ConfigError(f"worker {graph_exit.worker!r} called interrupt(): {told}") from None
-            above = _namespace(config)
             raise raised_above(graph_exit, enclosing(above) if self.is_inner else above) from None
 
     def _kept(self, result: Result, journal: Journal | None) -> Data:
@@ -237,6 +245,24 @@ class ConductorNodes:
 def _lines(journal: Journal | None) -> list[str]:
     """Return what the state keeps of a run: nothing, where it is recorded with the conductor."""
     return journal.lines() if isinstance(journal, StateJournal) else []
+
+
+def _inside(config: RunnableConfig) -> RunnableConfig:
+    """Return the configuration for a graph inside of a node, whose models are not streamed."""
+    quiet = without_streams(config.get("callbacks"))
+    return config if quiet is None else patch_config(config, callbacks=quiet)
+
+
+def _both(first: Listener, second: Listener | None) -> Listener:
+    """Return what tells two listeners of each event."""
+    if second is None:
+        return first
+
+    def tell(event: Event) -> None:
+        second(event)
+        first(event)
+
+    return tell
 
 
 def _namespace(config: RunnableConfig) -> str:

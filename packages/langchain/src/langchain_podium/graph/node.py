@@ -7,6 +7,7 @@ from langgraph.graph import END, START, StateGraph
 
 from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
 from langchain_podium.graph.graph_node import Data, Node, State
+from langchain_podium.graph.message_stream import Show
 from langchain_podium.graph.state import RECORD, VIEW, schema
 from langchain_podium.graph.state_keys import InParent, StateKeys
 from podium.conductor import Conductor
@@ -20,6 +21,7 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
     executor: Executor = "podium",
     approve: bool = False,
     partial: Partial = "return",
+    show: Show = "answer",
     result: str | None = "podium",
 ) -> Runnable[Any, Any]:
     """Return a node that plans what it is asked and has the conductor's pool carry it out.
@@ -41,15 +43,24 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
             needs a checkpointer then.
         partial: whether an answer that lacks something, as one does whose last step failed, is
             returned, or raised as `RunFailed`; `ainvoke(None, config)` then tries again what failed.
+        show: which texts of a run are messages in the graph's streams, token by token: the answer alone,
+            under the id of the message in the state; or with `all` what planners and workers write,
+            too. The metadata of each has `podium_role`: `planner`, `worker` or `answer`.
         result: key that takes the run as plain data; `None` keeps the run out of the state.
 
     Raises:
-        ConfigError: the executor is none. When the node is called: the graph's state lacks the key
-            `output`, or a `result` other than `podium`.
+        ConfigError: `executor`, `partial` or `show` has another value. When the node is called: the
+            graph's state lacks the key `output`, or a `result` other than `podium`.
     """
     output = output or (input if input == "messages" else "answer")
     nodes = ConductorNodes(
-        conductor=conductor, input=input, output=output, executor=executor, approve=approve, partial=partial
+        conductor=conductor,
+        input=input,
+        output=output,
+        executor=executor,
+        approve=approve,
+        partial=partial,
+        show=show,
     )
     state_keys = StateKeys(output=output, result=result)
     if executor == "podium" and not nodes.waits:

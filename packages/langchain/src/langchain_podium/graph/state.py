@@ -13,6 +13,7 @@ from typing import Any, Final, TypedDict
 from pydantic import TypeAdapter
 
 from langchain_podium.graph.graph_node import Data
+from langchain_podium.graph.message_stream import answer_id
 from podium.secrets import scrub
 from podium.types import Outcome, Plan, Result
 
@@ -73,6 +74,7 @@ def of_result(result: Result) -> Data:
     view["cost"] = result.cost
     view["maybe_paid"] = result.maybe_paid
     view["seconds"] = result.seconds
+    view["message_id"] = answer_id(result)
     return view
 
 

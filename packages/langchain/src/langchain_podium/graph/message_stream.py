@@ -1,0 +1,248 @@
+"""A run's texts in LangGraph's stream of messages, and in LangChain's stream of events.
+
+A conductor's node writes one message, token by token: the answer. With `show="all"` the texts of planners
+and workers are messages, too. All messages are made from the run's events, so that workers of every kind
+stream; LangChain's stream handlers do not reach the calls inside.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from weakref import WeakKeyDictionary
+
+from langchain_core.callbacks import AsyncCallbackHandler, AsyncCallbackManager, BaseCallbackHandler
+from langchain_core.callbacks.base import BaseCallbackManager
+from langchain_core.callbacks.manager import AsyncCallbackManagerForLLMRun
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import get_async_callback_manager_for_config
+from langchain_core.tracers._streaming import _StreamingCallbackHandler
+from langgraph.pregel._messages import StreamMessagesHandler
+
+from podium.aio import events_of
+from podium.errors import WorkerFailed
+from podium.types import (
+    AnswerDelta,
+    AttemptFailed,
+    Event,
+    PlanDelta,
+    PlannerEnded,
+    PlanReady,
+    Result,
+    StepDelta,
+    StepEnded,
+    StepStarted,
+)
+from podium.types.conclusion import answer_outcome
+
+Show = Literal["answer", "all"]
+"""Which texts of a run are messages of its node: the answer; or what planners and workers write, too."""
+Role = Literal["planner", "worker", "answer"]
+
+Listener = Callable[[Event], None]
+_FORWARDED: Final = (
+    *("on_chain_start", "on_chain_end", "on_chain_error", "on_tool_start", "on_tool_end", "on_tool_error"),
+    *("on_retriever_start", "on_retriever_end", "on_retriever_error"),
+    *("on_custom_event", "on_retry", "on_text"),
+)
+_FINISHED: Final[WeakKeyDictionary[BaseCallbackHandler, dict[str, str]]] = WeakKeyDictionary()
+"""By stream handler, the whole answers that it was sent; a later node of the graph may find them recorded."""
+
+
+def message_id(run_id: str, round: int | None, step: int | None, attempt: int | None) -> str:  # noqa: A002
+    """Return the id of the message that holds what an attempt of a step wrote as the run's answer."""
+    return f"podium-{run_id}-{round}-{step}-{attempt}"
+
+
+def answer_id(result: Result) -> str | None:
+    """Return the id of the message with a run's answer; `None` where there is no answer."""
+    source = answer_outcome(result.rounds)
+    return None if source is None else message_id(result.run_id, source.round, source.step, source.attempts)
+
+
+def without_streams(callbacks: object) -> BaseCallbackManager | None:
+    """Return a node's callbacks without what streams the tokens of the models that are called inside.
+
+    Tracers and counters of tokens still see every call, and a stream of events every step.
+
+    Args:
+        callbacks: those of the node's configuration.
+
+    Returns:
+        `None` where nothing streams, so that the callbacks stay as they are.
+    """
+    if not isinstance(callbacks, BaseCallbackManager) or not _streams(callbacks.handlers):
+        return None
+    quiet = callbacks.copy()
+    made = {id(each): _WithoutTokens(each) for each in _streams(callbacks.handlers)}
+    for name in ("handlers", "inheritable_handlers"):
+        kept = [each for each in getattr(callbacks, name) if not isinstance(each, StreamMessagesHandler)]
+        setattr(quiet, name, [made.get(id(each), each) for each in kept])
+    return quiet
+
+
+@dataclass(slots=True)
+class _Message:
+    """A message that is being written."""
+
+    runs: Sequence[AsyncCallbackManagerForLLMRun]
+    """It as a run of a chat model, by handler."""
+    handlers: Sequence[BaseCallbackHandler]
+    text: str = ""
+
+
+@dataclass(slots=True)
+class MessageStream:
+    """Sends the texts of one run to the stream handlers of a graph.
+
+    Args:
+        config: the node's.
+        place: the namespace of the node that stands for the conductor in the user's graph.
+        show: which texts are sent.
+    """
+
+    config: RunnableConfig
+    place: str
+    show: Show
+    _open: dict[str, _Message] = field(default_factory=dict)
+    _workers: dict[tuple[int, int, int], str] = field(default_factory=dict)
+    """By round, step and attempt, the name of the worker that is called."""
+    _last: dict[int, int] = field(default_factory=dict)
+    """By round, the index of the last step of its plan."""
+    _answering: dict[tuple[int, int], bool] = field(default_factory=dict)
+    """By round and step: whether what the step writes is the answer."""
+    _held: StepDelta | None = None
+    """A piece of a last step, until the next event tells whether it is the answer's."""
+    _plans: int = 0
+    """How many texts of planners have ended."""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anything streams."""
+        return bool(_streams(get_async_callback_manager_for_config(self.config).handlers))
+
+    async def listen(self, run: Callable[[Listener], Awaitable[Result]]) -> Result:
+        """Carry a run out, and send its texts as they are written.
+
+        Args:
+            run: carries the run out, and tells its events.
+        """
+        results = list[Result]()
+
+        async def carry_out(emit: Listener) -> None:
+            results.append(await run(emit))
+
+        try:
+            async with aclosing(events_of(carry_out)) as events:
+                async for event in events:
+                    await self._take(event)
+        finally:
+            for key in list(self._open):
+                await self._end(key, failed=not results)
+        return results[0]
+
+    async def _take(self, event: Event) -> None:
+        if isinstance(event, StepStarted):
+            self._workers[event.round, event.step, event.attempt] = event.worker
+        if isinstance(event, AnswerDelta):
+            self._held = None
+            self._answering[event.round or 0, event.step or 0] = True
+            key = message_id(event.run_id, event.round, event.step, event.attempt)
+            await self._send(key, event.text, "answer", self._of_step(event))
+        elif self.show == "all":
+            await self._take_other(event)
+        if isinstance(event, AttemptFailed):
+            await self._end(message_id(event.run_id, event.round, event.step, event.attempt), failed=True)
+
+    async def _take_other(self, event: Event) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._answering[held.round, held.step] = False
+            await self._send_step(held)
+        match event:
+            case PlanDelta():
+                facts = {"podium_round": event.round, "podium_worker": event.planner}
+                await self._send(self._plan_key(event), event.text, "planner", facts)
+            case PlannerEnded():
+                await self._end(self._plan_key(event))
+                self._plans += 1
+            case PlanReady():
+                self._last[event.round] = len(event.plan.steps) - 1
+            case StepDelta():
+                answering = self._answering.get((event.round, event.step))
+                if answering is None and self._last.get(event.round) == event.step:
+                    self._held = event
+                elif not answering:
+                    await self._send_step(event)
+            case StepEnded() | AttemptFailed():
+                await self._end(_step_key(event), failed=isinstance(event, AttemptFailed))
+            case _:
+                pass
+
+    async def _send_step(self, event: StepDelta) -> None:
+        await self._send(_step_key(event), event.text, "worker", self._of_step(event))
+
+    def _plan_key(self, event: PlanDelta | PlannerEnded) -> str:
+        return f"podium-{event.run_id}-{event.round}-plan-{self._plans}"
+
+    def _of_step(self, event: StepDelta | AnswerDelta) -> dict[str, Any]:
+        facts = {"podium_round": event.round, "podium_step": event.step, "podium_attempt": event.attempt}
+        worker = self._workers.get((event.round or 0, event.step or 0, event.attempt or 0))
+        return facts if worker is None else {**facts, "podium_worker": worker}
+
+    async def _send(self, key: str, text: str, role: Role, facts: dict[str, Any]) -> None:
+        message = self._open.get(key)
+        if message is None:
+            message = self._open[key] = await self._begin(key, text, role, facts)
+        message.text += text
+        for run in message.runs:
+            chunk = ChatGenerationChunk(message=AIMessageChunk(content=text, id=key))
+            await run.on_llm_new_token(text, chunk=chunk)
+
+    async def _begin(self, key: str, text: str, role: Role, facts: dict[str, Any]) -> _Message:
+        node = get_async_callback_manager_for_config(self.config)
+        handlers = [each for each in _streams(node.handlers) if _FINISHED.get(each, {}).get(key) != text]
+        manager = AsyncCallbackManager(handlers=list(handlers), parent_run_id=node.parent_run_id)
+        manager.add_tags([*node.tags, f"podium:{role}"])
+        name = self.place.rpartition("|")[2].partition(":")[0]
+        manager.add_metadata({**node.metadata, "langgraph_checkpoint_ns": self.place, "langgraph_node": name})
+        manager.add_metadata({"podium_role": role, **facts})
+        runs = await manager.on_chat_model_start({}, [[]], name=role) if handlers else []
+        return _Message(runs, handlers)
+
+    async def _end(self, key: str, *, failed: bool = False) -> None:
+        message = self._open.pop(key, None)
+        if message is None:
+            return
+        for run in message.runs:
+            if failed:
+                await run.on_llm_error(WorkerFailed("the call failed after it had written this"))
+            else:
+                whole = ChatGeneration(message=AIMessage(message.text, id=key))
+                await run.on_llm_end(LLMResult(generations=[[whole]]))
+        if not failed:
+            for handler in message.handlers:
+                _FINISHED.setdefault(handler, {})[key] = message.text
+
+
+class _WithoutTokens(AsyncCallbackHandler):
+    """A stream handler that is told of chains, tools and retrievers, and not of models."""
+
+    ignore_llm = True
+    ignore_chat_model = True
+
+    def __init__(self, handler: BaseCallbackHandler) -> None:
+        self.raise_error = handler.raise_error
+        self.run_inline = handler.run_inline
+        for name in _FORWARDED:
+            setattr(self, name, getattr(handler, name))
+
+
+def _streams(handlers: Sequence[BaseCallbackHandler]) -> list[BaseCallbackHandler]:
+    return [each for each in handlers if isinstance(each, _StreamingCallbackHandler)]
+
+
+def _step_key(event: StepDelta | StepEnded | AttemptFailed) -> str:
+    return f"podium-{event.run_id}-{event.round}-{event.step}-{event.attempt}-step"

@@ -1,0 +1,186 @@
+"""What a graph with a conductor streams as messages."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import anyio.to_thread
+import pytest
+from graphs.conducted import Plans, around
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from servers.chat_server import Call, ChatServer, Reply, says
+
+from langchain_podium.graph import create_conductor_agent
+from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.planner import as_planner
+from langchain_podium.workers import as_worker
+from podium import Conductor, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, WorkerUnavailable
+from podium.execution import Retry
+from podium.planners import FixedPlanner
+from podium.types import Completion
+from podium.workers import Worker
+
+OpenAI = Callable[..., ChatOpenAI]
+pytestmark = pytest.mark.anyio
+
+EXECUTORS = pytest.mark.parametrize("executor", ["podium", "langgraph"])
+KEPT = pytest.mark.parametrize("kept", [False, True], ids=["unkept", "kept"])
+SUBGRAPHS = pytest.mark.parametrize("subgraphs", [False, True], ids=["flat", "subgraphs"])
+ASKED = {"messages": [("user", "How many?")]}
+PLAN = '{"worker": 0, "subtask": "look", "access": []}\n{"worker": 0, "subtask": "write", "access": [0]}\n'
+
+
+def _reply(call: Call) -> Reply:
+    prompt = str(call.body["messages"])
+    if "Worker 0: clerk" in prompt:
+        return says(call, PLAN)
+    return says(call, "It is forty two." if "write" in prompt else "some notes here")
+
+
+def _conductor(url: str, openai: OpenAI) -> Conductor:
+    model = openai(url)
+    return Conductor(as_planner(model, name="chief"), [as_worker(model, name="clerk")])
+
+
+def _saver(*, kept: bool) -> tuple[Any, Any]:
+    return (InMemorySaver(), {"configurable": {"thread_id": "1"}}) if kept else (None, {})
+
+
+async def _messages(graph: Any, config: Any, *, subgraphs: bool) -> tuple[list[tuple[Any, Any]], Any]:
+    """Return the streamed messages with their metadata, and the state at the end."""
+    found, state = list[Any](), None
+    modes: Any = {"stream_mode": ["messages", "values"], "subgraphs": subgraphs}
+    async for part in graph.astream(ASKED, config, **modes):
+        mode, data = part[-2:]
+        if mode == "messages":
+            found.append(data)
+        elif not subgraphs or part[0] == ():
+            state = data
+    return found, state
+
+
+@EXECUTORS
+@KEPT
+@SUBGRAPHS
+async def test_the_answer_alone_is_streamed_token_by_token_as_the_message_of_the_state(
+    *, executor: Executor, kept: bool, subgraphs: bool, openai: OpenAI
+) -> None:
+    """Once, under one id; what the planner and the other steps write is not a message."""
+    saver, config = _saver(kept=kept)
+    async with ChatServer(_reply) as server:
+        graph = around(_conductor(server.url, openai), executor=executor, checkpointer=saver)
+        found, state = await _messages(graph, config, subgraphs=subgraphs)
+    assert "".join(message.text for message, _ in found) == "It is forty two."
+    assert len(found) > 2
+    assert {message.id for message, _ in found} == {state["messages"][-1].id}
+    assert state["podium"]["message_id"] == state["messages"][-1].id
+    assert {(facts["langgraph_node"], facts["podium_role"]) for _, facts in found} == {
+        ("conductor", "answer")
+    }
+
+
+@EXECUTORS
+@KEPT
+async def test_with_all_each_text_is_a_message_that_names_its_step_and_its_role(
+    *, executor: Executor, kept: bool, openai: OpenAI
+) -> None:
+    """Once each: the answer is not also the text of its worker."""
+    saver, config = _saver(kept=kept)
+    async with ChatServer(_reply) as server:
+        graph = around(_conductor(server.url, openai), executor=executor, checkpointer=saver, show="all")
+        found, state = await _messages(graph, config, subgraphs=False)
+    texts, ids = defaultdict[Any, str](str), defaultdict[Any, set[str]](set)
+    for message, facts in found:
+        key = facts["podium_role"], facts.get("podium_step"), facts["podium_worker"]
+        texts[key] += message.text
+        ids[key].add(message.id)
+    assert texts == {
+        ("planner", None, "chief"): PLAN,
+        ("worker", 0, "clerk"): "some notes here",
+        ("answer", 1, "clerk"): "It is forty two.",
+    }
+    assert all(len(each) == 1 for each in ids.values())
+    assert len(set[str].union(*ids.values())) == 3
+    assert ids["answer", 1, "clerk"] == {state["messages"][-1].id}
+
+
+@EXECUTORS
+@pytest.mark.parametrize("show", ["answer", "all"])
+async def test_a_stream_of_events_has_the_answer_as_one_model_s_run(
+    executor: Executor, show: Any, openai: OpenAI
+) -> None:
+    """Steps and workers stay in it as chains."""
+    streamed, chains = defaultdict[str, str](str), set[str]()
+    async with ChatServer(_reply) as server:
+        graph = around(_conductor(server.url, openai), executor=executor, show=show)
+        async for event in graph.astream_events(ASKED, version="v2"):
+            if event["event"] == "on_chat_model_stream":
+                streamed[event["metadata"]["podium_role"]] += event["data"]["chunk"].text
+            elif event["event"] == "on_chain_start":
+                chains.add(event["name"])
+    others = {"planner": PLAN, "worker": "some notes here"} if show == "all" else {}
+    assert streamed == {"answer": "It is forty two.", **others}
+    assert {"chief", "clerk"} <= chains
+
+
+@EXECUTORS
+async def test_a_graph_that_is_not_async_streams_the_answer(executor: Executor, openai: OpenAI) -> None:
+    """By `stream`, from a thread that has no event loop."""
+    async with ChatServer(_reply) as server:
+        graph = around(_conductor(server.url, openai), executor=executor)
+        found = [message async for message, _ in _threaded(graph.stream(ASKED, stream_mode="messages"))]
+    assert "".join(message.text for message in found) == "It is forty two."
+    assert len({message.id for message in found}) == 1
+
+
+async def _threaded(stream: Any) -> Any:
+    end = object()
+    while (piece := await anyio.to_thread.run_sync(next, stream, end)) is not end:
+        yield piece
+
+
+@EXECUTORS
+async def test_the_attempt_that_failed_is_a_message_of_its_own(executor: Executor) -> None:
+    """Its pieces are not part of the answer."""
+    luck = iter([["half of ", WorkerUnavailable("cut")], ["the ", "whole"]])
+
+    class Cut(ScriptedWorker):
+        async def call(self, request: Any) -> Any:
+            for piece in next(luck):
+                if isinstance(piece, Exception):
+                    raise piece
+                yield piece
+            yield Completion("the whole")
+
+    worker: Worker = Cut("A", "")
+    conductor = Conductor(
+        FixedPlanner(Plan((Step(0, "try"),))), [worker], retry=Retry(attempts=2, first_wait=0.001)
+    )
+    found, state = await _messages(around(conductor, executor=executor), {}, subgraphs=False)
+    texts = defaultdict[str, str](str)
+    for message, _ in found:
+        texts[message.id] += message.text
+    assert list(texts.values()) == ["half of ", "the whole"]
+    assert list(texts)[1] == state["messages"][-1].id
+
+
+@EXECUTORS
+async def test_earlier_messages_of_a_thread_are_not_streamed_again(executor: Executor) -> None:
+    """Neither the questions nor the answers."""
+    conductor = Conductor(Plans(Plan((Step(0, "try"),))), [ScriptedWorker("A", "an answer")])
+    agent = create_conductor_agent(conductor, executor=executor, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    first, _ = await _messages(agent, config, subgraphs=False)
+    second, state = await _messages(agent, config, subgraphs=False)
+    for found in (first, second):
+        assert "".join(message.text for message, _ in found) == "an answer"
+    assert first[0][0].id != second[0][0].id
+    assert len(state["messages"]) == 4
+
+
+def test_show_is_answer_or_all() -> None:
+    """When the node is made."""
+    with pytest.raises(ConfigError, match="show is 'plan': it is answer or all"):
+        around(Conductor(Plans(), [ScriptedWorker("A", "")]), show="plan")
