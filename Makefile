@@ -15,7 +15,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo test test-long nightly properties soak mutation lowest wheels lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo test test-long nightly properties soak mutation lowest newest-mcp wheels lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -24,8 +24,8 @@ demo: $(UV)
 test: $(UV)
 	$(RUN) $(PYTEST) -m 'not long'
 
-# Soak tests, the examples in processes of their own, many examples for each property, and the lowest versions.
-test-long: $(UV) lowest
+# Soak tests, the examples in processes of their own, many examples for each property, the lowest versions, and the newest MCP SDK.
+test-long: $(UV) lowest newest-mcp
 	$(RUN) $(PYTEST) -m 'long or hypothesis' --hypothesis-profile=long
 
 # One target for each part, so that `make -k` goes on to the next part where one fails.
@@ -65,6 +65,15 @@ lowest: $(UV)
 	$(call lowest,autogen,-e 'packages/autogen[agent-framework]' 'autogen-ext[openai]>=0.7.5$(comma)<0.8')
 
 comma := ,
+
+# CrewAI holds the MCP SDK that is locked below 2.
+NEWEST_MCP := .venv-mcp
+newest-mcp: $(UV)
+	$(UV) venv --quiet --clear $(NEWEST_MCP)
+	$(UV) pip install --quiet --python $(NEWEST_MCP) -e 'packages/core[mcp,offline]' 'mcp>=2' \
+		'hypothesis>=6.130' 'opentelemetry-sdk>=1.30' 'pytest>=8.3' 'pytest-asyncio>=0.25' \
+		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1'
+	$(NEWEST_MCP)/bin/python -m $(PYTEST) tests/core/mcp tests/core/config/test_mcp_servers.py
 
 # Builds all wheels, installs them into fresh environments and runs the examples of their pages there.
 wheels: $(UV)

@@ -30,6 +30,7 @@ ORDER = (
     "hosted",
     "replay",
     "hosts",
+    "mcp",
     "config",
     "cli",
     "__main__",

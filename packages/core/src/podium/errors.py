@@ -27,6 +27,7 @@
         │   ├── AnswerToolCalls    the answer calls tools, and none were offered
         │   └── AnswerNotUtf8      the answer's bytes are not UTF-8
         └── WorkerFailed       code behind a worker raised
+            └── ToolFailed         the tool says that it failed
 
 Every error has a stable `code`, which is what is journalled and matched on; the
 sentence says what was wrong and how to mend it. Errors of libraries are translated
@@ -321,3 +322,9 @@ class WorkerFailed(WorkerError):
     """Code behind a worker raised; the original is its `__cause__`."""
 
     code = "worker_failed"
+
+
+class ToolFailed(WorkerFailed):
+    """The tool was called, and says that it failed."""
+
+    code = "tool_failed"

@@ -1,15 +1,15 @@
 """Test calls of the workers and the planner of a config."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
 
 from podium.config import Config
-from podium.errors import ConfigError, PlannerError, PodiumError, WorkerFailed, WorkerTimeout
+from podium.errors import ConfigError, PlannerError, PodiumError, WorkerError, WorkerFailed, WorkerTimeout
 from podium.hosted import HostedConductor
 from podium.plan_text.parser import parse_plan
 from podium.planners.chat import ChatPlanner
@@ -19,6 +19,9 @@ from podium.types.messages import Message, read_query
 from podium.usage import Usage
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.worker import Card, Price, Request, StepInput, VisibleStep, Worker, complete
+
+if TYPE_CHECKING:
+    from podium.mcp import McpServer, Offer
 
 T = TypeVar("T")
 
@@ -34,7 +37,7 @@ class Probe:
     """A part of a config, and the outcome of its test call."""
 
     name: str
-    role: Literal["worker", "planner", "conductor"]
+    role: Literal["worker", "planner", "conductor", "mcp server"]
     model: str | None = None
     """`None` for a part that is no model."""
     card: Card | None = None
@@ -47,6 +50,15 @@ class Probe:
     usage: Usage = Usage()
     error: str | None = None
     """What is wrong; `None` when the part works."""
+    offered: tuple[Card, ...] = ()
+    """Cards of the workers that are made of what an MCP server offers."""
+    offers: "Sequence[Offer]" = ()
+    """What an MCP server offers, used or not."""
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards of the workers of this part, for the planner."""
+        return self.offered or (self.card or Card(name=self.name),)
 
     async def run(self) -> None:
         """Call the part, if it could be built, and note the outcome."""
@@ -76,8 +88,18 @@ class Probe:
             "context_window": card.context_window,
             "context_window_source": _source(card.context_window, card.context_window_source),
             "structured_output": list(self.structured),
+            "offers": [
+                {**asdict(offer), "worker": name if is_used else None}
+                for offer, name, is_used in self.named_offers()
+            ],
             "error": self.error,
         }
+
+    def named_offers(self) -> "list[tuple[Offer, str, bool]]":
+        """Return each offer of an MCP server with the name of its worker, and whether the pool has it."""
+        names = {card.name for card in self.offered}
+        named = [(offer, f"{self.name}.{offer.name}") for offer in self.offers]
+        return [(offer, name, name in names) for offer, name in named]
 
 
 def price_told(card: Card) -> str:
@@ -105,13 +127,31 @@ def _source(fact: object, source: str) -> str | None:
 
 
 def worker_probe(config: Config, name: str) -> Probe:
-    """Return a probe that asks a worker for 2 + 2."""
+    """Return a probe that asks a worker for 2 + 2, or an MCP server for what it offers."""
+    if config.has_mcp_server(name):
+        return _mcp_probe(config, name)
     probe = Probe(name=name, role="worker")
     worker = _made(probe, partial(config.worker, name))
     if worker is not None:
         probe.card, probe.model = worker.card, _model(worker)
         probe.structured, probe.call = tuple(sorted(worker.constraint_kinds)), partial(_ask, worker)
     return probe
+
+
+def _mcp_probe(config: Config, name: str) -> Probe:
+    """Return a probe of an MCP server, none of whose tools is called."""
+    probe = Probe(name=name, role="mcp server")
+    server = _made(probe, partial(config.mcp_server, name))
+    workers = None if server is None else _made(probe, partial(config.workers, name))
+    if server is not None and workers is not None:
+        probe.offered = tuple(worker.card for worker in workers)
+        probe.call = partial(_list_offers, probe, server)
+    return probe
+
+
+async def _list_offers(probe: Probe, server: "McpServer") -> Usage:
+    probe.offers = await server.offers()
+    return Usage()
 
 
 def planner_probe(config: Config, cards: tuple[Card, ...]) -> Probe:
@@ -144,7 +184,9 @@ def _made(probe: Probe, make: Callable[[], T]) -> T | None:
         return make()
     except ConfigError as error:
         probe.error = str(error)
-        return None
+    except WorkerError as error:
+        probe.error = _told(error)
+    return None
 
 
 async def _ask(worker: Worker) -> Usage:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from podium.config.sections import ChatPlannerSection, ChatSection, JournalSection, Sections
+from podium.config.sections import ChatPlannerSection, ChatSection, JournalSection, McpSection, Sections
 from podium.config.toml_lines import KeyPath
 
 Complaint = tuple[KeyPath, str]
@@ -20,6 +20,8 @@ Complaint = tuple[KeyPath, str]
 
 _PASSWORD = re.compile("://[^/@:]*:[^/]*@|[?&](?:ssl)?password=")
 _SECRET = ("api_key", "apikey", "key", "token", "secret", "password", "authorization")
+_OF_PROCESS, _OF_URL = ("args", "env", "env_from", "folder"), ("headers", "headers_env")
+"""Keys of `[workers.NAME]` of type `mcp` that belong to `command`, and to `url`."""
 _NOT_HOSTED = {"workers", "planner", "retry", "policy", "journal"}
 """Tables that say nothing to a hosted conductor."""
 _WANTED = {
@@ -82,10 +84,37 @@ def dangling(sections: Sections) -> Iterator[Complaint]:
         if isinstance(worker, ChatSection):
             path = ("workers", name, "endpoint")
             yield from _known(path, worker.endpoint, sections.endpoints, "endpoints")
+        elif isinstance(worker, McpSection):
+            yield from _wrong_mcp(("workers", name), worker)
     if isinstance(sections.planner, ChatPlannerSection):
         yield from _dangling_planner(sections.planner, sections)
     if sections.conductor.accept is not None:
-        yield from _known(("conductor", "accept"), sections.conductor.accept, sections.workers, "workers")
+        yield from _wrong_judge(sections.conductor.accept, sections)
+
+
+def _wrong_judge(name: str, sections: Sections) -> Iterator[Complaint]:
+    path = ("conductor", "accept")
+    yield from _known(path, name, sections.workers, "workers")
+    if isinstance(sections.workers.get(name), McpSection):
+        told = f"'accept' in [conductor] names {name!r}, which is of type 'mcp'"
+        yield path, f"{told}: name a worker that can judge an answer"
+
+
+def _wrong_mcp(table: KeyPath, section: McpSection) -> Iterator[Complaint]:
+    """Find what is wrong with how an MCP server is reached."""
+    if (section.command is None) == (section.url is None):
+        how = "names neither command nor url" if section.url is None else "names both command and url"
+        yield table, f"{_title(table)} {how}: an MCP server is started by command or reached at url"
+        return
+    kind, others = ("url", _OF_PROCESS) if section.command is None else ("command", _OF_URL)
+    for key in others:
+        if getattr(section, key):
+            yield (*table, key), f"{key!r} in {_title(table)} says nothing beside {kind!r}: leave it out"
+    for key, remedy in (("headers", "headers_env"), ("env", "env_from")):
+        for name in getattr(section, key):
+            if any(word in name.lower().replace("-", "_") for word in _SECRET):
+                told = f"{name!r} in {_title((*table, key))}: a key does not belong into this file"
+                yield (*table, key), f"{told}; put it into an environment variable and name that in {remedy}"
 
 
 def wrong_journal(journal: JournalSection) -> Iterator[Complaint]:

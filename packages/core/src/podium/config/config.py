@@ -1,14 +1,12 @@
 """A checked config, and the parts of a conductor that it describes.
 
-The only module of the config that reads the environment and makes things. Errors name the
-line of the key.
+Errors name the line of the key.
 """
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -22,11 +20,12 @@ from podium.config.sections import (
     FixedPlannerSection,
     GatherSection,
     HostedSection,
+    McpSection,
     RulePlannerSection,
     Sections,
 )
 from podium.config.source import Source
-from podium.config.toml_lines import KeyPath
+from podium.config.variables import read_variable
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
 from podium.journal import Journal, SqlCache, SqlJournal
@@ -46,6 +45,9 @@ from podium.workers.openai.endpoint import Endpoint
 from podium.workers.pool import Pool
 from podium.workers.worker import Card, Worker
 
+if TYPE_CHECKING:
+    from podium.mcp import McpServer
+
 _Model = TypeVar("_Model", bound=BaseModel)
 _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that name its place."""
@@ -55,7 +57,8 @@ class Config:
     """What a `podium.toml` says, checked; made by `load_config`.
 
     Workers of one endpoint share it. Building a part reads the key of its endpoint from the
-    environment, and opens no connection or file.
+    environment, and opens no connection or file, but for MCP servers: they are asked for what they
+    offer.
     """
 
     def __init__(self, sections: Sections, source: Source, added: Mapping[str, BaseModel]) -> None:
@@ -102,8 +105,8 @@ class Config:
         given["seconds"] = seconds
         limits = replace(self.limits, **{key: value for key, value in given.items() if value is not None})
         section = self._sections.conductor
-        workers = {name: self.worker(name) for name in self.worker_names}
-        pool = Pool(list(workers.values()))
+        workers = {name: self.workers(name) for name in self.worker_names}
+        pool = Pool([worker for made in workers.values() for worker in made])
         policy = self._policy()
         with self._source.at("retry"):
             self._sections.retry.check(pool)
@@ -115,7 +118,7 @@ class Config:
             limits=limits,
             fallback_planner=self._fallback_planner(),
             direct=section.direct,
-            accept=None if section.accept is None else workers[section.accept],
+            accept=None if section.accept is None else workers[section.accept][0],
             show_question=section.show_question,
             on_failure=section.on_failure,
             retry=self._sections.retry,
@@ -153,7 +156,7 @@ class Config:
         section = self._sections.journal
         if section.url_env is not None:
             use, remedy = "[journal] takes its URL from it", "with the URL, or take url_env out"
-            return self._variable(("journal", "url_env"), section.url_env, use, remedy)
+            return read_variable(self._source, ("journal", "url_env"), section.url_env, use, remedy)
         return section.url if section.path is None else self._near(section.path)
 
     def table(self, name: str, model: type[_Model]) -> _Model | None:
@@ -171,24 +174,59 @@ class Config:
             return table
         raise TypeError(f"[{name}] is of {type(table).__qualname__}, not of {model.__qualname__}")
 
-    def worker(self, name: str) -> Worker:
-        """Build the worker of `[workers.NAME]`.
+    def workers(self, name: str) -> Sequence[Worker]:
+        """Build the workers of `[workers.NAME]`: one, or those that an MCP server offers.
+
+        Raises:
+            ConfigError: as for `conductor`.
+            WorkerError: an MCP server did not tell what it offers.
+        """
+        section = self._sections.workers[name]
+        if isinstance(section, ChatSection):
+            return (self._chat_worker(name, section),)
+        if isinstance(section, McpSection):
+            server = self.mcp_server(name)
+            with self._source.at("workers", name):
+                return server.workers_sync(tools=section.tools, resources=section.resources)
+        with self._source.at("workers", name):
+            match section:
+                case CalculatorSection():
+                    return (Calculator(name, labels=section.labels),)
+                case DocumentsSection():
+                    folder, said = self._near(section.folder), section.description
+                    return (Documents(folder, name=name, description=said, labels=section.labels),)
+                case GatherSection():
+                    return (Gather(name, labels=section.labels),)
+
+    def has_mcp_server(self, name: str) -> bool:
+        """Say whether `[workers.NAME]` is an MCP server, whose tools are the workers."""
+        return isinstance(self._sections.workers[name], McpSection)
+
+    def mcp_server(self, name: str) -> "McpServer":
+        """Build the MCP server of `[workers.NAME]`; nothing is started.
 
         Raises:
             ConfigError: as for `conductor`.
         """
+        from podium.config.mcp_servers import make_mcp_server  # noqa: PLC0415 - jsonschema is slow to import
+
         section = self._sections.workers[name]
-        if isinstance(section, ChatSection):
-            return self._chat_worker(name, section)
-        with self._source.at("workers", name):
-            match section:
-                case CalculatorSection():
-                    return Calculator(name, labels=section.labels)
-                case DocumentsSection():
-                    folder, said = self._near(section.folder), section.description
-                    return Documents(folder, name=name, description=said, labels=section.labels)
-                case GatherSection():
-                    return Gather(name, labels=section.labels)
+        assert isinstance(section, McpSection)
+        return make_mcp_server(name, section, self._source)
+
+    def worker(self, name: str) -> Worker:
+        """Build the one worker of `[workers.NAME]`.
+
+        Raises:
+            ConfigError: as for `conductor`, or an MCP server offers several.
+            WorkerError: as for `workers`.
+        """
+        made = self.workers(name)
+        if len(made) != 1:
+            names = ", ".join(worker.card.name for worker in made) or "none"
+            told = f"[workers.{name}] is not one worker: its MCP server offers {names}"
+            raise ConfigError(self._source.told(("workers", name), told))
+        return made[0]
 
     def planner(self) -> Planner:
         """Build the planner.
@@ -296,20 +334,8 @@ class Config:
 
     def _key(self, endpoint: str, variable: str) -> str:
         use, remedy = f"[endpoints.{endpoint}] takes its key from it", "with the key, or take its workers out"
-        return self._variable(("endpoints", endpoint, "key_env"), variable, use, remedy)
-
-    def _variable(self, where: KeyPath, name: str, use: str, remedy: str) -> str:
-        """Return the value of an environment variable.
-
-        Raises:
-            ConfigError: it is unset or empty.
-        """
-        value = os.environ.get(name, "").strip()
-        if not value:
-            unset = f"the environment variable {name} is not set, and {use}"
-            raise ConfigError(self._source.told(where, f"{unset}: run `export {name}=...` {remedy}"))
-        return value
+        return read_variable(self._source, ("endpoints", endpoint, "key_env"), variable, use, remedy)
 
     def _near(self, path: str) -> Path:
         """Return a path from the config, relative to the folder of the config."""
-        return self.path.parent / Path(path).expanduser()
+        return self._source.near(path)

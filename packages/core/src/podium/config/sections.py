@@ -76,6 +76,30 @@ class GatherSection(Section):
     labels: list[str] = Field(default_factory=list)
 
 
+class McpSection(Section):
+    """`[workers.NAME]` of type `mcp`: the tools of an MCP server, each a worker named `NAME.TOOL`.
+
+    `command` starts the server, with `args`, `folder` and variables; `url` names one that runs, with
+    headers. Keys come from this process's environment: `env_from` lists variables that the server's
+    process gets too, `headers_env` gives the variable of each header.
+    """
+
+    type: Literal["mcp"]
+    command: str | None = None
+    args: list[str] = Field(default_factory=list)
+    env: dict[str, str] = Field(default_factory=dict)
+    env_from: list[VariableName] = Field(default_factory=list)
+    folder: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    headers_env: dict[str, VariableName] = Field(default_factory=dict)
+    tools: list[str] | None = None
+    resources: list[str] = Field(default_factory=list)
+    seconds: Seconds = 120.0
+    price: PriceTable | None = None
+    labels: list[str] = Field(default_factory=list)
+
+
 class ChatPlannerSection(Section):
     """`[planner]` of type `chat`, which is the default: a model writes the plan.
 
@@ -190,7 +214,8 @@ WorkerSection = Annotated[
     Annotated[ChatSection, Tag("chat")]
     | Annotated[CalculatorSection, Tag("calculator")]
     | Annotated[DocumentsSection, Tag("documents")]
-    | Annotated[GatherSection, Tag("gather")],
+    | Annotated[GatherSection, Tag("gather")]
+    | Annotated[McpSection, Tag("mcp")],
     Discriminator(_type_of),
 ]
 PlannerSection = Annotated[

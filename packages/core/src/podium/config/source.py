@@ -26,6 +26,10 @@ class Source:
         """Put file and line before `what`."""
         return f"{self.path}:{self.line(where)}: {what}"
 
+    def near(self, path: str) -> Path:
+        """Return a path of the config, relative to its folder."""
+        return self.path.parent / Path(path).expanduser()
+
     @contextmanager
     def at(self, *where: str) -> Iterator[None]:
         """Put file and line before the config errors of the block."""

@@ -108,6 +108,8 @@ class FallbackOrder:
             or left < 1
         ):
             raise RetriesExhausted(error)
+        if error.maybe_paid and not self.context.settings.pool.workers[number].safe_to_repeat:
+            raise RetriesExhausted(error, "it may have done its work, which is not safe to repeat")
         others = [other for other in self._listed() if other != number]
         ready = [other for other in others if not self.rest(other)]
         wait, because = self._wait(attempt, error, made, deadline)

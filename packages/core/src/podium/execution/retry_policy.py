@@ -16,6 +16,7 @@ from podium.errors import (
     AnswerToolCalls,
     ConfigError,
     PodiumError,
+    ToolFailed,
     WorkerBroken,
     WorkerError,
     WorkerFailed,
@@ -37,7 +38,8 @@ OnFailure = Literal["note", "skip", "replan", "fail"]
 """
 
 _REFUSALS = frozenset(kind.code for kind in (WorkerRefused, AnswerRefused, AnswerToolCalls, AnswerNotUtf8))
-_CODES = _REFUSALS.union(kind.code for kind in (WorkerUnavailable, WorkerTimeout, WorkerBroken, WorkerFailed))
+_FAILURES = (WorkerUnavailable, WorkerTimeout, WorkerBroken, WorkerFailed, ToolFailed)
+_CODES = _REFUSALS.union(kind.code for kind in _FAILURES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -189,7 +189,8 @@ class StepRunner:
                 return None
             attempt = await self._begin_once_it_fits(number, breaker)
             # Of a recorded run that books its own calls, the second would wait for the first.
-            if retry.hedge is not None and (attempt.reservation.amount.calls or context.journal is None):
+            books_here = attempt.reservation.amount.calls or context.journal is None
+            if retry.hedge is not None and books_here and context.settings.pool[number].safe_to_repeat:
                 return await self._hedged(retry.hedge, attempt, held)
             await attempt.run(self._on_text)
             return attempt

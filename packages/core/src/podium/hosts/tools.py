@@ -93,6 +93,8 @@ class ToolWorker(Worker):
 
     def _rule(self) -> str:
         """Say how a subtask is written, where it is not simply the text that the tool takes."""
+        if not self._arguments:
+            return "It takes no arguments."
         if self._text is None:
             return f"Its subtask is a JSON object of {self._described()}, and nothing else."
         if len(self._arguments) == 1:

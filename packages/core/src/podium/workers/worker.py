@@ -190,6 +190,9 @@ class Worker(ResourceGroup, ABC):
     subtask `{{n}}` is replaced by the output of step n."""
     takes_tools: bool = False
     """Whether it can be offered tools, whose calls come back in its completion."""
+    safe_to_repeat: bool = True
+    """Whether a second call does no harm. Where it does (a tool that sends mail), a step is not tried again
+    after a call that may have reached the worker, by this worker or another, and is never hedged."""
 
     @property
     def max_tokens(self) -> int | None:

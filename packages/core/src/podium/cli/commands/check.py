@@ -1,6 +1,6 @@
 """`podium check`: calls each worker and the planner once, all at the same time, and shows what they cost."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import anyio
 import typer
@@ -11,11 +11,12 @@ from podium.cli.arguments import AsJson, ConfigPath
 from podium.cli.probe import Probe, hosted_probe, planner_probe, price_told, window_told, worker_probe
 from podium.cli.screen import NO_ANSWER, Screen, reporting
 from podium.config import Config, find_config, load_config
-from podium.workers.worker import Card
 
 
 def check(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Call each worker and the planner once, and show which of them work.
+
+    MCP servers are asked for what they offer; none of their tools is called.
 
     Their prices and context windows come from the config (card), or from the data of genai-prices for the
     endpoints of known providers.
@@ -34,6 +35,9 @@ def _check(screen: Screen, config: Config, *, as_json: bool) -> None:
     else:
         screen.draw(_table(screen, probes))
         for probe in probes:
+            for line in _offered(probe):
+                screen.result(line)
+        for probe in probes:
             if probe.error is not None:  # in a column of its own it would be broken up in a narrow terminal
                 screen.result(f"✗ {probe.name}: {' '.join(probe.error.split())}")
     if any(probe.error is not None for probe in probes):
@@ -42,7 +46,7 @@ def _check(screen: Screen, config: Config, *, as_json: bool) -> None:
 
 def _probes(config: Config) -> list[Probe]:
     workers = [worker_probe(config, name) for name in config.worker_names]
-    cards = tuple(probe.card or Card(name=probe.name) for probe in workers)
+    cards = tuple(card for probe in workers for card in probe.cards)
     return [*workers, planner_probe(config, cards)]
 
 
@@ -50,6 +54,14 @@ async def _run_all(probes: Sequence[Probe]) -> None:
     async with anyio.create_task_group() as calls:
         for probe in probes:
             calls.start_soon(probe.run)
+
+
+def _offered(probe: Probe) -> Iterator[str]:
+    """Say what an MCP server offers, a line for each."""
+    for offer, name, is_used in probe.named_offers():
+        use = "" if is_used else "not used; "
+        again = "" if offer.safe_to_repeat else "not safe to repeat; "
+        yield f"{name} ({offer.kind}): {use}{again}{offer.description}"
 
 
 def _table(screen: Screen, probes: Sequence[Probe]) -> Table:

@@ -1,0 +1,201 @@
+"""A session with a server in one event loop: opened when it is needed, and again after it has died."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from typing import TypeVar
+
+import anyio
+
+from podium.aio import PerLoop, shielded
+from podium.errors import PodiumError
+from podium.mcp.faults import Seen, SessionLost, call_fault, open_fault
+from podium.mcp.sdk import Client, Watch, connect, is_closed
+from podium.mcp.stderr_tail import StderrTail
+from podium.mcp.transports import Transport
+
+T = TypeVar("T")
+OPEN_SECONDS = 30.0
+"""Longest wait for a server to start and to greet, in seconds; npx and uvx may download it first."""
+_CLOSE_SECONDS = 5.0
+"""Longest wait for a server to end, in seconds; the SDK kills a process earlier."""
+
+
+class _Session:
+    """One session, held open by a task of its own, so that any task may use it and close it."""
+
+    def __init__(self, name: str, transport: Transport) -> None:
+        self.watch = Watch(StderrTail(name))
+        self._client: Client | None = None
+        self._error: Exception | None = None
+        self._opened = anyio.Event()
+        self._stop = anyio.Event()
+        # Without the caller's context variables: the session outlives the call that opens it.
+        self._task = asyncio.create_task(self._hold(transport), context=Context())
+
+    async def _hold(self, transport: Transport) -> None:
+        try:
+            async with connect(transport, self.watch) as client:
+                self._client = client
+                self._opened.set()
+                await self._stop.wait()
+        except Exception as error:  # noqa: BLE001 - raised by whoever uses the session
+            self._error = error
+        finally:
+            self.watch.ended.set()
+            self._opened.set()
+
+    async def opened(self) -> Client:
+        """Return the client once the session is open.
+
+        Raises:
+            TimeoutError: that took too long.
+            Exception: whatever the SDK raised.
+        """
+        with anyio.fail_after(OPEN_SECONDS):
+            await self._opened.wait()
+        if self._client is None:
+            raise self._error or SessionLost
+        return self._client
+
+    async def run(self, call: Callable[[Client], Awaitable[T]]) -> T:
+        """Await a call of the client.
+
+        Raises:
+            SessionLost: the session ended before the call did; `__cause__` says why, if that is known.
+            Exception: whatever the SDK raised.
+        """
+        client = await self.opened()
+        done: list[T] = []
+        raised: Exception | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._cancel_at_end, group.cancel_scope)
+            try:
+                done.append(await call(client))
+            except Exception as error:  # noqa: BLE001 - raised below, outside of the group
+                raised = error
+            group.cancel_scope.cancel()
+        if done:
+            return done[0]
+        if raised is not None:
+            raise raised
+        raise SessionLost from self._error
+
+    async def _cancel_at_end(self, scope: anyio.CancelScope) -> None:
+        await self.watch.ended.wait()
+        scope.cancel()
+
+    async def aclose(self) -> None:
+        """End the session, and wait until it has ended."""
+        self._stop.set()
+        try:
+            if self._client is not None:  # else it is still being opened, which nothing but a cancel ends
+                await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+        finally:
+            if not self._task.done():
+                self._task.cancel()
+                await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+
+
+class Connection:
+    """What an event loop has open to one server.
+
+    Args:
+        name: the server's name.
+        transport: how the server is reached.
+    """
+
+    def __init__(self, name: str, transport: Transport) -> None:
+        self._name = name
+        self._transport = transport
+        self._opening = anyio.Lock()
+        self._session: _Session | None = None
+
+    async def call(self, call: Callable[[Client], Awaitable[T]], *, seconds: float) -> T:
+        """Await a call of the client, in the open session or in a new one.
+
+        Args:
+            call: what is awaited.
+            seconds: longest wait for the answer.
+
+        Raises:
+            WorkerError: the server cannot be reached, did not answer in time, or answered with an error.
+        """
+        session = await self._live()
+        watch = session.watch
+        known = len(watch.faults)
+        try:
+            with anyio.fail_after(seconds):
+                return await session.run(call)
+        except PodiumError:
+            raise
+        except Exception as error:
+            if is_closed(error) or isinstance(error, SessionLost):
+                await shielded(self._drop(session))
+            seen = Seen(self._name, seconds, watch.stderr.last_lines, watch.faults[known:])
+            raise call_fault(error, seen) from error
+
+    async def aclose(self) -> None:
+        """End the session, if there is one."""
+        if self._session is not None:
+            await self._drop(self._session)
+
+    async def _live(self) -> _Session:
+        """Return the open session; opens one where there is none."""
+        async with self._opening:
+            if self._session is not None and self._session.watch.ended.is_set():
+                await shielded(self._drop(self._session))
+            if self._session is None:
+                self._session = await self._open()
+            return self._session
+
+    async def _open(self) -> _Session:
+        session = _Session(self._name, self._transport)
+        try:
+            await session.opened()
+        except PodiumError:
+            raise
+        except BaseException as error:
+            await shielded(session.aclose())
+            if not isinstance(error, Exception):
+                raise
+            watch = session.watch
+            seen = Seen(self._name, OPEN_SECONDS, watch.stderr.last_lines, watch.faults)
+            raise open_fault(error, seen) from error
+        return session
+
+    async def _drop(self, session: _Session) -> None:
+        if self._session is session:
+            self._session = None
+        await session.aclose()
+
+
+class SharedConnection(PerLoop[Connection]):
+    """The connection to a server that all its workers share, one for each event loop.
+
+    Args:
+        name: the server's name.
+        transport: how the server is reached.
+        seconds: longest wait for the answer of one call.
+    """
+
+    def __init__(self, name: str, transport: Transport, seconds: float) -> None:
+        super().__init__()
+        self.name = name
+        self.transport = transport
+        self._seconds = seconds
+
+    async def request(self, call: Callable[[Client], Awaitable[T]]) -> T:
+        """Call the server in this event loop's session.
+
+        Raises:
+            WorkerError: the server cannot be reached, did not answer in time, or answered with an error.
+        """
+        async with self.opened() as connection:
+            return await connection.call(call, seconds=self._seconds)
+
+    async def _open(self) -> Connection:
+        return Connection(self.name, self.transport)
+
+    async def _close(self, part: Connection) -> None:
+        await part.aclose()

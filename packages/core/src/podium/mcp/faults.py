@@ -1,0 +1,131 @@
+"""What exceptions of the MCP SDK mean."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import anyio
+
+from podium.errors import (
+    WorkerBroken,
+    WorkerError,
+    WorkerFailed,
+    WorkerRefused,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
+from podium.hosts import worker_error
+from podium.mcp.sdk import HttpFault, error_code, is_closed, is_session_unknown
+from podium.workers.openai.error_mapping import Origin, status_fault
+
+_REFUSED = frozenset({-32600, -32601, -32602})
+"""Codes of JSON-RPC: the request is invalid, the method is unknown, the arguments are wrong."""
+
+
+class SessionLost(Exception):
+    """The session ended before the server had answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of a call besides its exception."""
+
+    name: str
+    """The server's name."""
+    seconds: float
+    """How long the answer was waited for."""
+    stderr: str
+    """The last lines that the server's process wrote to stderr."""
+    http: Sequence[HttpFault]
+    """The responses with which the HTTP server refused requests meanwhile."""
+
+    @property
+    def who(self) -> str:
+        """The server, as messages name it."""
+        return f"MCP server {self.name!r}"
+
+    @property
+    def wrote(self) -> str:
+        """What the server wrote to stderr, as the end of a message."""
+        return f"; it wrote: {self.quote(self.stderr)}" if self.stderr else ""
+
+    def quote(self, text: str) -> str:
+        """Return the beginning of a text of the server: one line, printable, without secrets."""
+        return Origin(self.who).quote(text)
+
+
+def open_fault(error: Exception, seen: Seen) -> WorkerError:
+    """Return the error for a session that could not be opened. Nothing was called.
+
+    Args:
+        error: what the SDK raised.
+        seen: what else is known.
+    """
+    cause = _innermost(error)
+    if isinstance(cause, FileNotFoundError | PermissionError | NotADirectoryError):
+        return WorkerRefused(f"{seen.who} cannot be started: {cause}: check its command and its folder")
+    if isinstance(cause, TimeoutError):
+        return WorkerTimeout(f"{seen.who} did not start within {seen.seconds:g} s{seen.wrote}")
+    fault: WorkerError
+    if seen.http:
+        fault = _http_fault(seen)
+    elif error_code(cause) is not None or is_closed(cause) or isinstance(cause, SessionLost):
+        fault = WorkerUnavailable(f"{seen.who} opened no session: {_said(seen, cause)}{seen.wrote}")
+    else:
+        fault = worker_error(cause, seen.name)
+    fault.maybe_paid = False
+    return fault
+
+
+def call_fault(error: Exception, seen: Seen) -> WorkerError:
+    """Return the error for a call that failed.
+
+    Args:
+        error: what the SDK raised.
+        seen: what else is known.
+    """
+    cause = _innermost(error)
+    if isinstance(cause, TimeoutError):
+        return WorkerTimeout(f"{seen.who} did not answer within {seen.seconds:g} s", maybe_paid=True)
+    if seen.http or is_closed(cause) or isinstance(cause, SessionLost):
+        return _connection_fault(cause, seen)
+    if (code := error_code(cause)) is not None:
+        kind = WorkerRefused if code in _REFUSED else WorkerFailed
+        told = f"{seen.who} answered with error {code}: {_said(seen, cause)}"
+        return kind(told, maybe_paid=kind is WorkerFailed)
+    if isinstance(cause, RuntimeError | ValueError):  # an answer that does not fit its schema
+        return WorkerBroken(f"{seen.who} sent a wrong answer: {_said(seen, cause)}", maybe_paid=True)
+    return worker_error(cause, seen.name)
+
+
+def _connection_fault(cause: BaseException, seen: Seen) -> WorkerError:
+    if is_session_unknown(cause):
+        return WorkerUnavailable(f"{seen.who} has ended the session; another call opens a new one")
+    if seen.http:
+        return _http_fault(seen)
+    if isinstance(cause, anyio.ClosedResourceError | anyio.BrokenResourceError):
+        return WorkerUnavailable(f"{seen.who} has closed the connection{seen.wrote}")
+    why = None if cause.__cause__ is None else _innermost(cause.__cause__)
+    if why is not None and not is_closed(why):
+        return worker_error(why, seen.name)
+    told = f"{seen.who} closed the connection before it answered{seen.wrote}"
+    return WorkerBroken(told, maybe_paid=True)
+
+
+def _http_fault(seen: Seen) -> WorkerError:
+    status, headers = seen.http[-1]
+    if status == HTTPStatus.NOT_FOUND:
+        return WorkerRefused(f"{seen.who} answered 404: check its URL", status=status)
+    lowered = {name.lower(): value for name, value in headers.items()}
+    return status_fault(Origin(seen.who), status, lowered, b"")
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Return the exception in groups of one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _said(seen: Seen, error: BaseException) -> str:
+    return seen.quote(str(error) or type(error).__name__)

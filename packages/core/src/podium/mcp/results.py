@@ -1,0 +1,106 @@
+"""Results of tools and contents of resources as text.
+
+The output of a step is text. What is no text (images, sound, binary resources) is stated in the
+output and in `Completion.missing`, so that the step is `partial`; it is never left out in silence.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from podium.errors import ToolFailed, WorkerFailed
+from podium.types import Completion, storable
+from podium.workers.openai.error_mapping import Origin
+
+_DONE = "The tool ended well and returned nothing."
+
+
+def tool_completion(result: Mapping[str, Any], worker: str) -> Completion:
+    """Return the result of a tool.
+
+    Args:
+        result: `CallToolResult`, as MCP writes it.
+        worker: the worker's name.
+
+    Raises:
+        ToolFailed: the tool says that it failed.
+        WorkerFailed: the result has no text, and something that is not text.
+    """
+    blocks = result.get("content") or []
+    texts, gaps = _read(blocks)
+    if result.get("isError"):
+        said = Origin(worker).quote("\n".join(texts)) or "it gave no reason"
+        raise ToolFailed(f"tool {worker!r} failed: {said}", maybe_paid=True)
+    structured = result.get("structuredContent")
+    if structured is not None and not _is_told(structured, texts):
+        texts.append(json.dumps(structured, ensure_ascii=False))
+    return _completion(texts, gaps, worker, _DONE)
+
+
+def resource_completion(result: Mapping[str, Any], worker: str) -> Completion:
+    """Return the contents of a resource.
+
+    Args:
+        result: `ReadResourceResult`, as MCP writes it.
+        worker: the worker's name.
+
+    Raises:
+        WorkerFailed: the contents are not text.
+    """
+    texts, gaps = _read({"type": "resource", "resource": part} for part in result.get("contents") or [])
+    return _completion(texts, gaps, worker, "The resource is empty.")
+
+
+def _completion(texts: list[str], gaps: list[str], worker: str, empty: str) -> Completion:
+    text = "\n\n".join(filter(str.strip, texts))
+    if not gaps:
+        return Completion(storable(text or empty))
+    told = f"not passed on, since the output of a step is text: {', '.join(gaps)}"
+    if not text:
+        raise WorkerFailed(f"worker {worker!r} returned no text; {told}", maybe_paid=True)
+    return Completion(storable(f"{text}\n\n[{told}]"), missing=told)
+
+
+def _read(blocks: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Return the texts of content blocks, and what is no text, in words."""
+    texts: list[str] = []
+    gaps: list[str] = []
+    for block in blocks:
+        match block:
+            case {"type": "text", "text": str(text)}:
+                texts.append(text)
+            case {"type": "resource", "resource": {"text": str(text)}}:
+                texts.append(text)
+            case {"type": "resource", "resource": {"blob": str(data), "uri": uri, **rest}}:
+                gaps.append(f"the resource {uri} ({rest.get('mimeType') or 'binary'}, {_size(data)})")
+            case {"type": "resource_link", "uri": uri}:
+                texts.append(f"{block.get('title') or block.get('name') or 'resource'}: {uri}")
+            case {"type": "image" | "audio" as kind, "data": str(data)}:
+                gaps.append(f"an {kind} ({block.get('mimeType') or 'of unknown type'}, {_size(data)})")
+            case _:
+                gaps.append(f"content of type {block.get('type')!r}")
+    return texts, gaps
+
+
+def _size(data: str) -> str:
+    """Return the size of what is encoded in base64."""
+    return f"{len(data) * 3 // 4:,} bytes"
+
+
+def _is_told(structured: object, texts: list[str]) -> bool:
+    """Say whether texts hold the structured content already, as MCP asks of tools.
+
+    SDKs put what is no object under `result`, and write each item of a list as a text of its own.
+    """
+    value = structured
+    if isinstance(structured, dict) and structured.keys() == {"result"}:
+        value = structured["result"]
+    told = [_parsed(text) for text in texts]
+    return any(each in (structured, value) for each in (told, texts, *told, *texts))
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,237 @@
+"""The MCP SDK's client, the same for versions 1 and 2 of the SDK.
+
+Results are plain JSON data as MCP writes them (`inputSchema`, `isError`), since the SDK's versions
+name the fields of their classes differently. Errors of the SDK leave this module as they are.
+"""
+
+import sys
+from asyncio import CancelledError
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from http import HTTPStatus
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final, Self
+
+import anyio
+from pydantic import AnyUrl
+
+from podium.errors import ConfigError
+from podium.mcp.stderr_tail import StderrTail
+from podium.mcp.transports import Stdio, StreamableHttp, Transport
+
+HttpFault = tuple[int, Mapping[str, str]]
+"""The status and the headers of a response."""
+
+_MOST_PAGES: Final = 100
+"""Pages of a list that are read; a server that sends more of them is taken for broken."""
+_CONNECT, _WRITE = 10.0, 30.0
+"""Seconds to connect to a URL, and to send a request. The time for the answer is the caller's to limit."""
+_CANCEL_SECONDS: Final = 1.0
+_CONNECTION_CLOSED: Final = -32000
+
+
+def sdk_version() -> int:
+    """Return the major version of the SDK.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        return int(version("mcp").partition(".")[0])
+    except PackageNotFoundError as error:
+        raise ConfigError(
+            "MCP needs the package mcp: pip install './packages/core[mcp]' in a clone of Podium"
+        ) from error
+
+
+class Client:
+    """A session with a server.
+
+    Args:
+        session: the SDK's `ClientSession`.
+        high_level: the SDK's `Client` of version 2; `None` with version 1.
+    """
+
+    def __init__(self, session: Any, high_level: Any = None) -> None:
+        self._session = session
+        self._high_level = high_level
+        self._types = import_module("mcp.types")
+
+    def has(self, capability: str) -> bool:
+        """Say whether the server has `tools` or `resources`."""
+        source = self._session if self._high_level is None else self._high_level
+        found = source.get_server_capabilities() if self._high_level is None else source.server_capabilities
+        return getattr(found, capability, None) is not None
+
+    async def tools(self) -> list[dict[str, Any]]:
+        """Return all tools of the server."""
+        return await self._all("list_tools", "tools")
+
+    async def resources(self) -> list[dict[str, Any]]:
+        """Return all resources of the server."""
+        return await self._all("list_resources", "resources")
+
+    async def templates(self) -> list[dict[str, Any]]:
+        """Return all templates of resources of the server."""
+        return await self._all("list_resource_templates", "resourceTemplates")
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Call a tool. If the call is cancelled, the server is told."""
+        if self._high_level is not None:
+            return _wire(await self._high_level.call_tool(name, arguments))
+        number = self._session._request_id  # noqa: SLF001 - version 1 tells no server that a call is cancelled
+        try:
+            return _wire(await self._session.call_tool(name, arguments))
+        except CancelledError:
+            with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
+                await self._cancel(number)
+            raise
+
+    async def read_resource(self, uri: str) -> dict[str, Any]:
+        """Return the contents of a resource."""
+        if self._high_level is not None:
+            return _wire(await self._high_level.read_resource(uri))
+        return _wire(await self._session.read_resource(AnyUrl(uri)))
+
+    async def _all(self, method: str, key: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            params = None if cursor is None else self._types.PaginatedRequestParams(cursor=cursor)
+            page = _wire(await getattr(self._session, method)(params=params))
+            found += page[key]
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                return found
+        raise ValueError(f"the server sent more than {_MOST_PAGES} pages of {key}")
+
+    async def _cancel(self, number: int) -> None:
+        types = self._types
+        params = types.CancelledNotificationParams(requestId=number, reason="the caller cancelled the call")
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._session.send_notification(
+                types.ClientNotification(types.CancelledNotification(params=params))
+            )
+
+
+class Watch:
+    """What is seen of a session besides the SDK's results and exceptions.
+
+    Args:
+        stderr: reads what the server's process writes to stderr.
+    """
+
+    def __init__(self, stderr: StderrTail) -> None:
+        self.stderr = stderr
+        self.faults: list[HttpFault] = []
+        """The responses with which an HTTP server refused requests; version 2 does not tell their status."""
+        self.ended = anyio.Event()
+        """Set when no more messages come from the server."""
+
+
+@asynccontextmanager
+async def connect(transport: Transport, watch: Watch) -> AsyncGenerator[Client, None]:
+    """Open a session with a server.
+
+    Args:
+        transport: how the server is reached.
+        watch: is told what happens to the session.
+    """
+    is_old = sdk_version() < 2
+    streams = _stdio(transport, watch) if isinstance(transport, Stdio) else _http(transport, watch)
+    async with AsyncExitStack() as stack:
+        if is_old:
+            read, write = await stack.enter_async_context(streams)
+            session = await stack.enter_async_context(import_module("mcp").ClientSession(read, write))
+            await session.initialize()
+            yield Client(session)
+        else:
+            client = import_module("mcp").Client(streams, mode="auto", cache=None)
+            await stack.enter_async_context(client)
+            yield Client(client.session, client)
+
+
+class _Watched:
+    """The stream of a server's messages, whose end is noted."""
+
+    def __init__(self, stream: Any, ended: anyio.Event) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._stream.__aexit__(*raised)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._ended.set()
+            raise
+
+
+@asynccontextmanager
+async def _stdio(transport: Stdio, watch: Watch) -> AsyncGenerator[tuple[Any, Any], None]:
+    sdk = import_module("mcp.client.stdio")
+    server = sdk.StdioServerParameters(
+        command=transport.command,
+        args=list(transport.args),
+        env=dict(transport.env),
+        cwd=transport.folder,
+        encoding_error_handler="replace",
+    )
+    with watch.stderr.opened() as errlog:
+        async with sdk.stdio_client(server, errlog=errlog) as (read, write):
+            if errlog is not sys.stderr:
+                errlog.close()  # the process has it
+            yield _Watched(read, watch.ended), write
+
+
+@asynccontextmanager
+async def _http(transport: StreamableHttp, watch: Watch) -> AsyncGenerator[tuple[Any, Any], None]:
+    async def note(response: Any) -> None:
+        if response.status_code >= HTTPStatus.BAD_REQUEST and response.request.method == "POST":
+            watch.faults.append((response.status_code, dict(response.headers)))
+
+    sdk = import_module("mcp.client.streamable_http")
+    # It makes a client of httpx with version 1 and of httpx2 with version 2.
+    make_client = import_module("mcp.shared._httpx_utils").create_mcp_http_client
+    async with make_client(headers=dict(transport.headers)) as http:
+        http.timeout = (_CONNECT, None, _WRITE, _WRITE)
+        http.event_hooks["response"].append(note)
+        async with sdk.streamable_http_client(transport.url, http_client=http) as (read, write, *_):
+            yield _Watched(read, watch.ended), write
+
+
+def error_code(error: BaseException) -> int | None:
+    """Return the code of an error that a server answered; `None` for any other exception."""
+    said = getattr(error, "error", None)
+    code = getattr(said, "code", None)
+    return code if type(error).__name__ in ("McpError", "MCPError") and isinstance(code, int) else None
+
+
+def is_session_unknown(error: BaseException) -> bool:
+    """Say whether the HTTP server does not know the session, as after a restart."""
+    return error_code(error) is not None and "Session terminated" in str(error)
+
+
+def is_closed(error: BaseException) -> bool:
+    """Say whether an exception means that the session is over."""
+    if isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError):
+        return True
+    return error_code(error) == _CONNECTION_CLOSED or is_session_unknown(error)
+
+
+def _wire(model: Any) -> dict[str, Any]:
+    data: dict[str, Any] = model.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return data

@@ -1,0 +1,378 @@
+"""Tools and resources of MCP servers as workers, over stdio and HTTP."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from contracts.worker_contract import WorkerContract
+from core.actors import plan_of
+from servers import mcp_server
+from servers.mcp_server import Served, serving
+
+from podium import Conductor, Limits, Retry
+from podium.errors import (
+    ConfigError,
+    ToolFailed,
+    WorkerBroken,
+    WorkerFailed,
+    WorkerRefused,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
+from podium.execution import Hedge
+from podium.mcp import McpServer, Stdio, StreamableHttp
+from podium.planners import FixedPlanner
+from podium.types import Completion, Message
+from podium.workers import FREE, Request, Worker, complete
+
+pytestmark = pytest.mark.anyio
+SCRIPT = mcp_server.__file__
+
+
+def stdio(log: Path, **options: float) -> McpServer:
+    """Return the test server as a process."""
+    return McpServer(
+        "test", Stdio(sys.executable, [SCRIPT, str(log)], env={"PET": "a-cat-of-mine"}), **options
+    )
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Where the server writes what happened."""
+    path = tmp_path / "log.txt"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def served(log: Path) -> Iterator[Served]:
+    """Serve HTTP."""
+    with serving(log) as found:
+        yield found
+
+
+@pytest.fixture
+def server(served: Served) -> McpServer:
+    """Return the test server over HTTP."""
+    return McpServer("test", StreamableHttp(served.url, {"Authorization": "Bearer abcdefgh"}))
+
+
+@pytest.fixture(params=["stdio", "http"])
+def either(request: pytest.FixtureRequest, log: Path) -> McpServer:
+    """Return the test server over each transport."""
+    return stdio(log) if request.param == "stdio" else request.getfixturevalue("server")
+
+
+async def ask(server: McpServer, tool: str, subtask: str = "") -> Completion:
+    """Return what a tool answers to a subtask."""
+    (worker,) = await server.workers(tools=[tool])
+    return await complete(worker, request(subtask))
+
+
+def request(subtask: str) -> Request:
+    """Return a request for a subtask."""
+    return Request(messages=(Message("user", subtask),))
+
+
+def lines(log: Path) -> list[str]:
+    """Return what the server noted."""
+    return log.read_text("utf-8").split("\n")[:-1]
+
+
+async def until(log: Path, line: str) -> None:
+    """Wait until the server has noted something."""
+    with anyio.fail_after(10):
+        while line not in lines(log):  # noqa: ASYNC110  (another process writes it)
+            await anyio.sleep(0.02)
+
+
+class TestContract(WorkerContract):
+    """A tool with one text argument keeps the contract of workers."""
+
+    @pytest.fixture
+    async def worker(self, either: McpServer) -> Worker:
+        """Echo."""
+        return (await either.workers(tools=["echo"]))[0]
+
+    @pytest.fixture
+    async def slow_worker(self, either: McpServer) -> AsyncIterator[Worker]:
+        """Wait for longer than a test."""
+        (worker,) = await either.workers(tools=["slow"])
+        async with worker:  # starting a process takes longer than the test waits
+            await either.request(lambda client: client.tools())
+            yield worker
+
+
+async def test_cards_tell_names_descriptions_and_arguments(server: McpServer) -> None:
+    """Each tool is a worker; hints say which may be called again."""
+    workers = {worker.card.name: worker for worker in await server.workers()}
+    assert {"test.echo", "test.add", "test.send"} <= workers.keys()
+    assert workers["test.echo"].card.description == "Say what it is told."
+    assert '"a" (integer), "b" (integer)' in workers["test.add"].card.description
+    assert workers["test.echo"].safe_to_repeat
+    assert not workers["test.send"].safe_to_repeat
+    with pytest.raises(ConfigError, match=r"offers no tool 'sing': it offers add, data"):
+        await server.workers(tools=["sing"])
+
+
+async def test_results_are_text(either: McpServer) -> None:
+    """Text is not doubled by structured content that repeats it; other structured content is told."""
+    async with either:
+        assert (await ask(either, "add", '{"a": 1, "b": "2"}')).text == "3"
+        assert (await ask(either, "data")).text == 'done\n\n{"rows": [1, 2]}'
+        assert (await ask(either, "nothing")).text == "The tool ended well and returned nothing."
+
+
+async def test_wrong_arguments_reach_no_server(server: McpServer, log: Path) -> None:
+    """They are checked against the tool's schema."""
+    with pytest.raises(WorkerRefused, match=r"takes integer as 'a'"):
+        await ask(server, "add", '{"a": "one", "b": 2}')
+    assert lines(log) == []
+
+
+async def test_a_tool_that_fails_is_told_as_such(server: McpServer) -> None:
+    """`isError` is a failure with a code of its own, which is not retried."""
+    with pytest.raises(ToolFailed, match=r"tool 'test.fail' failed: no: it rains"):
+        await ask(server, "fail", "it rains")
+    workers = await server.workers(tools=["fail"])
+    conductor = Conductor(FixedPlanner(plan_of((0, "it rains", ()))), workers)
+    (outcome,) = (await conductor.run("q")).outcomes
+    assert outcome.problem is not None
+    assert (outcome.problem.code, outcome.attempts) == ("tool_failed", 1)
+
+
+async def test_an_image_is_never_dropped_in_silence(server: McpServer) -> None:
+    """Beside text it is a stated gap, and the run is partial; alone it is a failure."""
+    workers = await server.workers(tools=["picture"])
+    conductor = Conductor(FixedPlanner(plan_of((0, '{"caption": true}', ()))), workers)
+    result = await conductor.run("q")
+    assert result.status == "partial"
+    told = "not passed on, since the output of a step is text: an image (image/png, 15 bytes)"
+    assert result.answer == f"A pixel.\n\n[{told}]"
+    assert result.outcomes[0].problem is not None
+    assert result.outcomes[0].problem.message == told
+    with pytest.raises(WorkerFailed, match="returned no text; not passed on"):
+        await ask(server, "picture", '{"caption": false}')
+
+
+async def test_resources_are_read(server: McpServer) -> None:
+    """By name or URI; the variables of a template are arguments; a binary resource is a failure."""
+    async with server:
+        workers = await server.workers(tools=[], resources=["notes://today", "notes", "seal"])
+        today, notes, seal = workers
+        assert today.card.description == "Reads notes://today: What is planned today. It takes no arguments."
+        assert (await complete(today, request("anything"))).text == "Water the plants."
+        written = request('{"day": "Monday", "topic": "rain"}')
+        assert (await complete(notes, written)).text == "rain on Monday"
+        with pytest.raises(WorkerFailed, match=r"the resource notes://seal \(image/png, 15 bytes\)"):
+            await complete(seal, request(""))
+        with pytest.raises(ConfigError, match="offers no resource 'poems'"):
+            await server.workers(resources=["poems"])
+
+
+async def test_offers_say_what_there_is(server: McpServer) -> None:
+    """Tools, resources and templates, with what their hints say."""
+    offers = {offer.name: offer for offer in await server.offers()}
+    assert (offers["echo"].kind, offers["echo"].safe_to_repeat) == ("tool", True)
+    assert (offers["send"].kind, offers["send"].safe_to_repeat) == ("tool", False)
+    assert (offers["today"].kind, offers["today"].uri) == ("resource", "notes://today")
+    assert (offers["notes"].kind, offers["notes"].uri) == ("template", "notes://{day}/{topic}")
+
+
+async def test_a_cancelled_call_is_cancelled_on_the_server(either: McpServer, log: Path) -> None:
+    """And the session stays usable."""
+    slow, echo = await either.workers(tools=["slow", "echo"])
+    async with either:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(complete, slow, request("a"))
+            await until(log, "slow a")
+            tasks.cancel_scope.cancel()
+        await until(log, "cancelled")
+        assert (await complete(echo, request("b"))).text == "You said: b"
+
+
+async def test_a_late_call_is_cancelled_on_the_server(log: Path) -> None:
+    """The answer has a time limit."""
+    server = stdio(log, seconds=1.0)
+    with pytest.raises(WorkerTimeout, match="did not answer within 1 s") as raised:
+        await ask(server, "slow", "a")
+    assert raised.value.maybe_paid
+    assert "cancelled" in lines(log)
+
+
+async def test_calls_share_one_session(log: Path) -> None:
+    """A conductor keeps the server's process from run to run, and ends it."""
+    server = stdio(log)
+    workers = await server.workers(tools=["environment"])
+    conductor = Conductor(FixedPlanner(plan_of((0, "look", ()), (0, "look again", (0,)))), workers)
+    async with conductor:
+        first, second = await conductor.run("q"), await conductor.run("q")
+    outcomes = [outcome for result in (first, second) for outcome in result.outcomes]
+    assert len({json.loads(outcome.text)["PID"] for outcome in outcomes}) == 1
+
+
+async def test_the_process_has_only_the_variables_it_is_given(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys of this process do not reach it, and what it was given is shown nowhere."""
+    monkeypatch.setenv("SOME_API_KEY", "sk-of-this-process")
+    server = stdio(log)
+    seen = json.loads((await ask(server, "environment")).text)
+    assert "SOME_API_KEY" not in seen
+    assert seen["PET"] == "a-cat-of-mine"
+    assert "a-cat-of-mine" not in repr(server)
+
+
+async def test_a_server_that_died_is_started_again(log: Path) -> None:
+    """A call that is safe to repeat is made again, by a new process."""
+    workers = await stdio(log).workers(tools=["look"])
+    conductor = Conductor(FixedPlanner(plan_of((0, "cats", ()))), workers, retry=Retry(first_wait=0.01))
+    result = await conductor.run("q")
+    assert result.answer == "Looked for cats"
+    assert lines(log) == ["look cats", "look cats"]
+    problem = result.outcomes[0].calls[0].problem
+    assert problem is not None
+    assert problem.code == WorkerBroken.code
+    assert "closed the connection before it answered; it wrote:" in problem.message
+    assert "something went wrong" in problem.message
+
+
+async def test_a_tool_that_is_not_safe_to_repeat_is_called_once(log: Path) -> None:
+    """Neither retried, nor given to a fallback, nor hedged, after it may have been reached."""
+    workers = await stdio(log).workers(tools=["send", "echo"])
+    retry = Retry(first_wait=0.01, fallbacks={"test.send": ["test.echo"]}, hedge=Hedge(seconds=0.01))
+    conductor = Conductor(FixedPlanner(plan_of((0, "hello", ()))), workers, retry=retry)
+    result = await conductor.run("q")
+    assert lines(log) == ["send hello"]
+    assert result.outcomes[0].problem is not None
+    assert result.outcomes[0].problem.code == WorkerBroken.code
+    assert "it may have done its work, which is not safe to repeat" in result.outcomes[0].problem.message
+
+
+async def test_a_tool_that_was_not_reached_is_called_again(served: Served, log: Path) -> None:
+    """Safe or not: a call that was refused has done nothing."""
+    server = McpServer("test", StreamableHttp(served.url))
+    workers = await server.workers(tools=["data"])
+    conductor = Conductor(FixedPlanner(plan_of((0, "get it", ()))), workers, retry=Retry(first_wait=0.5))
+    served.status = 503
+
+    async def recover() -> None:
+        await anyio.sleep(0.2)
+        served.status = None
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(recover)
+        result = await conductor.run("q")
+    assert result.status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "told"),
+    [
+        (401, WorkerRefused, "answered 401 (the key was refused"),
+        (404, WorkerRefused, "answered 404: check its URL"),
+        (503, WorkerUnavailable, "answered 503"),
+    ],
+)
+async def test_http_statuses_keep_their_meaning(
+    served: Served, status: int, kind: type[Exception], told: str
+) -> None:
+    """When the session is opened; nothing was called."""
+    server = McpServer("test", StreamableHttp(served.url))
+    served.status = status
+    with pytest.raises(kind) as raised:
+        await server.workers()
+    assert told in str(raised.value)
+    assert not getattr(raised.value, "maybe_paid", True)
+
+
+@pytest.mark.parametrize("status", [401, 500])
+async def test_a_server_that_refuses_later_calls(served: Served, status: int) -> None:
+    """The error says so, and the next call works."""
+    server = McpServer("test", StreamableHttp(served.url))
+    (echo,) = await server.workers(tools=["echo"])
+    async with server:
+        assert (await complete(echo, request("a"))).text == "You said: a"
+        served.status = status
+        with pytest.raises(WorkerRefused if status == 401 else WorkerUnavailable, match=str(status)):
+            await complete(echo, request("b"))
+        served.status = None
+        assert (await complete(echo, request("c"))).text == "You said: c"
+
+
+async def test_a_session_that_the_server_forgot_is_opened_again(log: Path) -> None:
+    """As after a restart of an HTTP server."""
+    with serving(log) as first:
+        server = McpServer("test", StreamableHttp(first.url))
+        (echo,) = await server.workers(tools=["echo"])
+        async with server:
+            assert (await complete(echo, request("a"))).text == "You said: a"
+            first.status = 404
+            with pytest.raises((WorkerRefused, WorkerUnavailable)):
+                await complete(echo, request("b"))
+            first.status = None
+            assert (await complete(echo, request("c"))).text == "You said: c"
+
+
+async def test_headers_are_sent_and_shown_nowhere(served: Served) -> None:
+    """They may hold keys."""
+    server = McpServer("test", StreamableHttp(served.url, {"Authorization": "Bearer abcdefgh"}))
+    await server.workers(tools=["echo"])
+    assert served.authorization == "Bearer abcdefgh"
+    assert "abcdefgh" not in repr(server)
+
+
+@pytest.mark.parametrize(
+    ("transport", "kind", "told"),
+    [
+        (Stdio("no-such-program"), WorkerRefused, "cannot be started"),
+        (Stdio(sys.executable, ["-c", "1/0"]), WorkerUnavailable, "ZeroDivisionError"),
+        (StreamableHttp("http://127.0.0.1:1/mcp"), WorkerUnavailable, "cannot be reached"),
+    ],
+)
+async def test_a_server_that_cannot_be_reached(
+    transport: Stdio | StreamableHttp, kind: type[Exception], told: str
+) -> None:
+    """The error says what is wrong, and that nothing was called."""
+    with pytest.raises(kind) as raised:
+        await McpServer("test", transport).workers()
+    assert told in str(raised.value)
+    assert not getattr(raised.value, "maybe_paid", True)
+
+
+async def test_a_run_is_cancelled_on_the_server(server: McpServer, log: Path) -> None:
+    """By the time limit of the run."""
+    workers = await server.workers(tools=["slow"])
+    limits = Limits(seconds=3.0)
+    conductor = Conductor(FixedPlanner(plan_of((0, "a", ()))), workers, limits=limits)
+    result = await conductor.run("q")
+    assert result.status == "failed"
+    await until(log, "cancelled")
+
+
+def test_workers_from_code_that_is_not_async(log: Path) -> None:
+    """The cards are read, and the conductor runs."""
+    server = McpServer("test", Stdio(sys.executable, [SCRIPT, str(log)]), labels=["eu"], price=FREE)
+    workers = server.workers_sync(tools=["echo"])
+    assert workers[0].card.labels == {"eu"}
+    result = Conductor(FixedPlanner(plan_of((0, "hi", ()))), workers).run_sync("q")
+    assert (result.answer, result.cost) == ("You said: hi", 0.0)
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://user:secret@host/mcp", "http://[bad"])
+def test_wrong_urls_are_refused(url: str) -> None:
+    """Before anything is sent, and without quoting them."""
+    with pytest.raises(ConfigError) as raised:
+        StreamableHttp(url)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_server_needs_a_command_and_time() -> None:
+    """Wrong settings are refused at once."""
+    with pytest.raises(ConfigError, match="command"):
+        Stdio(" ")
+    with pytest.raises(ConfigError, match="above 0"):
+        McpServer("test", Stdio("x"), seconds=0)

@@ -1,0 +1,180 @@
+"""An MCP server made with the SDK's own high-level class, of version 1 or 2.
+
+`python tests/servers/mcp_server.py LOG` serves on stdio, and appends what happens to the file LOG.
+`with serving(LOG) as served` serves streamable HTTP at `served.url`, from a thread; `served.status`
+makes it refuse all requests with that status.
+"""
+
+import base64
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import anyio
+import uvicorn
+from mcp.types import CallToolResult, ToolAnnotations
+
+IS_OLD = version("mcp").startswith("1.")
+PIXEL = base64.b64encode(b"no real picture").decode()
+
+
+READ_ONLY = ToolAnnotations.model_validate({"readOnlyHint": True})
+
+
+def make_server(log: Path) -> Any:
+    """Return the server."""
+    module, name = ("fastmcp", "FastMCP") if IS_OLD else ("mcpserver", "MCPServer")
+    server: Any = getattr(import_module(f"mcp.server.{module}"), name)("test")
+
+    def note(what: str) -> None:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"{what}\n")
+
+    _add_plain_tools(server, note)
+    _add_results(server)
+    _add_deaths(server, note, log)
+    _add_resources(server)
+    return server
+
+
+def _add_plain_tools(server: Any, note: Callable[[str], None]) -> None:
+    @server.tool(annotations=READ_ONLY)
+    def echo(text: str) -> str:
+        """Say what it is told."""
+        note(f"echo {text}")
+        return f"You said: {text}"
+
+    @server.tool(annotations=READ_ONLY)
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool()
+    def environment() -> str:
+        """Return the process's variables and its id."""
+        return json.dumps({**os.environ, "PID": str(os.getpid())})
+
+    @server.tool(annotations=READ_ONLY)
+    async def slow(text: str) -> str:
+        """Take a long time."""
+        note(f"slow {text}")
+        try:
+            await anyio.sleep(30)
+        except BaseException:
+            note("cancelled")
+            raise
+        return text
+
+
+def _add_results(server: Any) -> None:
+    def result(*content: dict[str, str], **rest: Any) -> CallToolResult:
+        return CallToolResult.model_validate({"content": content, **rest})
+
+    @server.tool()
+    def data() -> CallToolResult:
+        """Return data that its text does not tell."""
+        return result({"type": "text", "text": "done"}, structuredContent={"rows": [1, 2]})
+
+    @server.tool()
+    def fail(why: str) -> CallToolResult:
+        """Fail."""
+        return result({"type": "text", "text": f"no: {why}"}, isError=True)
+
+    @server.tool()
+    def picture(*, caption: bool) -> CallToolResult:
+        """Return an image."""
+        text = [{"type": "text", "text": "A pixel."}] if caption else []
+        return result(*text, {"type": "image", "data": PIXEL, "mimeType": "image/png"})
+
+    @server.tool()
+    def nothing() -> CallToolResult:
+        """Return nothing."""
+        return result()
+
+
+def _add_deaths(server: Any, note: Callable[[str], None], log: Path) -> None:
+    @server.tool()
+    def send(text: str) -> str:
+        """Send a message, and die before it is answered."""
+        note(f"send {text}")
+        os._exit(3)
+
+    @server.tool(annotations=READ_ONLY)
+    def look(text: str) -> str:
+        """Die before it is answered, the first time."""
+        note(f"look {text}")
+        if log.read_text("utf-8").count("look") == 1:
+            sys.stderr.write("something went wrong\n")
+            sys.stderr.flush()
+            os._exit(3)
+        return f"Looked for {text}"
+
+
+def _add_resources(server: Any) -> None:
+    @server.resource("notes://today", name="today", description="What is planned today.")
+    def today() -> str:
+        return "Water the plants."
+
+    @server.resource("notes://{day}/{topic}", name="notes", description="Notes of a day.")
+    def notes(day: str, topic: str) -> str:
+        return f"{topic} on {day}"
+
+    @server.resource("notes://seal", name="seal", mime_type="image/png")
+    def seal() -> bytes:
+        return b"no real picture"
+
+
+@dataclass
+class Served:
+    """A server that serves HTTP."""
+
+    url: str
+    status: int | None = None
+    """The status of all answers; `None` serves."""
+    authorization: str = ""
+    """The header of the latest request."""
+
+
+@contextmanager
+def serving(log: Path) -> Iterator[Served]:
+    """Serve streamable HTTP on loopback, from a thread, until the block ends."""
+    app = make_server(log).streamable_http_app()
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp")
+
+    async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            served.authorization = dict(scope["headers"]).get(b"authorization", b"").decode()
+            if served.status is not None:
+                await send({"type": "http.response.start", "status": served.status, "headers": []})
+                await send({"type": "http.response.body", "body": b"no"})
+                return
+        await app(scope, receive, send)
+
+    config = uvicorn.Config(guarded, log_level="critical", timeout_graceful_shutdown=1, ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield served
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listening.close()
+
+
+if __name__ == "__main__":
+    make_server(Path(sys.argv[1])).run("stdio")
