@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from agent_framework import Agent
@@ -10,11 +10,15 @@ from autogen.speaking import READ, WRITTEN, Speaker, SpeakingClient
 from autogen_agentchat.base import Response, TaskResult
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, TextMessage
 from autogen_core import CancellationToken
+from autogen_core.models import UserMessage
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
 
-from autogen_podium import ConductorAgent
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, to_graph_flow
 from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor
+from autogen_podium.cancellation import cancelling
+from autogen_podium.workers import as_worker
 from podium.aio import run_sync
+from podium.conductor import Conductor
 from podium.planners import FixedPlanner
 
 
@@ -36,6 +40,15 @@ def answer_of(
     return Answer(text, facts["status"], steps)
 
 
+def answer_in(messages: Sequence[Any]) -> Answer:
+    """Return the answer of a run, of its messages."""
+    *inner, said = messages
+    assert isinstance(said, TextMessage)
+    outputs = {int(m.metadata["podium_step"]): m.content for m in inner if "podium_step" in m.metadata}
+    facts = {"status": said.metadata["podium_status"], "steps": json.loads(said.metadata["podium_steps"])}
+    return answer_of(said.content, facts, outputs, ("prompt_tokens", "completion_tokens"))
+
+
 class AutoGenFace(Face):
     """An agent, reset before each question: it would remember the one before."""
 
@@ -46,11 +59,7 @@ class AutoGenFace(Face):
         """Run it."""
         await self._agent.on_reset(CancellationToken())
         result = await self._agent.run(task=question)
-        *inner, said = result.messages
-        assert isinstance(said, TextMessage)
-        outputs = {int(m.metadata["podium_step"]): m.content for m in inner if "podium_step" in m.metadata}
-        facts = {"status": said.metadata["podium_status"], "steps": json.loads(said.metadata["podium_steps"])}
-        return answer_of(said.content, facts, outputs, ("prompt_tokens", "completion_tokens"))
+        return answer_in(result.messages)
 
     def ask_sync(self, question: str) -> Answer:
         """Run it in a loop of its own, as AutoGen has nothing that is not async."""
@@ -88,6 +97,180 @@ class TestAutoGen(AdapterContract):
     def adapter(self) -> Adapter:
         """AutoGen's."""
         return AutoGenAdapter()
+
+
+class TeamFace(Face):
+    """A team, reset before each question."""
+
+    def __init__(self, team: ConductorTeam) -> None:
+        self._team = team
+
+    async def ask(self, question: str) -> Answer:
+        """Run it."""
+        await self._team.reset()
+        return answer_in((await self._team.run(task=question)).messages)
+
+    def ask_sync(self, question: str) -> Answer:
+        """Run it in a loop of its own, as AutoGen has nothing that is not async."""
+        return run_sync(lambda: self.ask(question))
+
+    async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
+        """Read the pieces its members write."""
+        async for message in self._team.run_stream(task=question):
+            if isinstance(message, ModelClientStreamingChunkEvent):
+                yield int(message.metadata["podium_step"]), message.content
+
+
+class TeamAdapter(AutoGenAdapter):
+    """Makes teams."""
+
+    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+        """Return a team that conducts."""
+        return TeamFace(ConductorTeam(list(workers), planner, model_client_stream=True, **options))
+
+
+class TestTeam(AdapterContract):
+    """A conductor as a team of AutoGen's."""
+
+    lacks: ClassVar[Mapping[str, str]] = {
+        "test_runs_at_once_do_not_mix": "a team of AutoGen's runs once at a time",
+    }
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        """AutoGen's."""
+        return TeamAdapter()
+
+
+class ClientFace(Face):
+    """A model client, which remembers nothing."""
+
+    def __init__(self, client: ConductorChatCompletionClient) -> None:
+        self._client = client
+
+    async def ask(self, question: str) -> Answer:
+        """Send it one message."""
+        said = await self._client.create([UserMessage(content=question, source="user")])
+        assert isinstance(said.content, str)
+        result = self._client.results[-1]
+        steps = tuple(
+            Told(
+                step=outcome.step,
+                worker=outcome.worker,
+                status=outcome.status,
+                output=outcome.text,
+                tokens=outcome.usage.total_tokens,
+                problem="" if outcome.problem is None else outcome.problem.message,
+            )
+            for outcome in result.outcomes
+        )
+        return Answer(said.content, result.status, steps)
+
+    def ask_sync(self, question: str) -> Answer:
+        """Ask it in a loop of its own, as AutoGen has nothing that is not async."""
+        return run_sync(lambda: self.ask(question))
+
+    async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
+        """Read the answer, which has no steps."""
+        async for piece in self._client.create_stream([UserMessage(content=question, source="user")]):
+            if isinstance(piece, str):
+                yield 0, piece
+
+
+class ClientAdapter(AutoGenAdapter):
+    """Makes model clients."""
+
+    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+        """Return a model client that conducts."""
+        return ClientFace(ConductorChatCompletionClient(list(workers), planner, **options))
+
+
+class TestModelClient(AdapterContract):
+    """A conductor as a model client of AutoGen's."""
+
+    lacks: ClassVar[Mapping[str, str]] = {
+        "test_pieces_are_streamed_with_their_step": "a model client streams its answer alone",
+    }
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        """AutoGen's."""
+        return ClientAdapter()
+
+
+class FlowFace(Face):
+    """A plan as a flow; a new one for each question, as each is planned."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+
+    async def ask(self, question: str) -> Answer:
+        """Plan it, and run the flow."""
+        plan = await self._conductor.plan(question)
+        flow = to_graph_flow(plan, self._conductor)
+        token = CancellationToken()  # a team hears of a cancel by its token alone
+        messages = (await cancelling(token, flow.run(task=question, cancellation_token=token))).messages
+        steps = tuple(
+            Told(
+                step=int(message.metadata["podium_step"]),
+                worker=message.metadata["podium_worker"],
+                status="ok",
+                output=message.content,
+                tokens=0
+                if message.models_usage is None
+                else message.models_usage.prompt_tokens + message.models_usage.completion_tokens,
+            )
+            for message in messages
+            if isinstance(message, TextMessage) and "podium_step" in message.metadata
+        )
+        return Answer(steps[-1].output, "ok", tuple(sorted(steps, key=lambda told: told.step)))
+
+    def ask_sync(self, question: str) -> Answer:
+        """Run it in a loop of its own, as AutoGen has nothing that is not async."""
+        return run_sync(lambda: self.ask(question))
+
+    def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
+        """Stream nothing: steps of a flow answer in one piece."""
+        raise NotImplementedError
+
+
+class FlowAdapter(AutoGenAdapter):
+    """Makes flows."""
+
+    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+        """Return what makes flows of plans."""
+        return FlowFace(Conductor(planner, [as_worker(worker) for worker in workers], **options))
+
+
+class TestGraphFlow(AdapterContract):
+    """A plan as a flow of AutoGen's."""
+
+    lacks: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            (
+                "test_there_is_one_outcome_for_each_step",
+                "test_a_failure_tells_the_step_and_its_worker",
+                "test_a_provider_exception_is_told_alike",
+                "test_a_type_error_of_the_hosts_own_worker_fails_its_step",
+            ),
+            "a flow ends at its first failure",
+        ),
+        **dict.fromkeys(
+            (
+                "test_a_run_without_any_answer_fails_with_what_went_wrong",
+                "test_a_mistake_in_a_worker_of_the_users_own_leaves_the_host",
+            ),
+            "AutoGen's runtime keeps the text of an error alone",
+        ),
+        "test_a_plan_of_the_fallback_planner_is_marked": "a plan does not say who made it",
+        "test_limits_hold": "a flow has no limits",
+        "test_pieces_are_streamed_with_their_step": "steps of a flow answer in one piece",
+    }
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        """AutoGen's."""
+        return FlowAdapter()
 
 
 class FrameworkFace(Face):

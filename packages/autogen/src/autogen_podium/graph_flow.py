@@ -15,14 +15,14 @@ from autogen_core import CancellationToken, Component
 from autogen_core.models import LLMMessage
 from pydantic import BaseModel
 
-from autogen_podium.cancellation import cancelling
+from autogen_podium.cancellation import cancelled_by, cancelling
 from autogen_podium.components import ParticipantConfig, dump_worker, load_worker
 from autogen_podium.messages import from_autogen, to_context, write_usage
 from autogen_podium.workers.wrap import Participant, as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.prompts import mentioned, step_input, worker_messages
-from podium.types import Plan, Step, read_query
+from podium.types import Completion, Plan, Step, read_query
 from podium.usage import Usage
 from podium.workers import Request, VisibleStep, Worker, complete
 
@@ -90,8 +90,13 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
         step = Step(0, self._subtask, self._access)
         shown = step_input(self._worker, step, visible, query)
         request = Request(messages=worker_messages(shown, self._worker.card), step_input=shown)
-        async with self._worker:
-            completion = await cancelling(cancellation_token, complete(self._worker, request))
+
+        async def do() -> Completion:
+            cancelled_by(cancellation_token)
+            async with self._worker:
+                return await complete(self._worker, request)
+
+        completion = await cancelling(CancellationToken(), do())
         used = None if completion.usage == Usage() else write_usage(completion.usage)
         labels = {seen.step: seen.label for seen in visible if seen.label is not None}
         facts = {
