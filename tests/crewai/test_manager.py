@@ -2,15 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from crewai import Agent, Crew, Process, Task
+from crewai import Agent, Crew
 from crewai.events.event_bus import crewai_event_bus
 from crewai.events.types.agent_events import AgentExecutionCompletedEvent
 from crewai.tools import tool
-from pydantic import BaseModel
+from servers.crew_scene import PLAN, Finding, Scene
 from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorManager, as_worker
@@ -22,56 +22,6 @@ from podium.planners import ChatPlanner, FixedPlanner
 from podium.policy import Policy
 from podium.types import Plan, Step
 from podium.workers import Calculator, Card, Price
-
-PLAN = """
-{"worker": 0, "subtask": "find the height", "access": []}
-{"worker": 0, "subtask": "find the age", "access": []}
-{"worker": 1, "subtask": "write it down", "access": [0, 1]}
-"""
-
-
-class Finding(BaseModel):
-    """What a task wants."""
-
-    height: int
-    words: str = "none"
-
-
-class Scene:
-    """A crew of two over one LLM, and all that the LLM was sent."""
-
-    def __init__(self, say: Callable[[str, Any], Any] | None = None, **manager: Any) -> None:
-        self.sent: list[str] = []
-        self._say = say or self.answer
-
-        def said(shown: str, tools: Any) -> Any:
-            self.sent.append(shown)
-            return PLAN if "You are the conductor" in shown else self._say(shown, tools)
-
-        self.llm = SpeakingLLM(model="speaking", say=said)
-        self.finder = Agent(role="Finder", goal="Find facts.", backstory="Knows archives.", llm=self.llm)
-        self.writer = Agent(role="Writer", goal="Write.", backstory="Was a clerk.", llm=self.llm)
-        self.manager = ConductorManager(**({"llm": self.llm} if "planner" not in manager else {}), **manager)
-
-    @staticmethod
-    def answer(shown: str, tools: Any) -> str:
-        """Answer a step of the plan."""
-        if "Your part:\nwrite it down" in shown:
-            return '{"height": 330, "words": "of iron"}'
-        return "330 m" if "Your part:\nfind the height" in shown else "137 years"
-
-    def crew(self, *tasks: Task, **options: Any) -> Crew:
-        """Return the crew, with these tasks."""
-        found = list(tasks) or [self.task()]
-        agents = options.pop("agents", [self.finder, self.writer])
-        return Crew(
-            agents=agents, tasks=found, process=Process.hierarchical, manager_agent=self.manager, **options
-        )
-
-    @staticmethod
-    def task(description: str = "Describe the tower.", **options: Any) -> Task:
-        """Return a task."""
-        return Task(description=description, expected_output="a description", **options)
 
 
 def test_a_task_is_planned_once_and_done_by_the_agents() -> None:

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any, Final, Literal, Self
+from weakref import WeakValueDictionary
 
 from crewai import Crew, Task
 from crewai.agents.agent_builder.base_agent import BaseAgent
@@ -16,12 +17,28 @@ from crewai.llms.base_llm import BaseLLM
 from crewai.tools.base_tool import BaseTool
 from crewai.utilities.converter import Converter
 from crewai.utilities.llm_utils import create_llm
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    model_serializer,
+    model_validator,
+)
 
 from crewai_podium.cards import card_of
 from crewai_podium.events import MAX_RESULTS, tell_result
 from crewai_podium.outputs import output_constraint, output_model, read_answer
-from crewai_podium.team import last_step_policy, number_of, task_facts, team_of
+from crewai_podium.plan_table import show_plan
+from crewai_podium.team import (
+    NOT_RESTORED,
+    check_task,
+    last_step_policy,
+    number_of,
+    task_facts,
+    task_key,
+    team_of,
+)
 from crewai_podium.usage import UsageMeter, UsageTotal, write_usage
 from crewai_podium.workers.agent import AgentWorker
 from crewai_podium.workers.llm import LLMWorker
@@ -35,10 +52,12 @@ from podium.journal import Journal
 from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
 from podium.run import Listener
-from podium.types import Completion, Result, RunEnded, Sampling
+from podium.types import Completion, Event, PlanReady, Result, RunEnded, Sampling
 from podium.workers import Card, Request, Worker
 
 _CONTEXT: Final = "This is the context you are working with:"
+_COPIED: Final = ""
+"""In place of a crew's id: what the manager of a copied crew has from the manager that it is a copy of."""
 _said: ContextVar[tuple[dict[str, str], ...]] = ContextVar("crewai_podium_said", default=())
 
 
@@ -66,7 +85,9 @@ class ConductorManager(BaseAgent):
         on_event: takes each event of the runs as it happens.
 
     Raises:
-        ConfigError: there is neither `llm` nor `planner`; or the policy has plans wait, which a crew cannot.
+        ConfigError: there is neither `llm` nor `planner`; the policy has plans wait, which a crew cannot; or
+            there is a `run` and no `journal`. From a kickoff: the crew is trained or checkpointed, or a task
+            asks for human input.
         RunFailed: from a kickoff: a run has no answer; `result` is the run's result.
     """
 
@@ -95,8 +116,10 @@ class ConductorManager(BaseAgent):
 
     _results: tuple[deque[Result], ...] = PrivateAttr(default_factory=lambda: (_kept(),))
     """Its own, then those of the managers it is a copy of."""
-    _named: dict[str, int | None] = PrivateAttr(default_factory=dict)
-    """The number of the agent that a task names: CrewAI drops it at the first kickoff."""
+    _crews: WeakValueDictionary[str, Crew] = PrivateAttr(default_factory=WeakValueDictionary)
+    """The crews that it was given to, by id. CrewAI sets `crew` at each kickoff, also while another runs."""
+    _named: dict[tuple[str, str], int | None] = PrivateAttr(default_factory=dict)
+    """The number of the agent that a task names, by crew and task: CrewAI drops it at the first kickoff."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -111,10 +134,24 @@ class ConductorManager(BaseAgent):
             )
         if self.llm is None and self.planner is None:
             raise ConfigError("there is no planner: give ConductorManager an llm, or a planner of Podium's")
+        if self.run is not None and self.journal is None:
+            raise ConfigError(f"run={self.run!r} names runs in a journal: give the manager a journal, too")
         if self.policy is not None and self.policy.waits:
             raise ConfigError("a crew cannot wait for approval: give Policy.approve a function that asks")
         self._token_process = UsageTotal()
         return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Note each crew that the manager is given to."""
+        super().__setattr__(name, value)
+        if name == "crew" and isinstance(value, Crew):
+            self._crews[str(value.id)] = value
+
+    @model_serializer(mode="plain", when_used="json")
+    def _dump(self) -> dict[str, Any]:
+        """Return what CrewAI refuses to restore: it would make a plain agent of the manager."""
+        said = {"role": self.role, "goal": self.goal, "backstory": self.backstory}
+        return {**said, "llm": {"llm_type": NOT_RESTORED}}
 
     @property
     def results(self) -> tuple[Result, ...]:
@@ -171,22 +208,23 @@ class ConductorManager(BaseAgent):
         copy = self.model_copy(update={"crew": None})
         copy._token_process = UsageTotal()  # noqa: SLF001 - of the same class, as below
         copy._results = (_kept(), *self._results)  # noqa: SLF001
+        copy._crews = WeakValueDictionary()  # noqa: SLF001
+        copy._named = {(_COPIED, key): number for (_, key), number in self._named.items()}  # noqa: SLF001
         return copy
 
     async def _execute(
         self, task: Task, context: str | None, tools: Sequence[BaseTool] | None
     ) -> tuple[str | BaseModel, tuple[dict[str, str], ...]]:
-        if task.human_input:
-            told = "human_input asks within an agent's loop, which a conductor has none of"
-            raise ConfigError(f"{told}: give the manager policy=Policy(approve=...) to look at the plan")
-        crew, model = self._crew(), output_model(task)
+        crew, model = self._crew_of(task), output_model(task)
+        check_task(crew, task)
         query = task.prompt() + (f"\n\n{_CONTEXT}\n{context}" if context else "")
         conductor, policy = self._conductor(crew, task, tools)
-        run_id = None if self.run is None else f"{self.run}:{_hash(_task_key(crew, task), query)}"
+        on_event = self._listener(conductor) if self.verbose or crew.verbose else self.on_event
+        run_id = None if self.run is None else f"{self.run}:{_hash(task_key(crew, task), query)}"
         if await self._is_unfinished(run_id):
             assert run_id is not None
             result = await conductor.resume(
-                run_id, policy=policy, middleware=self._middleware, on_event=self.on_event
+                run_id, policy=policy, middleware=self._middleware, on_event=on_event
             )
         else:
             result = await conductor.run(
@@ -195,7 +233,7 @@ class ConductorManager(BaseAgent):
                 policy=policy,
                 sampling=Sampling(constraint=output_constraint(model)),
                 middleware=self._middleware,
-                on_event=self.on_event,
+                on_event=on_event,
             )
         for kept in self._results:
             kept.append(result)
@@ -203,6 +241,17 @@ class ConductorManager(BaseAgent):
         answer = self._answer(result, model)
         said = ({"role": "user", "content": query}, {"role": "assistant", "content": result.answer})
         return answer, said
+
+    def _listener(self, conductor: Conductor) -> Listener:
+        """Return a listener that prints each plan, and tells `on_event` of each event."""
+
+        def hear(event: Event) -> None:
+            if isinstance(event, PlanReady):
+                show_plan(event, conductor.pool.names)
+            if self.on_event is not None:
+                self.on_event(event)
+
+        return hear
 
     async def _is_unfinished(self, run_id: str | None) -> bool:
         """Return whether a recorded run came to an end that lacks something, so that it is to go on."""
@@ -219,10 +268,10 @@ class ConductorManager(BaseAgent):
     ) -> tuple[Conductor, Policy | None]:
         """Return the conductor for a task, and the policy that the task itself implies."""
         facts, on_usage = task_facts(tools), self._usage_total.add
-        key = _task_key(crew, task)
+        key = task_key(crew, task)
         if facts.named is not None:
-            self._named[key] = number_of(crew, facts.named)
-        named = self._named.get(key)
+            self._named[str(crew.id), key] = number_of(crew, facts.named)
+        named = self._named.get((str(crew.id), key), self._named.get((_COPIED, key)))
         pool = team_of(crew, facts, cards=self.cards, beside=self.workers, on_usage=on_usage)
         fallback = None if self.fallback_planner is None else self._planner(self.fallback_planner)
         conductor = Conductor(
@@ -254,7 +303,10 @@ class ConductorManager(BaseAgent):
                 yield piece
 
     def _answer(self, result: Result, model: type[BaseModel] | None) -> str | BaseModel:
-        """Return the task's output. An answer that is no `model` goes to CrewAI, whose converter mends it.
+        """Return the task's output.
+
+        An answer that is whole, but is no `model`, goes to CrewAI, whose converter has `llm` rewrite it. A
+        partial one does not: the converter would fill in what it lacks.
 
         Raises:
             RunFailed: there is no output.
@@ -265,11 +317,17 @@ class ConductorManager(BaseAgent):
         read = read_answer(answer, model)
         if isinstance(read, BaseModel):
             return read
+        if result.status != "ok":
+            raise run_failed(f"{read}, and it is partial", result)
         if self.llm is None:
             raise run_failed(f"{read}; give the manager an llm to mend it", result)
         return answer
 
-    def _crew(self) -> Crew:
+    def _crew_of(self, task: Task) -> Crew:
+        """Return the crew that a task belongs to; for a task of none, the crew that was told last."""
+        for crew in [*self._crews.values()]:
+            if any(each is task for each in crew.tasks):
+                return crew
         if not isinstance(self.crew, Crew):
             raise ConfigError("a ConductorManager works for a crew: give it to one as its manager_agent")
         return self.crew
@@ -282,13 +340,6 @@ class ConductorManager(BaseAgent):
 
 def _kept() -> deque[Result]:
     return deque(maxlen=MAX_RESULTS)
-
-
-def _task_key(crew: Crew, task: Task) -> str:
-    """Return a key that is the same at every kickoff, and differs for each task, also for equal texts."""
-    alike = [other for other in crew.tasks if other.key == task.key]
-    number = next((at for at, other in enumerate(alike) if other is task), 0)
-    return f"{task.key}:{number}"
 
 
 def _hash(*texts: str) -> str:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
-from crewai import Crew
+from crewai import Crew, Task
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
 from crewai.tools.base_tool import BaseTool
@@ -15,6 +16,11 @@ from podium.errors import ConfigError
 from podium.policy import Policy
 from podium.types import Plan
 from podium.workers import Card, Worker
+
+NOT_RESTORED: Final = (
+    "CrewAI restores a ConductorManager as a plain agent, without its planner and limits: give the manager a "
+    "journal and run=..., and kick the crew off again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,33 @@ def number_of(crew: Crew, named: BaseAgent) -> int | None:
     same = [at for at, agent in enumerate(crew.agents) if agent is named]
     alike = [at for at, agent in enumerate(crew.agents) if named.role in _roles(agent)]
     return next(iter(same + alike), None)
+
+
+def check_task(crew: Crew, task: Task) -> None:
+    """Check that a conductor can do what a crew asks of its manager.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if crew._train:  # noqa: SLF001 - the only place that says so
+        raise ConfigError(
+            "a ConductorManager cannot be trained: Crew.train() asks a human within an agent's loop, which a "
+            "conductor has none of; train the agents in a crew without it"
+        )
+    if task.human_input:
+        raise ConfigError(
+            "human_input asks within an agent's loop, which a conductor has none of: give the manager "
+            "policy=Policy(approve=...) to look at the plan"
+        )
+    if crew.checkpoint:
+        raise ConfigError(f"Crew.checkpoint is set, but {NOT_RESTORED}")
+
+
+def task_key(crew: Crew, task: Task) -> str:
+    """Return a key that is the same at every kickoff, and differs for each task, also for equal texts."""
+    alike = [other for other in crew.tasks if other.key == task.key]
+    number = next((at for at, other in enumerate(alike) if other is task), 0)
+    return f"{task.key}:{number}"
 
 
 def last_step_policy(number: int) -> Policy:

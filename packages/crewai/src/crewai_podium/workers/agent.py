@@ -6,8 +6,10 @@ time. The copy is shown what the request says; its memory and knowledge are its 
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, Literal
 
+from anyio import CancelScope, to_thread
 from crewai import Crew, Task
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.agents.tools_handler import ToolsHandler
@@ -18,6 +20,7 @@ from pydantic import BaseModel
 
 from crewai_podium.usage import OnUsage, UsageMeter, counted
 from crewai_podium.workers.errors import crewai_errors, read_answer
+from podium.errors import WorkerUnavailable
 from podium.hosts import prompt_text
 from podium.types import Completion, Constraint
 from podium.workers import Card, Request, Worker, step_input_of
@@ -67,10 +70,10 @@ class AgentWorker(Worker):
         try:
             with crewai_errors(self.card.name, meter):
                 agent = self._copy(meter)
-                task = _task(request, agent)
-                # A task of its own: a cancel leaves CrewAI's event scopes open, in that task's context only.
-                doing = asyncio.create_task(_do(agent, task, self._tools_of(agent)))
-                done = read_answer(request.messages, await doing, meter)
+                async with _tools(agent, self._tools) as tools:
+                    # A task of its own: a cancel leaves event scopes of CrewAI's open, in its context only.
+                    doing = asyncio.create_task(_do(agent, _task(request, agent), tools))
+                    done = read_answer(request.messages, await doing, meter)
         finally:
             if self._on_usage is not None:
                 self._on_usage(meter.metrics if done is None else counted(meter, done.usage))
@@ -90,13 +93,37 @@ class AgentWorker(Worker):
             own |= {name: meter.copy_of(llm)} if isinstance(llm, BaseLLM) else {}
         return agent.model_copy(update={name: own[name] for name in own if name in type(agent).model_fields})
 
-    def _tools_of(self, agent: BaseAgent) -> list[BaseTool]:
-        tools = list(self._tools if self._tools is not None else agent.tools or ())
-        if agent.apps:
-            tools += agent.get_platform_tools(agent.apps)
-        if agent.mcps:
-            tools += agent.get_mcp_tools(agent.mcps)
-        return tools
+
+@asynccontextmanager
+async def _tools(agent: BaseAgent, own: Sequence[BaseTool] | None) -> AsyncGenerator[list[BaseTool], None]:
+    """Yield the tools of an agent, also those of its apps and MCP servers; then close their connections.
+
+    CrewAI connects and disconnects with `asyncio.run`, which works in a thread only.
+    """
+    tools = list(own if own is not None else agent.tools or ())
+    if not agent.apps and not agent.mcps:
+        yield tools
+        return
+    remote = await to_thread.run_sync(_remote_tools, agent, abandon_on_cancel=True)
+    resolver = getattr(agent, "_mcp_resolver", None)
+    if resolver is not None:
+        agent._mcp_resolver = None  # type: ignore[attr-defined]  # noqa: SLF001 - CrewAI would clean up in the loop
+    try:
+        yield [*tools, *remote]
+    finally:
+        if resolver is not None:
+            with CancelScope(shield=True):
+                await to_thread.run_sync(resolver.cleanup)
+
+
+def _remote_tools(agent: BaseAgent) -> list[BaseTool]:
+    tools = agent.get_platform_tools(agent.apps) if agent.apps else []
+    if agent.mcps:
+        served = agent.get_mcp_tools(agent.mcps)
+        if not served:
+            raise WorkerUnavailable("the agent's MCP servers offer no tool, or cannot be reached")
+        tools += served
+    return tools
 
 
 async def _do(agent: BaseAgent, task: Task, tools: list[BaseTool]) -> Any:

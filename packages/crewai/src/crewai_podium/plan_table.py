@@ -1,0 +1,34 @@
+"""A plan as a table, for crews that are verbose."""
+
+from collections.abc import Sequence
+
+from crewai.events.event_listener import event_listener
+from rich.table import Table
+from rich.text import Text
+
+from podium.secrets import scrub
+from podium.types import PlanReady
+
+
+def show_plan(event: PlanReady, workers: Sequence[str]) -> None:
+    """Print the plan of a round, where CrewAI prints what its agents do.
+
+    Args:
+        event: tells of the plan.
+        workers: the names of the pool's workers.
+    """
+    table = Table(title=f"Plan of round {event.round}", title_justify="left", expand=True)
+    table.add_column("Step", justify="right", no_wrap=True)
+    table.add_column("Worker")
+    table.add_column("Sees steps")
+    table.add_column("Subtask", ratio=1)
+    labels = event.plan.labels
+    for label, step in zip(labels, event.plan.steps, strict=True):
+        sees = ["previous"] * step.previous + [str(labels[seen]) for seen in step.access]
+        table.add_row(*map(_text, (str(label), workers[step.worker], ", ".join(sees), step.subtask)))
+    event_listener.formatter.print(table)
+
+
+def _text(value: str) -> Text:
+    """Return a text that a terminal shows and never obeys."""
+    return Text("".join(letter if letter.isprintable() else " " for letter in scrub(value)))

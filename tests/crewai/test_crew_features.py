@@ -1,0 +1,170 @@
+"""What crews do with a manager besides a kickoff: share it, train, restore, print plans, use MCP servers."""
+
+import io
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+import uvicorn
+from crewai import Agent, Crew
+from crewai.events.event_listener import event_listener
+from crewai.mcp import MCPServerHTTP
+from crewai.state.checkpoint_config import CheckpointConfig
+from mcp.server.fastmcp import FastMCP
+from rich.console import Console
+from servers.crew_scene import PLAN, Finding, Scene
+from servers.speaking_llm import SpeakingLLM
+
+from crewai_podium import ConductorManager, as_worker
+from podium.conductor import Conductor
+from podium.errors import ConfigError, RunFailed
+from podium.execution import Retry
+from podium.planners import FixedPlanner
+from podium.types import Plan, Step
+
+
+def test_two_crews_at_once_may_share_a_manager() -> None:
+    """Each task is done by the agents of its own crew, though the manager is told of the last crew only."""
+    both = threading.Barrier(2)
+
+    def crew_of(name: str, manager: ConductorManager) -> Crew:
+        def say(shown: str, tools: Any) -> str:
+            both.wait(20)
+            return f"by {name}"
+
+        llm = SpeakingLLM(model="speaking", say=say)
+        agent = Agent(role=name, goal="Work.", backstory="New here.", llm=llm)
+        return Scene.crew_of(manager, [agent], [Scene.task(f"Work for {name}.")])
+
+    manager = ConductorManager(planner=FixedPlanner(Plan((Step(0, "work"),))))
+    found: dict[str, str] = {}
+    crews = {name: crew_of(name, manager) for name in ("left", "right")}
+
+    def kick_off(name: str) -> None:
+        found[name] = crews[name].kickoff().raw
+
+    threads = [threading.Thread(target=kick_off, args=(name,)) for name in crews]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == {"left": "by left", "right": "by right"}
+
+
+def test_a_partial_answer_is_never_mended_into_a_typed_one() -> None:
+    """CrewAI's converter would invent what a failed step did not find out."""
+
+    def say(shown: str, tools: Any) -> str:
+        if "Your part:" not in shown:
+            return '{"height": 3, "words": "T"}'
+        if "find the height" in shown.partition("Your part:")[2]:
+            raise ValueError("the archive is closed")
+        return "It could not be found out."
+
+    scene = Scene(say, planner=FixedPlanner(PLAN.strip()), retry=Retry(attempts=1))
+    scene.manager.llm = scene.llm
+    with pytest.raises(RunFailed, match=r"no Finding: .*it is partial") as caught:
+        scene.crew(scene.task(output_pydantic=Finding)).kickoff()
+    assert caught.value.result is not None
+    assert caught.value.result.status == "partial"
+    assert not any("Your part:" not in shown for shown in scene.sent)
+
+
+def test_a_crew_that_is_trained_is_refused() -> None:
+    """Before anything is called."""
+    scene = Scene()
+    with pytest.raises(ConfigError, match="cannot be trained"):
+        scene.crew().train(n_iterations=1, filename="trained.pkl")
+    assert scene.sent == []
+
+
+def test_a_manager_is_not_restored_from_a_checkpoint(tmp_path: Any) -> None:
+    """CrewAI would make a plain agent of it, without limits: neither is one written, nor is one read."""
+    scene = Scene()
+    crew = scene.crew(checkpoint=CheckpointConfig(location=str(tmp_path)))
+    with pytest.raises(ConfigError, match=r"Crew\.checkpoint is set, but CrewAI restores"):
+        crew.kickoff()
+    assert scene.sent == []
+    with pytest.raises(ValueError, match="restores a ConductorManager as a plain agent"):
+        Agent.model_validate(scene.manager.model_dump(mode="json"))
+
+
+def test_names_of_runs_need_a_journal() -> None:
+    """Without one nothing would be found again."""
+    with pytest.raises(ConfigError, match="run='order' names runs in a journal"):
+        Scene(run="order")
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_a_verbose_crew_shows_its_plans(monkeypatch: pytest.MonkeyPatch, *, verbose: bool) -> None:
+    """As a table, between what CrewAI prints itself; `on_event` hears of everything all the same."""
+    shown, heard = io.StringIO(), list[str]()
+    monkeypatch.setattr(event_listener.formatter, "console", Console(file=shown, width=100))
+    scene = Scene(on_event=lambda event: heard.append(event.type))
+    scene.crew(verbose=verbose).kickoff()
+    lines = shown.getvalue().splitlines()
+    assert any("Plan of round 1" in line for line in lines) is verbose
+    assert (
+        any(all(word in line for word in ("2", "Writer", "0, 1", "write it down")) for line in lines)
+        is verbose
+    )
+    assert "plan_ready" in heard
+    assert "run_ended" in heard
+
+
+@asynccontextmanager
+async def mcp_server() -> AsyncIterator[str]:
+    """Serve a tool in the loop of the test, which must not be blocked; yield the URL."""
+    served = FastMCP("lengths", stateless_http=True, json_response=True)
+
+    @served.tool()
+    def measure(what: str) -> str:
+        """Measures a thing."""
+        return f"{what}: 330 m"
+
+    config = uvicorn.Config(served.streamable_http_app(), port=0, log_level="error", lifespan="on")
+    server = uvicorn.Server(config)
+    async with anyio.create_task_group() as group:
+        group.start_soon(server.serve)
+        with anyio.fail_after(20):
+            while not server.started:  # noqa: ASYNC110 - the server tells by this flag alone
+                await anyio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        try:
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            server.should_exit = True
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.anyio
+async def test_the_loop_goes_on_while_an_agents_mcp_server_is_asked() -> None:
+    """The server is in this very loop: had the agent blocked it, neither would ever answer."""
+
+    def say(shown: str, tools: Any) -> Any:
+        return "offered " + ", ".join(tool["function"]["name"] for tool in tools or ())
+
+    async with mcp_server() as url:
+        llm = SpeakingLLM(model="speaking", say=say)
+        agent = Agent(
+            role="Clerk", goal="a", backstory="b", llm=llm, mcps=[MCPServerHTTP(url=url, streamable=True)]
+        )
+        plan = FixedPlanner(Plan((Step(0, "How high is the tower?"),)))
+        with anyio.fail_after(60):
+            result = await Conductor(plan, [as_worker(agent)]).run("?")
+    assert result.answer.startswith("offered mcp_127_0_0_1")
+    assert result.answer.endswith("measure")
+
+
+@pytest.mark.anyio
+async def test_an_agent_without_the_tools_of_its_mcp_server_does_not_guess() -> None:
+    """CrewAI goes on without them, and logs a line."""
+    llm = SpeakingLLM(model="speaking", say=lambda shown, tools: "about 300 m, I think")
+    gone = MCPServerHTTP(url="http://127.0.0.1:9/mcp", streamable=True)
+    agent = Agent(role="Clerk", goal="a", backstory="b", llm=llm, mcps=[gone])
+    plan = FixedPlanner(Plan((Step(0, "How high is the tower?"),)))
+    result = await Conductor(plan, [as_worker(agent)], retry=Retry(attempts=1)).run("?")
+    assert (result.answer, result.status) == ("", "failed")
