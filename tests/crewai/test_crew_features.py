@@ -4,6 +4,7 @@ import io
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -73,15 +74,16 @@ def test_a_partial_answer_is_never_mended_into_a_typed_one() -> None:
     assert not any("Your part:" not in shown for shown in scene.sent)
 
 
-def test_a_crew_that_is_trained_is_refused() -> None:
+def test_a_crew_that_is_trained_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is called."""
+    monkeypatch.chdir(tmp_path)  # CrewAI writes files there
     scene = Scene()
     with pytest.raises(ConfigError, match="cannot be trained"):
         scene.crew().train(n_iterations=1, filename="trained.pkl")
     assert scene.sent == []
 
 
-def test_a_manager_is_not_restored_from_a_checkpoint(tmp_path: Any) -> None:
+def test_a_manager_is_not_restored_from_a_checkpoint(tmp_path: Path) -> None:
     """CrewAI would make a plain agent of it, without limits: neither is one written, nor is one read."""
     scene = Scene()
     crew = scene.crew(checkpoint=CheckpointConfig(location=str(tmp_path)))
