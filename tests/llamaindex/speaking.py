@@ -95,8 +95,16 @@ class Native(Blocking):
         formatted: bool = False,  # noqa: FBT001, FBT002
         **kwargs: Any,
     ) -> CompletionResponseAsyncGen:
-        """Not used."""
-        raise NotImplementedError
+        """Say it word by word."""
+
+        async def words() -> CompletionResponseAsyncGen:
+            told = ""
+            for word in pieces_of(await self.speak(prompt)):
+                told += word
+                yield CompletionResponse(text=told, delta=word)
+            yield CompletionResponse(text=told, delta="", raw={"usage": dict(TOKENS)})
+
+        return words()
 
 
 def pieces_of(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """LlamaIndex's client of OpenAI-compatible servers as worker and planner, against a loopback server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -14,6 +14,7 @@ from llama_index.core.base.llms.types import ToolCallBlock
 from llama_index.core.llms import ChatMessage
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai_like import OpenAILike
+from llamaindex.conftest import Make
 from llamaindex.library import index_of
 from servers.chat_server import CUT, STALL, Call, ChatServer, Reply, chunk, events, says, whole
 
@@ -28,25 +29,6 @@ from podium.planners import FixedPlanner
 from podium.workers import Worker, complete
 
 pytestmark = pytest.mark.anyio
-
-
-Make = Callable[..., Any]
-
-
-@pytest.fixture
-async def llm() -> AsyncIterator[Make]:
-    """Return what makes models of a server; they keep no connection from call to call."""
-    limits = httpx.Limits(max_keepalive_connections=0)
-    async with httpx.AsyncClient(limits=limits) as async_client:
-        with httpx.Client(limits=limits) as client:
-
-            def make(url: str, **options: Any) -> Any:
-                facts = {"is_chat_model": True, "is_function_calling_model": True, "max_retries": 0}
-                clients = {"http_client": client, "async_http_client": async_client}
-                key = "sk-loopback-key"
-                return OpenAILike(model="writer", api_base=url, api_key=key, **(facts | clients | options))
-
-            yield make
 
 
 def shown(call: Call) -> str:

@@ -4,15 +4,21 @@ from typing import Any, Final
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
 from llama_index.core.llms import LLM
 from llama_index.core.tools import BaseTool
+from llama_index.core.workflow import Workflow
 
 from podium.hosts import CardMaker, base_url_of
 from podium.workers import Card
 
 _SEARCHES: Final = "Searches its documents for what the subtask asks; answers with the passages found."
 _ANSWERS: Final = "Answers questions about its documents."
+_CHATS: Final = "Answers in a conversation."
+_NO_NAME: Final = "Agent"
+_NO_DESCRIPTION: Final = "An agent that can perform a task"
+"""What LlamaIndex calls an agent that nobody has named, or described."""
 
 
 def card_of(thing: object, maker: CardMaker | None = None) -> Card:
@@ -31,8 +37,38 @@ def card_of(thing: object, maker: CardMaker | None = None) -> Card:
         words = _own_words(thing) or _SEARCHES
     elif isinstance(thing, BaseQueryEngine):
         words = _own_words(thing) or _ANSWERS
+    elif isinstance(thing, BaseChatEngine):
+        words = _own_words(thing) or _CHATS
+    elif isinstance(thing, Workflow):
+        name, words = _workflow(thing)
+        model, url = _model_of(thing)
     maker = maker or CardMaker({})
     return maker.card(name=name, description=words, context_window=window, model=model, base_url=url)
+
+
+def _workflow(thing: Any) -> tuple[str, str]:
+    """Return the name and the description of a workflow: an agent and a team say their own."""
+    name, kind = getattr(thing, "name", ""), type(thing).__name__
+    own = getattr(thing, "description", "")
+    agents = getattr(thing, "agents", None)
+    if isinstance(agents, dict):  # an AgentWorkflow
+        told = "; ".join(f"{agent.name}: {agent.description}" for agent in agents.values())
+        return kind, f"A team of agents ({told})."
+    if not name or name == _NO_NAME:
+        name = kind
+    if not own or own == _NO_DESCRIPTION:
+        tools = [tool.metadata.name for tool in getattr(thing, "tools", None) or ()]
+        own = f"An agent with the tools {', '.join(tools)}." if tools else _own_words(thing)
+    return name, own
+
+
+def _model_of(workflow: Workflow) -> tuple[str, str]:
+    """Return the model of an agent, or of all agents of a team, and its URL; empty where they differ."""
+    agents = getattr(workflow, "agents", None)
+    each = agents.values() if isinstance(agents, dict) else [workflow]
+    llms = [llm for agent in each if isinstance(llm := getattr(agent, "llm", None), LLM)]
+    known = {(llm.metadata.model_name, _base_url(llm)) for llm in llms}
+    return known.pop() if len(known) == 1 else ("", "")
 
 
 def _base_url(llm: LLM) -> str:

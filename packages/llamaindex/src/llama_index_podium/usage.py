@@ -98,14 +98,18 @@ class Spent:
 
 
 @contextmanager
-def spending() -> Iterator[Spent]:
-    """Count what models spend in the block, and in all that is begun in it."""
+def spending(spent: Spent | None = None) -> Iterator[Spent]:
+    """Count what models spend in the block, and in all that is begun in it.
+
+    Args:
+        spent: counts it, as in other blocks before; `None` counts anew.
+    """
     root = get_dispatcher()
     if _EVENTS not in root.event_handlers:
         root.add_event_handler(_EVENTS)
     if _SPANS not in root.span_handlers:
         root.add_span_handler(_SPANS)
-    spent = Spent()
+    spent = spent or Spent()
     token = _SPENDING.set(spent)
     try:
         yield spent

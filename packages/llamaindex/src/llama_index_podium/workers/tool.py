@@ -15,7 +15,7 @@ from podium.types import Completion, storable
 from podium.workers import Card
 
 
-def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
+def tool_worker(tool: BaseTool, *, card: Card) -> ToolWorker:
     """Return a worker that calls a tool, and notes the nodes it finds."""
     called = adapt_to_async_tool(tool)
 

@@ -1,53 +1,78 @@
 """Makes a worker of an object of LlamaIndex's. It knows all kinds of them, and calls none."""
 
-from typing import Any, Unpack
+from collections.abc import Callable
+from typing import Any, Final, Unpack
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.llms import LLM
 from llama_index.core.tools import BaseTool, QueryEngineTool
+from llama_index.core.workflow import Workflow
 
 from llama_index_podium.cards import card_of
+from llama_index_podium.workers.chat_engine import ChatEngineWorker
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
 from llama_index_podium.workers.tool import tool_worker
+from llama_index_podium.workers.workflow import WorkflowWorker
 from podium.errors import ConfigError
 from podium.hosts import CardMaker, CardOptions
 from podium.workers import Card, Worker
 
 
-def as_worker(thing: Any, **options: Unpack[CardOptions]) -> Worker:
+def as_worker(thing: Any, *, input_field: str | None = None, **options: Unpack[CardOptions]) -> Worker:
     """Return an object of LlamaIndex's as a worker.
 
-    An LLM is sent messages; a retriever looks the subtask up; a query engine answers it; a
-    tool is called with it. A `QueryEngineTool` is its engine, with the tool's name and
-    description. A query engine or an LLM over a conductor is that conductor, and one of
-    Podium's own workers is itself.
+    An LLM is sent messages; a retriever looks the subtask up; a query engine or a chat engine
+    answers it; a tool or a workflow is called with it; an agent or an `AgentWorkflow` does it. A
+    `QueryEngineTool` is its engine, with the tool's name and description. A query engine, a
+    retriever or an LLM over a conductor is that conductor, and one of Podium's own workers is
+    itself.
 
     Args:
         thing: the object that does subtasks.
+        input_field: for a workflow whose start event declares no fields: the field that its steps
+            read the subtask from.
         options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
             `podium.hosts.CardOptions` has them.
 
     Raises:
         ConfigError: it cannot be a worker, or is one that has its card already, or there is a
-            card and parts of another.
+            card and parts of another; or an `input_field` is missing, or not for this object.
     """
     maker = CardMaker(options)
-    return maker.podium_worker(thing) or _worker(thing, card_of(thing, maker))
+    if input_field is not None and not isinstance(thing, Workflow):
+        raise ConfigError(f"{thing!r:.80} is no workflow: it has no input_field")
+    return maker.podium_worker(thing) or _worker(thing, card_of(thing, maker), input_field)
 
 
-def _worker(thing: Any, card: Card) -> Worker:
+def _worker(thing: Any, card: Card, input_field: str | None) -> Worker:
+    if isinstance(thing, Workflow):
+        return _workflow_worker(thing, card, input_field)
     if type(thing) is QueryEngineTool:
-        return QueryEngineWorker(thing.query_engine, card=card)
-    if isinstance(thing, LLM):
-        return LLMWorker(thing, card=card)
-    if isinstance(thing, BaseRetriever):
-        return RetrieverWorker(thing, card=card)
-    if isinstance(thing, BaseQueryEngine):
-        return QueryEngineWorker(thing, card=card)
-    if isinstance(thing, BaseTool):
-        return tool_worker(thing, card)
-    raise ConfigError(
-        f"{thing!r:.80} is no LLM, retriever, query engine or tool: wrap a function in a FunctionTool"
-    )
+        thing = thing.query_engine
+    for kind, make in _KINDS:
+        if isinstance(thing, kind):
+            return make(thing, card=card)
+    kinds = "LLM, retriever, query engine, chat engine, agent, workflow or tool"
+    raise ConfigError(f"{thing!r:.80} is no {kinds}: wrap a function in a FunctionTool")
+
+
+_KINDS: Final[tuple[tuple[type, Callable[..., Worker]], ...]] = (
+    (LLM, LLMWorker),
+    (BaseRetriever, RetrieverWorker),
+    (BaseQueryEngine, QueryEngineWorker),
+    (BaseChatEngine, ChatEngineWorker),
+    (BaseTool, tool_worker),
+)
+
+
+def _workflow_worker(workflow: Workflow, card: Card, input_field: str | None) -> Worker:
+    from llama_index_podium.workers.agent import AgentWorker, is_agent  # noqa: PLC0415 - loads all agents
+
+    if not is_agent(workflow):
+        return WorkflowWorker(workflow, card=card, input_field=input_field)
+    if input_field is not None:
+        raise ConfigError(f"agent {card.name!r} takes a conversation: it has no input_field")
+    return AgentWorker(workflow, card=card)

@@ -1,0 +1,173 @@
+"""A worker that is an agent of LlamaIndex's, or a team of agents."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final, TypeGuard
+
+from llama_index.core.agent.workflow import (
+    AgentOutput,
+    AgentStream,
+    AgentWorkflow,
+    FunctionAgent,
+    ToolCallResult,
+)
+from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.workflow import Event
+
+from llama_index_podium.messages import to_llama
+from llama_index_podium.sources import note
+from llama_index_podium.usage import Spent, spending
+from llama_index_podium.workers.blocking import in_thread, is_blocking
+from llama_index_podium.workers.workflow_run import events_of_run, nodes_of_result
+from podium.errors import WorkerBroken
+from podium.hosts import spent_completion, text_of, worker_errors
+from podium.types import Completion, storable
+from podium.workers import Card, Request, Worker
+
+_MEMORY_TOKENS: Final = 10**9
+"""LlamaIndex's own memory silently leaves out what is longer than a part of the model's context."""
+_MAX_QUOTE: Final = 300
+
+
+Agent = BaseWorkflowAgent | AgentWorkflow
+
+
+def is_agent(thing: object) -> TypeGuard[Agent]:
+    """Say whether an object is an agent, or a team of agents."""
+    return isinstance(thing, Agent)
+
+
+class AgentWorker(Worker):
+    """Has an agent, or an `AgentWorkflow`, do the subtask; each call has a memory of its own.
+
+    Its answer comes in one piece, as only at its end is it known which of its texts is the last. A
+    `FunctionAgent` without tools has one text, which is streamed. A tool whose last call failed is
+    told with the answer.
+
+    Args:
+        agent: does the subtask. Where its model blocks, it runs in a thread, with an event loop of
+            its own.
+        card: what the planner is told of it; its price is that of the models that it calls.
+    """
+
+    def __init__(self, agent: Agent, *, card: Card) -> None:
+        self.agent = agent
+        self.card = card
+
+    def __repr__(self) -> str:
+        return f"AgentWorker({self.card.name!r})"
+
+    @property
+    def agents(self) -> Sequence[BaseWorkflowAgent]:
+        """The agent, or the agents of the team."""
+        return list(self.agent.agents.values()) if isinstance(self.agent, AgentWorkflow) else [self.agent]
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Run the agent with what the step is shown.
+
+        Raises:
+            WorkerBroken: it was to give structured output and gave none.
+            WorkerRefused: it waits for a person to answer.
+        """
+        heard, spent = _Heard(), Spent()
+        messages, streams = to_llama(request.messages), request.stream and self._has_one_text
+        if self._blocks:
+            streams = False
+            with worker_errors(self.card.name, usage=lambda: spent.known):
+                await in_thread(lambda: asyncio.run(self._listen(messages, heard, spent)))
+        else:
+            async with aclosing(self._events(messages, heard, spent)) as events:
+                while True:
+                    with worker_errors(self.card.name, usage=lambda: spent.known):
+                        event = await anext(events, None)
+                    if event is None:
+                        break
+                    if streams and isinstance(event, AgentStream) and event.delta:
+                        yield event.delta
+        with worker_errors(self.card.name, usage=lambda: spent.known):
+            completion = self._completion(heard, spent)
+        if request.stream and not streams:
+            yield completion.text
+        yield completion
+
+    @property
+    def _blocks(self) -> bool:
+        return any(is_blocking(agent.llm) for agent in self.agents)
+
+    @property
+    def _has_one_text(self) -> bool:
+        """Whether the model is asked once, so that its first text is its last."""
+        agents = self.agents
+        alone = agents[0] if len(agents) == 1 else None
+        structured = any(
+            thing.output_cls is not None or thing.structured_output_fn is not None
+            for thing in (self.agent, *agents)
+        )
+        return (
+            isinstance(alone, FunctionAgent)
+            and alone.streaming
+            and not structured
+            and not alone.tools
+            and alone.tool_retriever is None
+        )
+
+    async def _listen(self, messages: list[ChatMessage], heard: "_Heard", spent: Spent) -> None:
+        async with aclosing(self._events(messages, heard, spent)) as events:
+            async for _ in events:
+                pass
+
+    async def _events(
+        self, messages: list[ChatMessage], heard: "_Heard", spent: Spent
+    ) -> AsyncGenerator[Event, None]:
+        """Run the agent and yield its events; what matters at the end is kept in `heard`."""
+        memory = ChatMemoryBuffer.from_defaults(token_limit=_MEMORY_TOKENS)
+        with spending(spent):  # the run's tasks have it, as they are made here
+            handler = self.agent.run(chat_history=messages, memory=memory)
+        async with aclosing(events_of_run(handler, self.card.name)) as events:
+            async for event in events:
+                heard.take(event)
+                yield event
+        heard.output = await handler
+
+    def _completion(self, heard: "_Heard", spent: Spent) -> Completion:
+        output: Any = heard.output
+        text = text_of(output.response.content if isinstance(output, AgentOutput) else str(output))
+        structured = getattr(output, "structured_response", None)
+        if structured is not None:
+            text = text_of(structured)
+        elif any(thing.output_cls is not None for thing in (self.agent, *self.agents)):
+            told = f"agent {self.card.name!r} gave no structured output: {text[:_MAX_QUOTE]!r}"
+            raise WorkerBroken(told, maybe_paid=True)
+        ending, failed = spent.ending, heard.failed
+        completion = spent_completion(
+            storable(text), spent.usage_at_end, self.card, finish_reason=ending.finish, refusal=ending.refusal
+        )
+        return replace(completion, missing=failed) if failed else completion
+
+
+class _Heard:
+    """What an agent's events say that its answer does not."""
+
+    def __init__(self) -> None:
+        self.output: Any = None
+        """What the run came to; `None` before its end."""
+        self._faults: dict[str, str] = {}
+        """Why the last call of a tool failed, by the tool's name."""
+
+    @property
+    def failed(self) -> str:
+        """The tools whose last call failed, in words; empty where there are none."""
+        return "; ".join(f"its tool {name!r} failed: {why}" for name, why in self._faults.items())
+
+    def take(self, event: Event) -> None:
+        """Take note of what a tool returned: the nodes it found, or why it failed."""
+        if isinstance(event, ToolCallResult):
+            output = event.tool_output
+            note(nodes_of_result(output.raw_output))
+            self._faults.pop(event.tool_name, None)
+            if output.is_error:
+                self._faults[event.tool_name] = storable(output.content)[:_MAX_QUOTE]

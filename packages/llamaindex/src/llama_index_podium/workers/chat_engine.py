@@ -1,0 +1,133 @@
+"""A worker that is one of LlamaIndex's chat engines."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from copy import copy
+from dataclasses import replace
+from typing import Any, Final
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
+from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
+from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
+
+from llama_index_podium.messages import to_llama
+from llama_index_podium.sources import note
+from llama_index_podium.usage import Spent, spending
+from llama_index_podium.workers.blocking import in_thread, is_blocking
+from llama_index_podium.workers.search import is_empty_text, nothing_found
+from podium.aio import shielded
+from podium.errors import WorkerBroken
+from podium.hosts import spent_completion, worker_errors
+from podium.prompts import worker_messages
+from podium.types import Completion, storable
+from podium.workers import Card, Request, Worker, step_input_of
+
+_MEMORY_TOKENS: Final = 10**9
+"""LlamaIndex's own memory silently leaves out what is longer than a part of the model's context."""
+_NEXT: Final = "It is the next message."
+_NO_STREAM: Final = (CondenseQuestionChatEngine,)
+"""Engines that, to stream, change the query engine they share with other calls."""
+
+
+class ChatEngineWorker(Worker):
+    """Asks a chat engine the subtask, as the next message of a conversation that begins with each call.
+
+    The conversation is the run's, and the visible steps; so the engine searches for the subtask
+    alone. The engine's own memory is neither read nor written.
+
+    Args:
+        engine: answers.
+        card: what the planner is told of it; its price is that of the models that it calls.
+    """
+
+    reads_prose = False  # the subtask is searched for as it stands
+
+    def __init__(self, engine: BaseChatEngine, *, card: Card) -> None:
+        self.engine = engine
+        self.card = card
+
+    def __repr__(self) -> str:
+        return f"ChatEngineWorker({self.card.name!r})"
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Chat with a copy of the engine, streamed where somebody reads along.
+
+        Raises:
+            WorkerBroken: its model gave no answer.
+        """
+        spent, text, held = Spent(), "", ""
+        with worker_errors(self.card.name, usage=lambda: spent.known), spending(spent):
+            response = await self._ask(request)
+        if isinstance(response, StreamingAgentChatResponse):
+            async with aclosing(_pieces(response)) as pieces:
+                while True:
+                    with worker_errors(self.card.name, usage=lambda: spent.known):
+                        piece = await anext(pieces, None)
+                    if piece is None:
+                        break
+                    text, held = text + piece, held + piece
+                    if not is_empty_text(text):  # LlamaIndex's words for no answer come in one piece
+                        yield held
+                        held = ""
+        with worker_errors(self.card.name, usage=lambda: spent.known):
+            note(response.source_nodes)
+            completion = self._completion(text or response.response, request, spent)
+        if request.stream and (held or not text):
+            yield completion.text
+        yield completion
+
+    async def _ask(self, request: Request) -> Any:
+        subtask, history = step_input_of(request).subtask, _history(request, self.card)
+        engine = _with_own_memory(self.engine)
+        if is_blocking(engine):
+            return await in_thread(engine.chat, subtask, history)
+        if request.stream and not isinstance(engine, _NO_STREAM):
+            return await engine.astream_chat(subtask, history)
+        return await engine.achat(subtask, history)
+
+    def _completion(self, text: str, request: Request, spent: Spent) -> Completion:
+        ending, is_empty = spent.ending, is_empty_text(text)
+        completion = spent_completion(
+            "" if is_empty else storable(text),
+            spent.usage_at_end,
+            self.card,
+            finish_reason=ending.finish,
+            refusal=ending.refusal,
+        )
+        if is_empty and not text.strip():
+            raise WorkerBroken(f"chat engine {self.card.name!r} gave no answer", maybe_paid=True)
+        return nothing_found(step_input_of(request).subtask, completion) if is_empty else completion
+
+
+def _history(request: Request, card: Card) -> list[ChatMessage]:
+    """Return the conversation before the subtask: the run's, with the visible steps."""
+    step_input = step_input_of(request)
+    if not step_input.query and not step_input.visible:
+        return []
+    return to_llama(worker_messages(replace(step_input, subtask=_NEXT), card))
+
+
+def _with_own_memory(engine: BaseChatEngine) -> BaseChatEngine:
+    """Return a copy of an engine whose memory is empty, so that calls at once do not mix."""
+    own = copy(engine)
+    if isinstance(getattr(own, "_memory", None), BaseMemory):
+        own.__dict__["_memory"] = ChatMemoryBuffer.from_defaults(token_limit=_MEMORY_TOKENS)
+    return own
+
+
+async def _pieces(response: StreamingAgentChatResponse) -> AsyncGenerator[str, None]:
+    """Yield the text of a streamed response. Leaving the iteration ends the task that reads the model."""
+    task = response.awrite_response_to_history_task
+    response.awrite_response_to_history_task = None  # else leaving would wait for the whole answer
+    try:
+        async with aclosing(response.async_response_gen()) as pieces:
+            async for piece in pieces:
+                yield piece
+    finally:
+        if task is not None:
+            task.cancel()
+            await shielded(asyncio.wait([task]))
+            if not task.cancelled():
+                task.exception()  # raised above: retrieved, so that asyncio does not log it

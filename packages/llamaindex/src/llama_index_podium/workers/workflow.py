@@ -1,0 +1,68 @@
+"""A worker that is a workflow of the user's own."""
+
+from typing import Any
+
+from llama_index.core.workflow import StartEvent, Workflow
+
+from llama_index_podium.sources import note
+from llama_index_podium.usage import Spent, spending
+from llama_index_podium.workers.workflow_run import events_of_run, nodes_of_result, text_of_result
+from podium.errors import ConfigError
+from podium.hosts import ToolWorker, spent_completion, worker_errors
+from podium.types import Completion
+from podium.workers import Card
+
+
+class WorkflowWorker(ToolWorker):
+    """Runs a workflow, whose start event says what it is given, as the schema of a tool does.
+
+    Args:
+        workflow: does the subtask. It runs in the event loop of the run.
+        card: what the planner is told of it; its price is that of the models that it calls.
+        input_field: the field of a start event without declared fields that the subtask goes into.
+
+    Raises:
+        ConfigError: the start event declares no fields and there is no `input_field`, or it does
+            and there is one.
+    """
+
+    uses_tokens = True
+
+    def __init__(self, workflow: Workflow, *, card: Card, input_field: str | None) -> None:
+        self.workflow = workflow
+        super().__init__(_schema(workflow, input_field, card.name), self._run, card=card)
+
+    async def _run(self, arguments: dict[str, Any]) -> Completion:
+        name, spent = self.card.name, Spent()
+        with worker_errors(name, usage=lambda: spent.known):
+            with spending(spent):  # the run's tasks have it, as they are made here
+                handler = self.workflow.run(**arguments)
+            async for _ in events_of_run(handler, name):
+                pass
+            result: Any = await handler
+            note(nodes_of_result(result))
+            ending = spent.ending
+            return spent_completion(
+                text_of_result(result),
+                spent.usage_at_end,
+                self.card,
+                finish_reason=ending.finish,
+                refusal=ending.refusal,
+            )
+
+
+def _schema(workflow: Workflow, input_field: str | None, name: str) -> dict[str, Any]:
+    """Return the JSON schema of what a workflow is given."""
+    start = workflow.start_event_class
+    declared = start.model_fields.keys() - StartEvent.model_fields.keys()
+    if input_field is None and declared:
+        return start.model_json_schema()
+    if input_field is None:
+        told = f"workflow {name!r} starts with a {start.__name__} that declares no fields"
+        raise ConfigError(
+            f"{told}: name the field that its steps read, as_worker(..., input_field='query'), "
+            "or declare the fields in a subclass of StartEvent"
+        )
+    if declared:
+        raise ConfigError(f"workflow {name!r} has declared fields ({', '.join(declared)}): no input_field")
+    return {"properties": {input_field: {"type": "string"}}, "required": [input_field]}

@@ -1,0 +1,304 @@
+"""Agents and teams of agents as workers, with models of loopback servers."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
+from llama_index.core.tools import FunctionTool, QueryEngineTool
+from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+from llamaindex.conftest import Make
+from llamaindex.library import index_of
+from llamaindex.speaking import Blocking, Native
+from pydantic import BaseModel
+from servers.chat_server import STALL, USAGE, Call, ChatServer, Reply, says
+
+from llama_index_podium import ConductorQueryEngine, as_worker
+from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError
+from podium.execution import Retry
+from podium.hosts import tool_call
+from podium.planners import FixedPlanner
+from podium.types import AnswerDelta, Result
+from podium.workers import Gather, Worker
+
+pytestmark = [
+    pytest.mark.anyio,
+    # agents themselves use what pydantic and workflows have deprecated
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20"),
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211"),
+    pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning"),
+]
+
+ONE = Plan((Step(0, "How warm is it?"),))
+ONCE = Retry(attempts=1)
+TOKENS = USAGE["total_tokens"]
+REPORTING = {"stream_options": {"include_usage": True}}
+"""Has a stream say what it used; else tokens are estimated."""
+
+
+def shown(call: Call) -> str:
+    """Return the text of a request."""
+    return "\n".join(str(message["content"]) for message in call.body["messages"])
+
+
+def returned(call: Call) -> list[str]:
+    """Return what tools have returned in a request."""
+    return [str(message["content"]) for message in call.body["messages"] if message["role"] == "tool"]
+
+
+def calling(name: str, arguments: str) -> Callable[[Call], Reply]:
+    """Return a model that calls a tool once, and answers with what that returned."""
+
+    def reply(call: Call) -> Reply:
+        if said := returned(call):
+            return says(call, f"It says: {said[-1]}")
+        asked = [tool_call("c1", name, arguments)]
+        return says(call, "Let me see.", tool_calls=asked, finish_reason="tool_calls")
+
+    return reply
+
+
+def weather(city: str) -> str:
+    """Say how warm it is in a city."""
+    if city == "Atlantis":
+        raise ValueError("there is no such city")
+    return f"12 degrees in {city}"
+
+
+async def run(*workers: Any, plan: Plan = ONE, **options: Any) -> Result:
+    """Run a plan over workers."""
+    return await Conductor(FixedPlanner("x"), [as_worker(each) for each in workers], **options).run(plan)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_an_agent_does_its_step(llm: Make, *, streaming: bool) -> None:
+    """It is shown its access list and nothing else; all its calls are on the bill."""
+    async with ChatServer(calling("weather", '{"city": "Bern"}')) as server:
+        model = llm(server.url, additional_kwargs=REPORTING if streaming else {})
+        agent = FunctionAgent(
+            name="forecaster", tools=[weather], llm=model, system_prompt="Be kind.", streaming=streaming
+        )
+        plan = Plan((Step(0, "canary-hidden"), Step(1, "first"), Step(2, "How warm is it?", (1,))))
+        workers = [ScriptedWorker("a", "hidden"), ScriptedWorker("b", "first-output"), agent]
+        result = await Conductor(FixedPlanner("x"), [as_worker(each) for each in workers]).run(plan)
+        first = shown(server.calls[0])
+    assert (result.answer, result.status) == ("It says: 12 degrees in Bern", "ok"), result.explain()
+    assert [word in first for word in ("Be kind.", "first-output", "canary-hidden")] == [True, True, False]
+    assert result.outcomes[2].usage.total_tokens == 2 * TOKENS
+    assert not result.outcomes[2].usage.estimated
+
+
+async def test_nodes_that_its_tools_find_are_sources(llm: Make) -> None:
+    """Those of the step."""
+    async with ChatServer(calling("contracts", '{"input": "Acme"}')) as server:
+        engine = index_of("contracts").as_query_engine(llm=Blocking("March"), similarity_top_k=1)
+        tool = QueryEngineTool.from_defaults(engine, name="contracts", description="d")
+        agent = FunctionAgent(name="reader", tools=[tool], llm=llm(server.url))
+        conductor = ConductorQueryEngine.from_defaults([agent], FixedPlanner(ONE))
+        response = await conductor.aquery("?")
+    assert str(response) == "It says: March"
+    assert [node.metadata["podium_steps"] for node in response.source_nodes] == [[0]]
+
+
+async def test_a_tool_that_failed_is_told(llm: Make) -> None:
+    """With the answer; not where the tool was called again and went well."""
+    async with ChatServer(calling("weather", '{"city": "Atlantis"}')) as server:
+        agent = FunctionAgent(name="forecaster", tools=[weather], llm=llm(server.url))
+        result = await run(agent)
+    assert (result.status, result.answer) == ("partial", "It says: there is no such city")
+    assert result.problem is not None
+    assert "its tool 'weather' failed: there is no such city" in result.problem.message
+
+    def again(call: Call) -> Reply:
+        said = returned(call)
+        if len(said) == 2:
+            return says(call, said[-1])
+        city = "Bern" if said else "Atlantis"
+        calls = [tool_call(f"c{len(said)}", "weather", f'{{"city": "{city}"}}')]
+        return says(call, "", tool_calls=calls, finish_reason="tool_calls")
+
+    async with ChatServer(again) as server:
+        result = await run(FunctionAgent(name="forecaster", tools=[weather], llm=llm(server.url)))
+    assert (result.status, result.answer) == ("ok", "12 degrees in Bern")
+
+
+async def deltas(worker: Worker) -> list[str]:
+    """Return the pieces of an answer, as they are streamed."""
+    events = [event async for event in Conductor(FixedPlanner("x"), [worker]).stream(ONE)]
+    return [event.text for event in events if isinstance(event, AnswerDelta)]
+
+
+async def test_an_agent_without_tools_streams(llm: Make) -> None:
+    """Another agent's answer comes in one piece: what it says before a call of a tool is not of it."""
+    async with ChatServer(lambda call: says(call, "one two three", pieces=3)) as server:
+        plain = FunctionAgent(name="plain", llm=llm(server.url))
+        pieces = await deltas(as_worker(plain))
+        assert (len(pieces), "".join(pieces)) == (3, "one two three")
+    async with ChatServer(calling("weather", '{"city": "Bern"}')) as server:
+        agent = FunctionAgent(name="forecaster", tools=[weather], llm=llm(server.url))
+        assert await deltas(as_worker(agent)) == ["It says: 12 degrees in Bern"]
+
+
+async def test_a_team_does_its_step(llm: Make) -> None:
+    """One agent hands over to another."""
+
+    def reply(call: Call) -> Reply:
+        if "You write." in shown(call):
+            return says(call, "Written.")
+        calls = [tool_call("c1", "handoff", '{"to_agent": "writer", "reason": "enough"}')]
+        return says(call, "", tool_calls=calls, finish_reason="tool_calls")
+
+    async with ChatServer(reply) as server:
+        model = llm(server.url, additional_kwargs=REPORTING)
+        finder = FunctionAgent(name="finder", description="Finds.", llm=model, can_handoff_to=["writer"])
+        writer = FunctionAgent(name="writer", description="Writes.", llm=model, system_prompt="You write.")
+        team = AgentWorkflow(agents=[finder, writer], root_agent="finder")
+        worker = as_worker(team, name="team")
+        result = await run(worker)
+    assert (result.answer, result.status) == ("Written.", "ok"), result.explain()
+    assert result.usage.total_tokens == 2 * TOKENS
+    assert worker.card.description == "A team of agents (finder: Finds.; writer: Writes.)."
+
+
+async def test_a_react_agent_does_its_step() -> None:
+    """Its thoughts are no part of the answer; its model answers text."""
+
+    async def think(prompt: str) -> str:
+        if "Observation: 12 degrees" in prompt:
+            return "Thought: I can answer.\nAnswer: Twelve."
+        return 'Thought: I need the tool.\nAction: weather\nAction Input: {"city": "Bern"}'
+
+    agent = ReActAgent(name="thinker", tools=[weather], llm=Native(think))
+    assert await deltas(as_worker(agent)) == ["Twelve."]
+    result = await run(agent)
+    assert (result.answer, result.usage.total_tokens) == ("Twelve.", 2 * 42)
+
+
+async def test_agents_whose_models_block_stay_side_by_side() -> None:
+    """Each waits for the other, in a way that would stop the loop."""
+    barrier = threading.Barrier(2)
+
+    def think(prompt: str) -> str:
+        barrier.wait(20)
+        return "Thought: I can answer.\nAnswer: Twelve."
+
+    agents = [ReActAgent(name=name, llm=Blocking(think, name=name)) for name in ("left", "right")]
+    plan = Plan((Step(0, "a"), Step(1, "b"), Step(2, "join", (0, 1))))
+    result = await run(*agents, Gather(), plan=plan)
+    assert [outcome.status for outcome in result.outcomes] == ["ok"] * 3, result.explain()
+
+
+async def test_long_inputs_reach_the_model(llm: Make) -> None:
+    """LlamaIndex's own memory would send nothing in their place."""
+    long = "word " * 20_000
+    async with ChatServer(lambda call: says(call, "read", usage=None)) as server:
+        agent = FunctionAgent(name="reader", llm=llm(server.url))
+        plan = Plan((Step(0, "write"), Step(1, "read", (0,))))
+        result = await run(ScriptedWorker("writer", long), agent, plan=plan)
+        assert long.strip() in shown(server.calls[0])
+    assert result.status == "ok"
+
+
+@pytest.mark.parametrize("limits", [None, Limits(attempt_seconds=0.5)])
+async def test_a_cancel_and_a_time_limit_reach_the_socket(llm: Make, limits: Limits | None) -> None:
+    """The model's server sees the client leave, and no task stays behind."""
+    async with ChatServer(lambda call: Reply([STALL])) as server:
+        before = asyncio.all_tasks()
+        agent = FunctionAgent(name="slow", tools=[weather], llm=llm(server.url))
+        task = asyncio.create_task(run(agent, limits=limits, retry=ONCE))
+        with anyio.fail_after(20):
+            while not server.calls:  # noqa: ASYNC110 - filled by the server
+                await anyio.sleep(0.01)
+            if limits is None:
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            else:
+                assert (await task).outcomes[0].problem.code == "worker_timeout"  # type: ignore[union-attr]
+            await server.calls[0].hung_up.wait()
+            while asyncio.all_tasks() - before - {task}:  # noqa: ASYNC110 - the server's own end too
+                await anyio.sleep(0.01)
+
+
+async def test_an_agent_that_asks_a_person_fails_at_once(llm: Make) -> None:
+    """Nobody would answer."""
+
+    async def ask(ctx: Context) -> str:
+        """Ask a person."""
+        event = await ctx.wait_for_event(HumanResponseEvent, waiter_event=InputRequiredEvent(prefix="Sure?"))
+        return str(event.response)
+
+    async with ChatServer(calling("ask", "{}")) as server:
+        agent = FunctionAgent(
+            name="asker", tools=[FunctionTool.from_defaults(async_fn=ask)], llm=llm(server.url)
+        )
+        result = await run(agent)
+    problem = result.outcomes[0].problem
+    assert problem is not None
+    assert problem.code == "worker_refused"
+    assert "'Sure?'" in problem.message
+
+
+class Place(BaseModel):
+    """A place."""
+
+    city: str
+
+
+@pytest.mark.filterwarnings("ignore:There was a problem with the generation:UserWarning")
+async def test_structured_output_is_the_answer(llm: Make) -> None:
+    """As JSON; an agent that gives none fails its step."""
+    function = tool_call("c1", "Place", '{"city": "Bern"}')
+
+    def reply(call: Call) -> Reply:
+        if call.body.get("tools"):
+            return says(call, "", tool_calls=[function], finish_reason="tool_calls")
+        return says(call, "It is in Bern.")
+
+    async with ChatServer(reply) as server:
+        result = await run(FunctionAgent(name="finder", llm=llm(server.url), output_cls=Place))
+        assert (result.answer, result.status) == ('{"city": "Bern"}', "ok"), result.explain()
+    async with ChatServer(lambda call: says(call, "I do not know.")) as server:
+        result = await run(FunctionAgent(name="finder", llm=llm(server.url), output_cls=Place), retry=ONCE)
+        assert result.status == "failed"
+        assert "gave no structured output" in result.explain()
+
+
+@pytest.mark.parametrize(
+    ("finish", "told"), [("length", ("partial", "cut")), ("content_filter", ("failed", "answer_refused"))]
+)
+async def test_how_its_last_call_ended_counts(llm: Make, finish: str, told: tuple[str, str]) -> None:
+    """A cut answer is partial, and a filtered one is none."""
+    async with ChatServer(lambda call: says(call, "half an ans", finish_reason=finish)) as server:
+        result = await run(FunctionAgent(name="writer", llm=llm(server.url)), retry=ONCE)
+    assert result.problem is not None
+    assert (result.status, result.problem.code) == told
+
+
+async def test_an_error_of_the_server_is_told_by_its_status(llm: Make) -> None:
+    """As for an LLM."""
+    async with ChatServer(
+        lambda call: Reply([b"HTTP/1.1 429 Too Many\r\ncontent-length: 0\r\n\r\n"])
+    ) as server:
+        result = await run(FunctionAgent(name="busy", llm=llm(server.url)), retry=ONCE)
+    assert result.outcomes[0].problem is not None
+    assert result.outcomes[0].problem.code == "worker_unavailable"
+
+
+def test_an_agent_says_what_it_is() -> None:
+    """By its name, description and tools; the name of one that has none is its class's."""
+
+    async def speak(prompt: str) -> str:
+        return ""
+
+    agent = FunctionAgent(tools=[weather], llm=Native(speak))
+    card = as_worker(agent).card
+    assert (card.name, card.description) == ("FunctionAgent", "An agent with the tools weather.")
+    named = as_worker(FunctionAgent(name="a", description="Knows.", llm=Native(speak)), labels=["eu"]).card
+    assert (named.name, named.description, named.labels) == ("a", "Knows.", {"eu"})
+    with pytest.raises(ConfigError, match="takes a conversation"):
+        as_worker(agent, input_field="query")
