@@ -24,6 +24,7 @@ class Blocking(CustomLLM):
     say: Any
     name: str = "blocking"
     max_tokens: int | None = None
+    tokens: dict[str, int] = TOKENS
 
     def __init__(self, say: Callable[[str], str] | str, **facts: Any) -> None:
         super().__init__(say=say, **facts)
@@ -37,7 +38,7 @@ class Blocking(CustomLLM):
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: FBT001, FBT002
         """Say it."""
         text = self.say if isinstance(self.say, str) else self.say(prompt)
-        return CompletionResponse(text=text, raw={"usage": dict(TOKENS)})
+        return CompletionResponse(text=text, raw={"usage": dict(self.tokens)})
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:  # noqa: FBT001, FBT002
@@ -49,7 +50,7 @@ class Blocking(CustomLLM):
             for word in pieces_of(text):
                 told += word
                 yield CompletionResponse(text=told, delta=word)
-            yield CompletionResponse(text=told, delta="", raw={"usage": dict(TOKENS)})
+            yield CompletionResponse(text=told, delta="", raw={"usage": dict(self.tokens)})
 
         return words()
 
@@ -66,7 +67,7 @@ class Native(Blocking):
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Say it."""
         text = await self.speak(_shown(messages))
-        return ChatResponse(message=ChatMessage(role="assistant", content=text), raw={"usage": dict(TOKENS)})
+        return ChatResponse(message=ChatMessage(role="assistant", content=text), raw={"usage": dict(self.tokens)})
 
     @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
@@ -78,7 +79,7 @@ class Native(Blocking):
                 told += word
                 yield ChatResponse(message=ChatMessage(role="assistant", content=told), delta=word)
             yield ChatResponse(
-                message=ChatMessage(role="assistant", content=told), delta="", raw={"usage": dict(TOKENS)}
+                message=ChatMessage(role="assistant", content=told), delta="", raw={"usage": dict(self.tokens)}
             )
 
         return words()
@@ -86,7 +87,7 @@ class Native(Blocking):
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: FBT001, FBT002
         """Say it."""
-        return CompletionResponse(text=await self.speak(prompt), raw={"usage": dict(TOKENS)})
+        return CompletionResponse(text=await self.speak(prompt), raw={"usage": dict(self.tokens)})
 
     @llm_completion_callback()
     async def astream_complete(
@@ -102,7 +103,7 @@ class Native(Blocking):
             for word in pieces_of(await self.speak(prompt)):
                 told += word
                 yield CompletionResponse(text=told, delta=word)
-            yield CompletionResponse(text=told, delta="", raw={"usage": dict(TOKENS)})
+            yield CompletionResponse(text=told, delta="", raw={"usage": dict(self.tokens)})
 
         return words()
 

@@ -172,10 +172,11 @@ async def test_a_react_agent_does_its_step() -> None:
             return "Thought: I can answer.\nAnswer: Twelve."
         return 'Thought: I need the tool.\nAction: weather\nAction Input: {"city": "Bern"}'
 
-    agent = ReActAgent(name="thinker", tools=[weather], llm=Native(think))
+    tokens = {"prompt_tokens": 900, "completion_tokens": 30, "total_tokens": 930}
+    agent = ReActAgent(name="thinker", tools=[weather], llm=Native(think, tokens=tokens))
     assert await deltas(as_worker(agent)) == ["Twelve."]
     result = await run(agent)
-    assert (result.answer, result.usage.total_tokens) == ("Twelve.", 2 * 42)
+    assert (result.answer, result.usage.total_tokens) == ("Twelve.", 2 * 930)
 
 
 async def test_agents_whose_models_block_stay_side_by_side() -> None:
