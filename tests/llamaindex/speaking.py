@@ -30,6 +30,10 @@ class Blocking(CustomLLM):
         super().__init__(say=say, **facts)
 
     @property
+    def _raw(self) -> dict[str, Any]:
+        return {"usage": dict(self.tokens)}
+
+    @property
     def metadata(self) -> LLMMetadata:
         """Nothing but a name."""
         return LLMMetadata(model_name=self.name)
@@ -38,7 +42,7 @@ class Blocking(CustomLLM):
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: FBT001, FBT002
         """Say it."""
         text = self.say if isinstance(self.say, str) else self.say(prompt)
-        return CompletionResponse(text=text, raw={"usage": dict(self.tokens)})
+        return CompletionResponse(text=text, raw=self._raw)
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:  # noqa: FBT001, FBT002
@@ -50,7 +54,7 @@ class Blocking(CustomLLM):
             for word in pieces_of(text):
                 told += word
                 yield CompletionResponse(text=told, delta=word)
-            yield CompletionResponse(text=told, delta="", raw={"usage": dict(self.tokens)})
+            yield CompletionResponse(text=told, delta="", raw=self._raw)
 
         return words()
 
@@ -67,7 +71,7 @@ class Native(Blocking):
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Say it."""
         text = await self.speak(_shown(messages))
-        return ChatResponse(message=ChatMessage(role="assistant", content=text), raw={"usage": dict(self.tokens)})
+        return ChatResponse(message=ChatMessage(role="assistant", content=text), raw=self._raw)
 
     @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
@@ -78,16 +82,14 @@ class Native(Blocking):
             for word in pieces_of(await self.speak(_shown(messages))):
                 told += word
                 yield ChatResponse(message=ChatMessage(role="assistant", content=told), delta=word)
-            yield ChatResponse(
-                message=ChatMessage(role="assistant", content=told), delta="", raw={"usage": dict(self.tokens)}
-            )
+            yield ChatResponse(message=ChatMessage(role="assistant", content=told), delta="", raw=self._raw)
 
         return words()
 
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: FBT001, FBT002
         """Say it."""
-        return CompletionResponse(text=await self.speak(prompt), raw={"usage": dict(self.tokens)})
+        return CompletionResponse(text=await self.speak(prompt), raw=self._raw)
 
     @llm_completion_callback()
     async def astream_complete(
@@ -103,7 +105,7 @@ class Native(Blocking):
             for word in pieces_of(await self.speak(prompt)):
                 told += word
                 yield CompletionResponse(text=told, delta=word)
-            yield CompletionResponse(text=told, delta="", raw={"usage": dict(self.tokens)})
+            yield CompletionResponse(text=told, delta="", raw=self._raw)
 
         return words()
 
