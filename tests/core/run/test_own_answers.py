@@ -154,14 +154,35 @@ def _empty_tool() -> ToolWorker:
     return ToolWorker({"properties": {"q": {"type": "string"}}}, call, card=Card(name="own", price=FREE))
 
 
-@pytest.mark.parametrize("make", [_raising, _tool, _empty_tool])
-async def test_code_without_a_model_that_fails_costs_nothing(make: Any) -> None:
-    """No tokens are estimated for it, and nobody wonders if it is on a bill."""
+def _free() -> FunctionWorker:
+    def own(step_input: StepInput) -> str:
+        raise ValueError("no such thing")
+
+    return FunctionWorker(own, price=FREE)
+
+
+@pytest.mark.parametrize(
+    ("make", "cost"), [(_raising, None), (_tool, None), (_empty_tool, 0.0), (_free, 0.0)]
+)
+async def test_code_without_a_model_that_fails_costs_what_its_card_says(
+    make: Any, cost: float | None
+) -> None:
+    """As where it succeeds: nothing, or an unknown amount. No tokens are estimated for it."""
     result = await Conductor(ONE, [make()], retry=Retry(attempts=1)).run("What?")
     (outcome,) = result.outcomes
     assert outcome.status == "failed"
-    assert (outcome.usage, outcome.cost, outcome.maybe_paid) == (Usage(), 0.0, False)
-    assert (result.usage, result.cost, result.maybe_paid) == (Usage(), 0.0, False)
+    assert (outcome.usage, outcome.cost, outcome.maybe_paid) == (Usage(), cost, False)
+    assert (result.usage, result.cost, result.maybe_paid) == (Usage(), cost, False)
+
+
+@pytest.mark.parametrize(("price", "cost"), [(None, None), (FREE, 0.0)])
+async def test_a_function_that_succeeds_costs_what_its_card_says(
+    price: Price | None, cost: float | None
+) -> None:
+    """It is unknown without a price."""
+    worker = FunctionWorker(lambda step_input: "done", card=Card(name="own", price=price))
+    result = await Conductor(ONE, [worker]).run("What?")
+    assert (result.status, result.cost) == ("ok", cost)
 
 
 class Stopping(Worker):

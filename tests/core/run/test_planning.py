@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from itertools import pairwise
+from typing import Any
 
 import anyio
 import pytest
@@ -27,7 +28,17 @@ from podium.planners import (
     RulePlanner,
 )
 from podium.replay import replay
-from podium.types import Completion, Event, Plan, PlanDelta, PlannedBy, PlannerEnded, PlannerStarted, RunEnded
+from podium.types import (
+    Completion,
+    Event,
+    Plan,
+    PlanDelta,
+    PlannedBy,
+    PlannerEnded,
+    PlannerStarted,
+    RunEnded,
+    Step,
+)
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker
 
@@ -194,6 +205,82 @@ async def test_a_wait_that_is_too_long_is_not_begun(
     with pytest.raises(PlannerError, match=because) as caught:
         await Conductor(boss(error), _pool(), limits=limits).run("What?")
     assert len(caught.value.calls) == 1
+
+
+def _pooled(replies: list[str | Exception], **retry: Any) -> tuple[Conductor, ScriptedWorker]:
+    """Return a conductor whose planner is asked of a worker of its pool, and that worker."""
+    model = ScriptedWorker("model", lambda request: replies.pop(0) if len(replies) > 1 else replies[0])
+    conductor = Conductor(ChatPlanner(model), [ScriptedWorker("a", "A"), model], retry=Retry(**retry))
+    return conductor, model
+
+
+async def test_a_planner_whose_model_is_down_fails_fast() -> None:
+    """As a worker does: once it failed often enough in a row, it is not asked for a while."""
+    conductor, model = _pooled([WorkerUnavailable("down")], attempts=1, break_after=2, break_seconds=60.0)
+    for _ in range(2):
+        with pytest.raises(PlannerError, match="down"):
+            await conductor.run("What?")
+    with pytest.raises(PlannerError, match=r"'model' failed 2 times in a row and is left out") as caught:
+        await conductor.run("What?")
+    assert (caught.value.code, caught.value.cost, len(model.requests)) == ("planner_unreachable", 0.0, 2)
+    assert not caught.value.calls[0].asked
+    await anyio.sleep(60.0)
+    with pytest.raises(PlannerError, match="down"):
+        await conductor.run("What?")
+    assert len(model.requests) == 3
+
+
+async def test_a_planner_whose_model_is_back_is_asked_again() -> None:
+    """A run waits for it, where that is not longer than a wait may be."""
+    replies: list[str | Exception] = [WorkerUnavailable("down"), GOOD]
+    conductor, model = _pooled(replies, attempts=2, break_after=1, break_seconds=20.0)
+    began = anyio.current_time()
+    assert (await conductor.run("What?")).answer == "A"
+    assert 20.0 <= anyio.current_time() - began < 22.0
+    assert len(model.requests) == 2
+
+
+async def test_steps_and_plans_share_a_circuit_breaker() -> None:
+    """A step of a model that is down leaves it out for planning, too."""
+    conductor, model = _pooled([WorkerUnavailable("down")], attempts=1, break_after=1, break_seconds=60.0)
+    assert (await conductor.run(Plan((Step(1, "x"),)))).status == "failed"
+    with pytest.raises(PlannerError, match="is left out for another 60 s"):
+        await conductor.run("What?")
+    assert len(model.requests) == 1
+
+
+async def test_a_fallback_planner_does_not_wait_for_one_that_is_left_out() -> None:
+    """It plans at once."""
+    model = ScriptedWorker("model", WorkerUnavailable("down"))
+    conductor = Conductor(
+        ChatPlanner(model),
+        [ScriptedWorker("a", "A"), model],
+        fallback_planner=FixedPlanner(GOOD),
+        retry=Retry(attempts=3, break_after=1, break_seconds=20.0),
+    )
+    began = anyio.current_time()
+    result = await conductor.run("What?")
+    assert (result.status, result.answer, len(model.requests)) == ("partial", "A", 1)
+    assert anyio.current_time() == began
+
+
+async def test_one_run_tries_whether_a_planner_is_back_and_the_others_wait() -> None:
+    """Of runs at once, one asks; the others go on when it has its plan."""
+    replies: list[str | Exception] = [WorkerUnavailable("down"), GOOD]
+    conductor, model = _pooled(replies, attempts=1, break_after=1, break_seconds=5.0)
+    with pytest.raises(PlannerError):
+        await conductor.run("What?")
+    await anyio.sleep(5.0)
+    model._latency = 1.0
+    answers: list[str] = []
+
+    async def run() -> None:
+        answers.append((await conductor.run("What?")).answer)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(run)
+    assert answers == ["A"] * 3
 
 
 async def test_a_planner_that_breaks_off_is_called_again_and_its_steps_go_on() -> None:

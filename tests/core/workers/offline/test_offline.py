@@ -9,7 +9,9 @@ import anyio
 import pytest
 from hypothesis import given, strategies as st
 
+from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerRefused, WorkerUnavailable
+from podium.planners import RulePlanner
 from podium.types import Completion, Message
 from podium.workers import (
     FREE,
@@ -476,3 +478,11 @@ def test_every_rewrite_reads_what_is_misread_without_it(row: int, monkeypatch: p
     monkeypatch.setattr(expression_finder, "_REWRITES", others)
     assert found
     assert find_expressions(text) != found
+
+
+async def test_a_run_that_finds_nothing_is_partial(folder: Path) -> None:
+    """What says that nothing was found is no answer that lacks nothing."""
+    result = await Conductor(RulePlanner(), [Documents(folder)]).run("Where is the zebra unicorn?")
+    assert (result.status, result.answer[:10]) == ("partial", "No passage")
+    assert result.problem is not None
+    assert "nothing was found" in result.problem.message

@@ -219,11 +219,17 @@ class Attempt:
             context.settings.pool.history(self.worker).add(took)
 
     def _was_free(self) -> bool:
-        """Say whether it cost nothing: it was not served, or is code without a model, and began no run."""
-        error, nested = self.error, any(ledger.spent.calls for ledger in self._nested_ledgers())
-        unpaid = isinstance(error, WorkerError) and not error.maybe_paid
-        raised = not self._uses_tokens and error is not None and not isinstance(error, WorkerTimeout)
-        return not nested and (unpaid or raised or isinstance(error, LimitExceeded))
+        """Say whether it cost nothing: it was not served, and began no run."""
+        unpaid = isinstance(self.error, WorkerError) and not self.error.maybe_paid
+        return not self._began_runs() and (unpaid or isinstance(self.error, LimitExceeded))
+
+    def _raised(self) -> bool:
+        """Say whether it is code without a model, which ended by itself and began no run."""
+        ended = self.error is not None and not isinstance(self.error, WorkerTimeout)
+        return ended and not self._uses_tokens and not self._began_runs()
+
+    def _began_runs(self) -> bool:
+        return any(ledger.spent.calls for ledger in self._nested_ledgers())
 
     def _nested_ledgers(self) -> list[Ledger]:
         outer = outer_run(self.request.caller)
@@ -257,6 +263,8 @@ class Attempt:
             self.cost = self.cost if is_cost(self.cost) else None
         elif self._was_free():
             return Spend(1)
+        elif self._raised():
+            self.cost = None  # as that of a call which succeeds: 0 by its price, or unknown
         else:
             self.maybe_paid = True
             self.usage = estimate_usage(messages, "".join(self.pieces)) if self._uses_tokens else _NOTHING

@@ -82,8 +82,8 @@ class Retry:
     the steps of its own plans; its run as a whole is a call that ends in `worker_failed`, so
     retries do not multiply unless that code is put into `retry_on`.
 
-    Calls of planners are retried by `attempts`, `retry_on`, `first_wait` and `max_wait`; the
-    other fields are about steps only.
+    Calls of planners are retried by `attempts`, `retry_on`, `first_wait` and `max_wait`. Those whose
+    model is a worker of the pool share its circuit breaker. The other fields are about steps only.
     """
 
     attempts: int = 3

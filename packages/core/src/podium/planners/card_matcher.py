@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from podium.plan_text.stemming import words
 from podium.workers.offline import calculator, gather
-from podium.workers.offline.expression_finder import find_expressions
+from podium.workers.offline.expression_finder import computes_quantities, find_expressions
 from podium.workers.worker import Card
 
 _READ = 8 * 1024
@@ -16,6 +16,7 @@ _SEARCHES = re.compile(r"\b(?:search|document|retriev|look ?up|passages?\b|corpu
 _GATHERS = re.compile(r"\b(?:gather|combin|join|merg|collect|synthesi)", re.IGNORECASE)
 _WRITES = re.compile(r"\b(?:writ|summari|compos|draft)", re.IGNORECASE)
 _GENERAL = re.compile(r"\b(?:general|chat|assistant|anything|everything|answers?\b)", re.IGNORECASE)
+_CHATS = re.compile(r"\b(?:general|chat|assistant|anything|everything|calculat|math|comput)", re.IGNORECASE)
 _LOOKS_UP = re.compile(
     r"\b(?:who|what|where|when|how|why|which|whose|find|look up|search|describe|explain|define|list)\b",
     re.IGNORECASE,
@@ -42,7 +43,8 @@ def best_fit(part: str, cards: Sequence[Card], *, back: bool = False) -> Match |
         back: whether it goes on from an earlier step, which its worker is shown.
 
     Returns:
-        The worker; `None` where none can do it, as a calculator cannot without arithmetic.
+        The worker; `None` where none can do it, as a calculator cannot without arithmetic, and a search
+        cannot with dates to be subtracted.
     """
     able = [number for number, card in enumerate(cards) if _can(card, part[:_READ], back=back)]
     if not able:
@@ -57,7 +59,12 @@ def _can(card: Card, text: str, *, back: bool) -> bool:
         return back
     if card.description == calculator.DESCRIPTION:
         return bool(find_expressions(text, that="1" if back else None))
-    return True
+    return not (_only_searches(card) and computes_quantities(text))
+
+
+def _only_searches(card: Card) -> bool:
+    told = f"{card.name} {card.description[:_READ]}"
+    return bool(_SEARCHES.search(told)) and not (_WRITES.search(told) or _CHATS.search(told))
 
 
 def _best(text: str, cards: Sequence[Card], *, back: bool) -> Match:

@@ -13,6 +13,7 @@ from podium.planners.planner import Planner, PlanText
 from podium.types.messages import FinishReason, Message, estimate_usage, storable, usage_or_estimate
 from podium.types.outcome import Problem, Proposal
 from podium.usage import Usage, is_well_formed
+from podium.workers.circuit_breaker import CircuitBreaker
 
 _REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
@@ -27,6 +28,10 @@ class PlannerCall:
     whole: PlanText | None = None
     reserved: Reservation | None = None
     """What is set aside for the call; `None` when it was not made."""
+    breaker: CircuitBreaker | None = None
+    """That of the planner's model; `None` where the model is no worker of the pool."""
+    tries: bool = False
+    """Whether the call finds out if a model that was left out is back."""
     messages: Sequence[Message] = ()
     """What the planner's model is sent."""
     is_sent: bool = False

@@ -9,6 +9,7 @@ from podium.budget.spend import Remaining
 from podium.errors import PlanForbidden
 from podium.execution.run_context import RunContext
 from podium.planners.planner import Planner, PlanRequest, Turn
+from podium.workers.circuit_breaker import CircuitBreaker
 from podium.workers.worst_case import answer_bound
 
 _AMPLE = Remaining()
@@ -65,6 +66,13 @@ def plan_request(
         middleware=context.request.middleware,
     )
     return replace(request, left=_scarce(context, request.asked_steps))
+
+
+def breaker_of(context: RunContext, planner: Planner) -> CircuitBreaker | None:
+    """Return the circuit breaker of a planner whose model is a worker of the pool, too; else `None`."""
+    pool = context.settings.pool
+    found = (pool.breaker(number) for number, other in enumerate(pool.cards) if other is planner.card)
+    return next(found, None)
 
 
 def slots_of(context: RunContext, planner: Planner) -> list[anyio.Semaphore | None]:

@@ -26,7 +26,9 @@ from podium.errors import (
     PlanSyntaxCode,
     PlanSyntaxError,
     PodiumError,
+    WorkerError,
     WorkerTimeout,
+    WorkerUnavailable,
 )
 from podium.execution.run_context import RunContext
 from podium.plan_text.parser import PlanReader
@@ -35,7 +37,7 @@ from podium.planners.planner_call import PlannerCall, misfit
 from podium.planners.planner_prompt import repair_feedback
 from podium.run.early_start import EarlyStart
 from podium.run.no_plan import no_plan
-from podium.run.plan_request import order_of, plan_request, slots_of
+from podium.run.plan_request import breaker_of, order_of, plan_request, slots_of
 from podium.secrets.boundary import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable
@@ -143,6 +145,7 @@ class PlanRequester:
             with anyio.move_on_after(limit) as scope, Boundary(f"planner {planner.name!r}", PlannerError):
                 order = order_of(context, planner)
                 held = await take(*slots_of(context, planner))
+                await self._check_breaker(written)
                 plan = await self._plan(written, order, turns, began + limit)
             if scope.cancelled_caught:
                 error = _late(planner, limit, written)
@@ -155,9 +158,10 @@ class PlanRequester:
         finally:
             for slot in held:
                 slot.release()
+            self._note(written, error)
             problem = Problem("cancelled", "the run was stopped") if plan is None else None
             if error is not None:
-                wait, because = self._wait(error, failures)
+                wait, because = self._wait(written, error, failures)
                 problem = Problem(error.code, f"{error}; {because}" if because else str(error))
             seconds = context.clock() - began
             self._book(written, written.proposal(problem, error, seconds), wait)
@@ -165,11 +169,38 @@ class PlanRequester:
             self.on_step = None  # some steps of its text may run: only a whole plan can replace them
         return _Asked(plan, written.text, error, written.is_sent, wait)
 
-    def _wait(self, error: PodiumError, failures: int) -> tuple[float | None, str]:
+    def _rest(self, planner: Planner) -> float:
+        """Return the seconds until the circuit breaker of a planner's model lets it be called."""
+        context, retry = self.context, self.context.settings.retry
+        breaker = breaker_of(context, planner)
+        return (
+            0.0 if breaker is None else breaker.rest(context.clock(), retry.break_after, retry.break_seconds)
+        )
+
+    async def _check_breaker(self, written: PlannerCall) -> None:
+        """Go on once the circuit breaker of the planner's model is closed, or lets one call try the model.
+
+        Raises:
+            WorkerUnavailable: the breaker is open.
+        """
+        planner = written.planner
+        written.breaker = breaker_of(self.context, planner)
+        while written.breaker is not None and (rest := self._rest(planner)):
+            if not isinf(rest):
+                told = f"planner {planner.name!r} failed {written.breaker.failures} times in a row"
+                told += f" and is left out for another {rest:.3g} s (Retry.break_seconds)"
+                raise WorkerUnavailable(told, retry_after=rest)
+            await written.breaker.tried()
+
+    def _wait(self, written: PlannerCall, error: PodiumError, failures: int) -> tuple[float | None, str]:
         """Return the wait before the next call, and why there is none; `None` where there is none."""
         context, retry = self.context, self.context.settings.retry
-        if failures >= retry.attempts:
+        rest = self._rest(written.planner)
+        stands_in = context.settings.fallback_planner is not None and not self.turns
+        if failures >= retry.attempts or (rest and stands_in and written.role != "fallback"):
             return None, ""
+        if isinstance(error, WorkerError) and not isinf(rest):
+            error.retry_after = max(error.retry_after or 0.0, rest)
         seed = f"{context.request.run_id}/{self.round}/planner/{len(self.proposals)}"
         wait, because = retry.wait_after(error, failures, seed, context.ledger.deadline - context.clock())
         return None if isinf(wait) else wait, because
@@ -188,6 +219,8 @@ class PlanRequester:
         if context.recorded is not None:
             await context.recorded()
         written.messages = planner.messages(request)
+        if written.breaker is not None:
+            written.tries = written.breaker.called(context.settings.retry.break_after)
         written.is_sent = True
         reader = PlanReader(
             workers=[card.name for card in request.cards],
@@ -258,6 +291,17 @@ class PlanRequester:
         if checked is not plan:
             written.changed = checked.why
         return checked
+
+    def _note(self, written: PlannerCall, error: PodiumError | None) -> None:
+        """Tell the circuit breaker how a call that was sent has ended."""
+        if written.breaker is None or not written.is_sent:
+            return
+        well = None
+        if written.whole is not None:
+            well = True
+        elif error is not None and error.code in self.context.settings.retry.retry_on:
+            well = False
+        written.breaker.ended(self.context.clock(), well=well, tried=written.tries)
 
     def _book(self, written: PlannerCall, proposal: Proposal, wait: float | None) -> None:
         if written.reserved is not None:

@@ -32,7 +32,7 @@ class Documents(Worker):
     without their endings, Chinese and Japanese by single characters; Thai and other scripts
     without spaces match whole runs only.
 
-    Where nothing is found, the answer says so; that is no error.
+    Where nothing is found, the answer says so, and its run is `partial`.
 
     Args:
         folder: where the documents are.
@@ -83,21 +83,22 @@ class Documents(Worker):
             WorkerUnavailable: the folder is gone or cannot be read.
         """
         query = step_input_of(request).subtask[:_MAX_QUERY_CHARS]
-        text = await anyio.to_thread.run_sync(self._answer, query, abandon_on_cancel=True)
+        answer = await anyio.to_thread.run_sync(self._answer, query, abandon_on_cancel=True)
         if request.stream:
-            yield text
-        yield Completion(text)
+            yield answer.text
+        yield answer
 
-    def _answer(self, query: str) -> str:
+    def _answer(self, query: str) -> Completion:
         # Two calls at once would otherwise read and index the same folder twice.
         with self._lock:
             self._refresh()
             found = self._best(words(query))
         if not found:
             asked = storable(" ".join(query.split())[:100])
-            return f"No passage in {self.folder.resolve().name!r} speaks of that: {asked}"
+            text = f"No passage in {self.folder.resolve().name!r} speaks of that: {asked}"
+            return Completion(text, missing="nothing was found")
         told = f"Retrieved from {self.folder.resolve().name!r}, best match first:"
-        return "\n\n".join((told, *(_cited(passage) for passage in found)))
+        return Completion("\n\n".join((told, *map(_cited, found))))
 
     def _refresh(self) -> None:
         documents = documents_in(self.folder)

@@ -76,13 +76,12 @@ def find_expressions(text: str, *, that: str | None = None) -> list[str]:
         text: any text; beyond `MAX_READ` characters it is not read.
         that: the number meant by "that" and "the result"; `None` means that they mean none.
     """
-    plain, _ = mask(text[:MAX_READ].lower())
-    if len(set(_CURRENCY.findall(plain))) > 1:
+    masked, _ = mask(text[:MAX_READ].lower())
+    if len(set(_CURRENCY.findall(masked))) > 1:
         return []
     if that is not None:
-        plain = _THAT.sub(f"({that})" if that.startswith("-") else that, plain)
-    for pattern, sign in _REWRITES:
-        plain = pattern.sub(sign, plain)
+        masked = _THAT.sub(f"({that})" if that.startswith("-") else that, masked)
+    plain = _rewritten(masked)
     if _JOINED.search(plain):
         return []
     found: list[str] = []
@@ -95,6 +94,22 @@ def find_expressions(text: str, *, that: str | None = None) -> list[str]:
             return []  # "5 apples + 3 * 4": a part of it cannot be read
         found.append(_balanced(match[0]))
     return found
+
+
+def computes_quantities(text: str) -> bool:
+    """Say whether a text is arithmetic with quantities that are no plain numbers, as with dates.
+
+    Args:
+        text: any text; beyond `MAX_READ` characters it is not read.
+    """
+    masked, _ = mask(text[:MAX_READ].lower())
+    return _JOINED.search(_rewritten(masked)) is not None
+
+
+def _rewritten(text: str) -> str:
+    for pattern, sign in _REWRITES:
+        text = pattern.sub(sign, text)
+    return text
 
 
 def _is_range(match: re.Match[str], before: str) -> bool:
