@@ -1,6 +1,7 @@
 """Conductors as components: dumped with their participants, loaded, and as good as before."""
 
 import json
+from typing import Any
 
 import pytest
 from autogen.scripts import model, shown, team
@@ -8,16 +9,19 @@ from autogen.speaking import ModelServer, Speaker
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.conditions import MaxMessageTermination, TextMentionTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core import ComponentModel
+from autogen_agentchat.tools import TeamTool
+from autogen_core import CancellationToken, ComponentModel
 from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_core.models import ChatCompletionClient, UserMessage
 from autogen_core.tools import FunctionTool
+from autogen_ext.models.replay import ReplayChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
 from autogen_podium.workers import as_worker
 from podium import Card, Conductor, FunctionWorker, Limits, Price, ScriptedWorker
-from podium.errors import ConfigError
+from podium.errors import ConfigError, PlannerError
+from podium.execution import Hedge, Retry
 from podium.policy import Policy
 
 pytestmark = pytest.mark.anyio
@@ -103,6 +107,39 @@ async def test_no_key_is_dumped() -> None:
         text = made.dump_component().model_dump_json()
     assert "sk-very-secret-key" not in text
     assert "scripted-1" in json.dumps(json.loads(text))
+
+
+async def test_a_fallback_planner_and_retries_are_dumped() -> None:
+    """The loaded conductor plans with it, and retries as the first did."""
+    retry = Retry(attempts=2, first_wait=0.25, fallbacks={"model": ["other"]}, hedge=Hedge(seconds=3.0))
+    async with ModelServer(model) as server:
+        made = ConductorAgent(
+            "lead",
+            [as_worker(server.client(), name=name) for name in ("model", "other")],
+            ReplayChatCompletionClient(["no plan"] * 4),
+            fallback_planner=server.client(),
+            retry=retry,
+            cache="run",
+        )
+        component = stored(made.dump_component())
+        assert component.config["retry"]["attempts"] == 2
+        with server.adopting():
+            loaded = ChatAgent.load_component(component)
+        assert stored(loaded.dump_component()) == component
+        with pytest.raises(PlannerError) as raised:  # the plan names workers that are not there
+            await loaded.run(task="How large?")
+    assert any("scripted-1" in call.planner for call in raised.value.calls)
+
+
+async def test_a_tool_that_is_a_conducting_team_is_loaded() -> None:
+    """AutoGen's `TeamTool` loads only teams that count as group chats."""
+    async with ModelServer(model) as server:
+        room: Any = ConductorTeam(team(server), server.client())
+        tool = TeamTool(room, "room", "Measures.", return_value_as_last_message=True)
+        with server.adopting():
+            loaded = TeamTool.load_component(stored(tool.dump_component()))
+        result = await loaded.run_json({"task": "How large?"}, CancellationToken())
+    assert loaded.return_value_as_string(result) == "12 square metres."
 
 
 @pytest.mark.parametrize(

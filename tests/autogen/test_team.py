@@ -149,6 +149,8 @@ async def test_it_runs_once_at_a_time() -> None:
         await chat.run(task="?")
     with pytest.raises(RuntimeError, match="currently running"):
         await chat.reset()
+    with pytest.raises(RuntimeError, match="while it is running"):
+        await chat.load_state(await chat.save_state())
     await stream.aclose()
     assert (await chat.run(task="?")).stop_reason == ANSWERED
 
@@ -196,6 +198,15 @@ async def test_a_pause_reaches_the_participants() -> None:
     await chat.resume()
     assert [speaker.paused for speaker in speakers] == [["pause", "resume"]] * 3
     assert (await chat.run(task="?")).stop_reason == ANSWERED
+
+
+async def test_a_reset_ends_a_pause() -> None:
+    """The next run does not wait for a resume that nobody sends."""
+    chat = ConductorTeam(noting([]), planner_of(*CHAIN))
+    await chat.pause()
+    await chat.reset()
+    with anyio.fail_after(20):
+        assert (await chat.run(task="?")).stop_reason == ANSWERED
 
 
 async def test_it_is_a_member_of_other_teams() -> None:

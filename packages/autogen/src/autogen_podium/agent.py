@@ -201,8 +201,9 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
                     await self._context.add_message(message)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Forget the conversation."""
+        """Forget the conversation, and end a pause."""
         del cancellation_token
+        self._pause.end()
         self._resets += 1
         await self._context.clear()
 

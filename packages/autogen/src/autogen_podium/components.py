@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 from autogen_core import ComponentLoader, ComponentModel
 from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel, TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from autogen_podium.workers.agent import AgentWorker
@@ -17,11 +18,13 @@ from autogen_podium.workers.wrap import Participant, as_planner, as_worker
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError
+from podium.execution import Retry
 from podium.planners import Planner
 from podium.workers import Card, Worker
 
 _PLAIN = ("direct", "on_failure", "show_question")
-"""The options besides limits that are plain data; others cannot be part of a component."""
+"""The options that are plain data as they are."""
+_CARDS, _RETRIES = TypeAdapter(Card), TypeAdapter(Retry)
 
 
 class ParticipantConfig(BaseModel):
@@ -32,11 +35,13 @@ class ParticipantConfig(BaseModel):
 
 
 class ConductorConfig(BaseModel):
-    """Participants, planner, limits and options of a conductor."""
+    """Participants, planners, limits and options of a conductor."""
 
     participants: list[ParticipantConfig]
     model_client: ComponentModel | None = None
+    fallback_planner: ComponentModel | None = None
     limits: dict[str, int | float | None] | None = None
+    retry: dict[str, Any] | None = None
     options: dict[str, Any] = {}
 
 
@@ -92,22 +97,21 @@ class ConductorParts:
         """
         if self.options is None:
             raise ConfigError(_undumped("a podium.Conductor", "give participants and a model client instead"))
-        planner = self.planner
-        if planner is not None and not isinstance(planner, ChatCompletionClient):
-            raise ConfigError(_undumped("a podium planner", "give a model client instead"))
-        others = [
-            name
-            for name, value in self.options.items()
-            if value is not None and name not in (*_PLAIN, "limits")
-        ]
-        if others:
+        options = dict(self.options)
+        fallback, limits = options.pop("fallback_planner", None), options.pop("limits", None)
+        retry, cache = options.pop("retry", None), options.get("cache")
+        plain = {name: options.pop(name) for name in _PLAIN if name in options}
+        if cache == "run":
+            plain["cache"] = options.pop("cache")
+        if others := [name for name, value in options.items() if value is not None]:
             raise ConfigError(_undumped(", ".join(others), "set it on what is loaded"))
-        limits = self.options.get("limits")
         return ConductorConfig(
+            model_client=_dump_planner(self.planner),
+            fallback_planner=_dump_planner(fallback),
             participants=[dump_worker(worker) for worker in self.conductor.pool],
-            model_client=None if planner is None else planner.dump_component(),
-            limits=None if limits is None else _changed_limits(limits),
-            options={name: self.options[name] for name in _PLAIN if name in self.options},  # type: ignore[literal-required]
+            limits=None if limits is None else _changed_limits(cast("Limits", limits)),
+            retry=None if retry is None else _dump_retry(cast("Retry", retry)),
+            options=plain,
         )
 
 
@@ -118,17 +122,32 @@ def load_participants(config: ConductorConfig) -> list[Worker]:
 
 def load_planner(config: ConductorConfig) -> ChatCompletionClient | None:
     """Return the model client that plans, as `ConductorParts.to_config` wrote it."""
-    return None if config.model_client is None else ChatCompletionClient.load_component(config.model_client)
+    return _load_planner(config.model_client)
+
+
+def _load_planner(component: ComponentModel | None) -> ChatCompletionClient | None:
+    return None if component is None else ChatCompletionClient.load_component(component)
+
+
+def _dump_planner(planner: object) -> ComponentModel | None:
+    if planner is None:
+        return None
+    if isinstance(planner, ChatCompletionClient):
+        return planner.dump_component()
+    raise ConfigError(_undumped("a podium planner", "give a model client instead"))
 
 
 def load_options(config: ConductorConfig) -> ConductorOptions:
     """Return the options that `ConductorParts.to_config` wrote."""
+    given: dict[str, Any] = dict(config.options)
     limits: dict[str, Any] | None = config.limits
-    given = {} if limits is None else {"limits": Limits(**limits)}
-    return cast("ConductorOptions", {**config.options, **given})
-
-
-_CARDS = TypeAdapter(Card)
+    if limits is not None:
+        given["limits"] = Limits(**limits)
+    if config.retry is not None:
+        given["retry"] = _RETRIES.validate_python(config.retry)
+    if config.fallback_planner is not None:
+        given["fallback_planner"] = _load_planner(config.fallback_planner)
+    return cast("ConductorOptions", given)
 
 
 def load_worker(config: ParticipantConfig) -> Worker:
@@ -163,6 +182,13 @@ def _changed_limits(limits: Limits) -> dict[str, int | float | None]:
     """Return the limits that differ from their defaults."""
     plain = {limit.name: limit.default for limit in fields(Limits)}
     return {name: value for name, value in asdict(limits).items() if value != plain[name]}
+
+
+def _dump_retry(retry: Retry) -> dict[str, Any]:
+    plain = {field.name: getattr(retry, field.name) for field in fields(Retry)}
+    plain["fallbacks"] = dict(plain["fallbacks"])
+    codes = {name: sorted(value) for name, value in plain.items() if isinstance(value, frozenset)}
+    return cast("dict[str, Any]", to_jsonable_python(plain | codes))
 
 
 def _undumped(what: str, instead: str) -> str:

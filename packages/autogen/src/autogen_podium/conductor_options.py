@@ -1,7 +1,7 @@
 """What every face of a conductor takes besides its participants, and how it makes its conductor."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from podium.budget import Limits
 from podium.conductor import Conductor
@@ -27,7 +27,7 @@ class ConductorOptions(TypedDict, total=False):
     policy: Policy | None
     retry: Retry | None
     on_failure: OnFailure
-    cache: Cache | None
+    cache: Cache | Literal["run"] | None
     journal: Journal | None
     show_question: bool
 

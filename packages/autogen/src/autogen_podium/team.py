@@ -16,6 +16,7 @@ from autogen_agentchat.messages import (
     TextMessage,
 )
 from autogen_agentchat.state import BaseState
+from autogen_agentchat.teams import BaseGroupChat
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import ChatCompletionClient
 from pydantic import Field
@@ -52,6 +53,7 @@ class ConductorTeamState(BaseState):
     type: str = Field(default="ConductorTeamState")
 
 
+@BaseGroupChat.register  # a TeamTool loads no other team
 @ConductorFace.register
 class ConductorTeam(Team, Component[ConductorTeamConfig]):
     """Has a task planned, and its steps carried out by the participants.
@@ -226,7 +228,13 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         return ConductorTeamState(agent_state=await self._agent.save_state()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Replace the memory by what `save_state` returned."""
+        """Replace the memory by what `save_state` returned.
+
+        Raises:
+            RuntimeError: the team is running.
+        """
+        if self._running:
+            raise RuntimeError("The team cannot be loaded while it is running.")
         await self._agent.load_state(ConductorTeamState.model_validate(state).agent_state)
 
     def _to_config(self) -> ConductorTeamConfig:
