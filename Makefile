@@ -15,7 +15,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo test test-long nightly properties soak mutation lowest newest-mcp wheels lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo test test-long test-openai-agents nightly properties soak mutation lowest newest-mcp wheels lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -24,9 +24,16 @@ demo: $(UV)
 test: $(UV)
 	$(RUN) $(PYTEST) -m 'not long'
 
-# Soak tests, the examples in processes of their own, many examples for each property, the lowest versions, and the newest MCP SDK.
-test-long: $(UV) lowest newest-mcp
+# Soak tests, the examples in processes of their own, many examples for each property, the lowest versions, the
+# newest MCP SDK, and what has an environment of its own.
+test-long: $(UV) test-openai-agents lowest newest-mcp
 	$(RUN) $(PYTEST) -m 'long or hypothesis' --hypothesis-profile=long
+
+# It needs openai 3, where crewai needs openai 2: so it has a lock of its own.
+AGENTS := packages/openai-agents
+test-openai-agents: $(UV)
+	$(UV) run --frozen --project $(AGENTS) mypy $(AGENTS)/src
+	$(UV) run --frozen --project $(AGENTS) $(PYTEST) $(AGENTS) docs/openai-agents.md
 
 # One target for each part, so that `make -k` goes on to the next part where one fails.
 nightly: $(PYTHONS:%=test-%) properties soak mutation wheels

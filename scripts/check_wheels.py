@@ -100,6 +100,7 @@ DISTRIBUTIONS = (
         also=("autogen-ext[openai]<0.8",),
         pages=("docs/autogen.md",),
     ),
+    Distribution("openai-agents-podium", "openai-agents", pages=("docs/openai-agents.md",)),
 )
 
 
@@ -120,7 +121,9 @@ def main() -> int:
     problems: list[str] = []
     with TemporaryDirectory(prefix="podium-wheels-") as folder, _model_server() as url:
         wheels = Path(folder)
-        _run([uv, "build", "--quiet", "--all-packages", "--out-dir", str(wheels)], cwd=ROOT)
+        build = [uv, "build", "--quiet", "--out-dir", str(wheels)]
+        _run([*build, "--all-packages"], cwd=ROOT)
+        _run([*build, "packages/openai-agents"], cwd=ROOT)  # it is not in the workspace
         for python in asked.python or PYTHONS:
             for each in DISTRIBUTIONS:
                 if asked.only is None or each.name in asked.only:

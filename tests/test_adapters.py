@@ -18,6 +18,7 @@ ADAPTERS: Final = {
     "llamaindex": "llama_index_podium",
     "crewai": "crewai_podium",
     "autogen": "autogen_podium",
+    "openai-agents": "openai_agents_podium",
 }
 PARTS: Final = ADAPTERS | {"shadow": "podium_shadow"}
 """Packages that build on the core."""

@@ -19,6 +19,7 @@ HOSTS = (
     "CrewAI",
     "AutoGen",
     "Agent Framework",
+    "OpenAI Agents SDK",
 )
 COLUMNS = ("streaming", "approval", "checkpoints, resume", "cancel", "usage")
 NOTES = dict(re.findall(r"^\[\^([\w-]+)\]: (.+)$", PAGE, re.MULTILINE))

@@ -1,0 +1,12 @@
+"""Podium for the OpenAI Agents SDK: a conductor as a model, as a provider of models and as a tool.
+
+An `agents.Agent` whose model is a `ConductorModel` is run by `agents.Runner` as any other agent is.
+Agents, function tools and models of the SDK can be workers. A name is imported when it is first
+used.
+"""
+
+import lazy_loader
+
+__version__ = "0.1.0"
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

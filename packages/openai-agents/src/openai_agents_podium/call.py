@@ -1,0 +1,127 @@
+"""One call of a `ConductorModel`: what the SDK says of it, as Podium takes it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from agents import AgentOutputSchemaBase, Handoff, ModelSettings, Tool, TResponseInputItem
+from agents.model_settings import MCPToolChoice
+
+from openai_agents_podium.messages import from_items, offered
+from openai_agents_podium.tool_continuation import find_continuation
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.hosted import HostedConductor
+from podium.hosts import ChatCall, Partial, read_sampling, read_tools
+from podium.types import Constraint, Message, Sampling, Tools, read_conversation
+from podium.workers import CallMiddleware, Request
+
+_READ: Final = ("temperature", "top_p", "max_tokens", "tool_choice", "reasoning", "extra_args")
+_NO_MATTER: Final = (
+    "timeout", "retry", "preserve_raw_usage", "include_usage", "metadata", "store",
+    "prompt_cache_retention", "prompt_cache_options",
+)  # fmt: skip
+"""Settings that the SDK's runner acts on, or that change no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """What one call of a model says."""
+
+    instructions: str | None
+    input: str | Sequence[TResponseInputItem]
+    settings: ModelSettings
+    tools: Sequence[Tool]
+    output_schema: AgentOutputSchemaBase | None
+    handoffs: Sequence[Handoff[Any, Any]]
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation."""
+        return from_items(self.instructions, self.input)
+
+    def as_chat_call(
+        self,
+        conductor: Conductor | HostedConductor,
+        *,
+        partial: Partial,
+        middleware: CallMiddleware | None,
+    ) -> ChatCall:
+        """Return the call as a run of a conductor.
+
+        Raises:
+            ConfigError: there is a tool or a setting that a conductor does not take.
+            QueryError: the conversation holds no question.
+        """
+        return ChatCall(
+            conductor,
+            self.messages,
+            tools=self.read_tools(),
+            sampling=self.sampling(),
+            continuation=find_continuation(self.input),
+            partial=partial,
+            options={} if isinstance(conductor, HostedConductor) else {"middleware": middleware},
+        )
+
+    def as_request(self, outer: Request, *, stream: bool) -> Request:
+        """Return the call as one of a conductor that works for a step of another run.
+
+        Args:
+            outer: the request for that step.
+            stream: whether anyone reads the text before it is whole.
+
+        Raises:
+            ConfigError: there is a tool or a setting that a conductor does not take.
+            QueryError: the conversation holds no question.
+        """
+        query, tool_messages = read_conversation(self.messages)
+        tools = self.read_tools()
+        return replace(
+            outer,
+            messages=(*query, *tool_messages),
+            step_input=None,
+            sampling=self.sampling(),
+            tools=tools if tools.offered else None,
+            tool_messages=tool_messages,
+            stream=stream,
+        )
+
+    def read_tools(self) -> Tools:
+        """Return the tools and handoffs that the worker of the last step is offered.
+
+        Raises:
+            ConfigError: a tool is no function, or the choice is not one of the tools.
+        """
+        functions, choice = offered(self.tools, self.handoffs), self.settings.tool_choice
+        if isinstance(choice, MCPToolChoice):
+            raise ConfigError("a conductor takes no tool_choice of an MCP server: name a tool")
+        return read_tools(functions, choice) if functions else Tools(())
+
+    def sampling(self) -> Sampling:
+        """Return how the worker of the last step writes.
+
+        Raises:
+            ConfigError: there is a setting that a conductor does not take.
+        """
+        settings = self.settings
+        said = {each.name: getattr(settings, each.name) for each in fields(settings)}
+        unknown = [
+            name
+            for name, value in said.items()
+            if value is not None and name not in (*_READ, *_NO_MATTER) and (name, value) not in _DEFAULTS
+        ]
+        if unknown:
+            told = f"{', '.join(_READ)}; seed and stop in extra_args"
+            raise ConfigError(f"a conductor takes no {', '.join(unknown)}: of ModelSettings it takes {told}")
+        options = {name: said[name] for name in ("temperature", "top_p", "max_tokens")}
+        if settings.reasoning is not None:
+            options["reasoning_effort"] = settings.reasoning.effort
+        sampling = read_sampling(options | (settings.extra_args or {}), of="ModelSettings.extra_args")
+        schema = self.output_schema
+        if schema is None or schema.is_plain_text():
+            return sampling
+        return replace(sampling, constraint=Constraint("json", schema.json_schema()))
+
+
+_DEFAULTS: Final = (("parallel_tool_calls", True), ("verbosity", "low"))
+"""What the SDK sets for its default model."""

@@ -1,0 +1,37 @@
+"""Cards of the SDK's agents, tools and models: what a planner is told of each."""
+
+from typing import Any, Final
+
+from agents import Agent, FunctionTool, Model
+
+from podium.hosts import CardMaker, base_url_of
+from podium.workers import Card
+
+_MAX_DESCRIPTION: Final = 300
+
+
+def card_of(thing: Agent[Any] | FunctionTool | Model, maker: CardMaker) -> Card:
+    """Return the card of an object of the SDK.
+
+    An agent is described by its `handoff_description`, or else by the beginning of its instructions.
+
+    Args:
+        thing: the object.
+        maker: knows what `as_worker` was told.
+
+    Raises:
+        ConfigError: the object has no name and none was given.
+    """
+    if isinstance(thing, Agent):
+        return maker.card(name=thing.name, description=thing.handoff_description or _instructions(thing))
+    if isinstance(thing, FunctionTool):
+        return maker.card(name=thing.name, description=thing.description)
+    model = str(getattr(thing, "model", "") or "")
+    url = base_url_of(getattr(thing, "_client", None))
+    name = model or type(thing).__name__
+    return maker.card(name=name, description="A chat model.", model=model, base_url=url)
+
+
+def _instructions(agent: Agent[Any]) -> str:
+    told = agent.instructions if isinstance(agent.instructions, str) else ""
+    return told if len(told) <= _MAX_DESCRIPTION else f"{told[:_MAX_DESCRIPTION]}…"

@@ -1,0 +1,153 @@
+"""Items of the Responses API as Podium's messages, and Podium's as items; usage both ways.
+
+What a conversation of the SDK may hold is read by the SDK's own converter for chat models.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from agents import FunctionTool, Handoff, Tool, TResponseInputItem, Usage as AgentsUsage
+from agents.exceptions import UserError
+from agents.items import TResponseOutputItem
+from agents.models.chatcmpl_converter import Converter
+from agents.models.fake_id import FAKE_RESPONSES_ID
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
+from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
+
+from podium.errors import ConfigError, QueryError, WorkerRefused
+from podium.hosts import tool_call
+from podium.types import Message, Part, storable
+from podium.usage import Usage
+from podium.workers import read_usage as read_counts
+
+
+def from_items(instructions: str | None, items: str | Iterable[TResponseInputItem]) -> tuple[Message, ...]:
+    """Return a conversation of the SDK as Podium's messages, without the reasoning of models.
+
+    Raises:
+        QueryError: there is an item that chat models do not take.
+    """
+    try:
+        wire = Converter.items_to_messages(items, preserve_tool_output_all_content=True)
+    except UserError as error:
+        raise QueryError(f"a conductor cannot be shown this conversation: {error}") from error
+    system = () if instructions is None else (Message("system", storable(instructions)),)
+    return (*system, *(_from_wire(cast("Mapping[str, Any]", message)) for message in wire))
+
+
+def _from_wire(message: Mapping[str, Any]) -> Message:
+    content = message.get("content")
+    if content is None and not message.get("tool_calls"):
+        content = message.get("refusal") or ""
+    return Message.from_wire({**message, "content": content})
+
+
+def to_items(messages: Sequence[Message]) -> list[TResponseInputItem]:
+    """Return Podium's messages as items.
+
+    Raises:
+        WorkerRefused: the Responses API has no form for a part of a message.
+    """
+    return [cast("TResponseInputItem", item) for message in messages for item in _to_items(message)]
+
+
+def _to_items(message: Message) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        call_id = message.tool_call_id or ""
+        return [{"type": "function_call_output", "call_id": call_id, "output": message.text}]
+    if message.role != "assistant":
+        content = message.content
+        parts = content if isinstance(content, str) else [_part(part) for part in content]
+        return [{"role": message.role, "content": parts}]
+    said: list[dict[str, Any]] = []
+    if message.text:
+        said.append({"role": "assistant", "content": message.text})
+    if message.text and message.tool_calls:  # only in this form does the SDK send text and calls together
+        text = {"type": "output_text", "text": message.text, "annotations": []}
+        whole = {"type": "message", "id": FAKE_RESPONSES_ID, "status": "completed"}
+        said = [{**whole, "role": "assistant", "content": [text]}]
+    for call in message.tool_calls:
+        function = call["function"]
+        arguments = function.get("arguments") or "{}"
+        called = {"call_id": call.get("id") or "", "name": function["name"], "arguments": arguments}
+        said.append({"type": "function_call", **called})
+    return said
+
+
+def _part(part: Part) -> dict[str, Any]:
+    match part.get("type"):
+        case "text":
+            return {"type": "input_text", "text": str(part.get("text", ""))}
+        case "image_url":
+            image = part["image_url"]
+            detail = image.get("detail", "auto")
+            return {"type": "input_image", "image_url": image.get("url"), "detail": detail}
+        case "file":
+            return {"type": "input_file", **part["file"]}
+        case "input_audio":
+            return dict(part)
+    raise WorkerRefused(f"the OpenAI Agents SDK takes no content part of type {part.get('type')!r}")
+
+
+def text_and_refusal(output: Sequence[TResponseOutputItem]) -> tuple[str, str | None]:
+    """Return what a model wrote, and the text in which it refused, if it did."""
+    parts = [part for item in output if isinstance(item, ResponseOutputMessage) for part in item.content]
+    text = "".join(part.text or "" for part in parts if part.type == "output_text")
+    refusal = "".join(part.refusal for part in parts if part.type == "refusal")
+    return text, refusal or None
+
+
+def calls_of(output: Sequence[TResponseOutputItem]) -> list[Part]:
+    """Return the calls of functions in a model's answer, as OpenAI's chat completions write them."""
+    calls = [item for item in output if isinstance(item, ResponseFunctionToolCall)]
+    return [tool_call(call.call_id, call.name, call.arguments) for call in calls]
+
+
+def offered(tools: Sequence[Tool], handoffs: Sequence[Handoff[Any, Any]]) -> list[Part]:
+    """Return the SDK's tools and handoffs as functions, as OpenAI's chat completions write them.
+
+    Raises:
+        ConfigError: a tool is not a function, so that only a model of OpenAI can call it.
+    """
+    if hosted := [tool.name for tool in tools if not isinstance(tool, FunctionTool)]:
+        told = "a conductor takes function tools and handoffs"
+        raise ConfigError(f"{told}, and not {', '.join(hosted)}: give it to an agent that is a worker")
+    try:
+        functions = [Converter.tool_to_openai(tool) for tool in tools]
+    except UserError as error:
+        raise ConfigError(str(error)) from error
+    functions += [Converter.convert_handoff_tool(handoff) for handoff in handoffs]
+    return [cast("Part", function) for function in functions]
+
+
+def read_usage(usage: AgentsUsage) -> Usage | None:
+    """Return what the SDK counted of one or more requests.
+
+    `None` if one of them did not report its tokens; `Usage()` if there was none.
+    """
+    if not usage.requests:
+        return Usage()
+    if usage.requests > max(1, len(usage.request_usage_entries)):
+        return None
+    return read_counts(
+        {
+            "prompt_tokens": usage.input_tokens,
+            "completion_tokens": usage.output_tokens,
+            "cached_tokens": usage.input_tokens_details.cached_tokens,
+            "reasoning_tokens": usage.output_tokens_details.reasoning_tokens,
+        }
+    )
+
+
+def write_usage(usage: Usage) -> AgentsUsage:
+    """Return a usage as the SDK's of one request, with the tokens of a hosted conductor's own workers."""
+    return AgentsUsage(
+        requests=1,
+        input_tokens=usage.total_input_tokens,
+        output_tokens=usage.total_output_tokens,
+        total_tokens=usage.total_tokens,
+        input_tokens_details=InputTokensDetails.model_validate(
+            {"cached_tokens": usage.total_cached_tokens, "cache_write_tokens": 0}
+        ),
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=usage.reasoning_tokens),
+    )

@@ -1,0 +1,222 @@
+"""A conductor as a model of the SDK."""
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any
+from uuid import uuid4
+
+from agents import (
+    AgentOutputSchemaBase,
+    Handoff,
+    Model,
+    ModelResponse,
+    ModelSettings,
+    ModelTracing,
+    Tool,
+    TResponseInputItem,
+)
+from agents.items import TResponseOutputItem, TResponseStreamEvent
+from openai.types.responses.response_prompt_param import ResponsePromptParam
+
+from openai_agents_podium.call import ModelCall
+from openai_agents_podium.events import ResponseEvents, model_response, write_items
+from openai_agents_podium.result_metadata import metadata_of
+from openai_agents_podium.tool_continuation import put_continuation
+from openai_agents_podium.tracing import RunTracing
+from openai_agents_podium.workers.nested import OuterStep, outer_step
+from openai_agents_podium.workers.wrap import Participant, as_planner, as_worker
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.hosted import HostedConductor
+from podium.hosts import ChatAnswer, ChatCall, ConductorFace, Partial, check_partial, make_conductor
+from podium.planners import Planner
+from podium.types import Completion, PlanReady, StepDelta
+from podium.usage import Usage
+from podium.workers import Worker
+
+_Piece = str | StepDelta | tuple[list[TResponseOutputItem], Usage]
+"""Text of the answer, a piece of another step, or the whole answer."""
+
+
+@ConductorFace.register
+class ConductorModel(Model):
+    """Answers as a model does: plans the question and has participants carry the plan out.
+
+    `agents.Agent(name, instructions=…, model=ConductorModel(…))` is an agent for `agents.Runner`, with
+    sessions, guardrails, tools, handoffs, output types, streaming and tracing. Tools and handoffs are
+    offered to the worker of the plan's last step. The turn that brings what the tools returned reuses
+    the plan and the outputs of the other steps. That worker also gets the output type, and of the
+    `ModelSettings` `temperature`, `top_p`, `max_tokens`, `tool_choice`, the reasoning effort, and `seed`
+    and `stop` from `extra_args`.
+
+    Args:
+        participants: do the steps: agents, function tools and models of the SDK, and workers of
+            Podium; or a conductor.
+        planner: plans: a model of the SDK, or a planner or worker of Podium; `None` plans by rules,
+            without a model.
+        name: the model's name in events and traces.
+        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+        stream_steps: whether a stream has the outputs of the other steps while they are written, as
+            pieces of the summary of the reasoning; `item_id` names the run, round, step and attempt.
+        options: limits, a policy, a journal, …, as `podium.Conductor` takes them.
+
+    Raises:
+        ConfigError: a participant or an option is wrong. From each call: a tool or a setting is one
+            that no conductor takes.
+        RunFailed: from each call: there is no answer; `result` is the run's result.
+        PodiumError: from each call: as `Conductor.run`.
+    """
+
+    def __init__(
+        self,
+        participants: Sequence[Participant] | Conductor | HostedConductor,
+        planner: Model | Planner | Worker | None = None,
+        *,
+        name: str = "conductor",
+        partial: Partial = "return",
+        stream_steps: bool = False,
+        **options: Any,
+    ) -> None:
+        if not isinstance(participants, Conductor | HostedConductor):
+            participants = make_conductor(
+                planner,
+                [as_worker(participant) for participant in participants],
+                options,
+                as_planner=as_planner,
+                face="ConductorModel",
+                takes=("participants", "planner", "name", "partial", "stream_steps"),
+            )
+        elif planner is not None or options:
+            raise ConfigError("a planner or options beside a conductor do not count: it has its own")
+        self.conductor: Conductor | HostedConductor = participants
+        """The conductor that answers."""
+        self.model = name
+        self._partial = check_partial(partial)
+        self._stream_steps = stream_steps
+
+    def __repr__(self) -> str:
+        return f"ConductorModel({self.model!r})"
+
+    async def get_response(  # noqa: PLR0913, PLR0917 - as the SDK has it
+        self,
+        system_instructions: str | None,
+        input: str | list[TResponseInputItem],  # noqa: A002 - as the SDK has it
+        model_settings: ModelSettings,
+        tools: list[Tool],
+        output_schema: AgentOutputSchemaBase | None,
+        handoffs: list[Handoff[Any, Any]],
+        tracing: ModelTracing,
+        *,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        prompt: ResponsePromptParam | None = None,
+    ) -> ModelResponse:
+        """Answer a conversation."""
+        _refuse(previous_response_id=previous_response_id, conversation_id=conversation_id, prompt=prompt)
+        call = ModelCall(system_instructions, input, model_settings, tools, output_schema, handoffs)
+        whole = None
+        async with aclosing(self._pieces(call, tracing, stream=False)) as pieces:
+            async for piece in pieces:
+                whole = piece
+        assert isinstance(whole, tuple)  # a run that ends otherwise raises
+        return model_response(*whole)
+
+    async def stream_response(  # noqa: PLR0913, PLR0917 - as the SDK has it
+        self,
+        system_instructions: str | None,
+        input: str | list[TResponseInputItem],  # noqa: A002 - as the SDK has it
+        model_settings: ModelSettings,
+        tools: list[Tool],
+        output_schema: AgentOutputSchemaBase | None,
+        handoffs: list[Handoff[Any, Any]],
+        tracing: ModelTracing,
+        *,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        prompt: ResponsePromptParam | None = None,
+    ) -> AsyncGenerator[TResponseStreamEvent, None]:
+        """Answer a conversation, and yield the events of the answer while it is written.
+
+        Where a step is tried again after some of its text was sent, its text is sent on if it begins
+        with that; if it does not, `RunFailed` is raised.
+        """
+        _refuse(previous_response_id=previous_response_id, conversation_id=conversation_id, prompt=prompt)
+        call = ModelCall(system_instructions, input, model_settings, tools, output_schema, handoffs)
+        events = ResponseEvents(self.model)
+        for event in events.begin():
+            yield event
+        async with aclosing(self._pieces(call, tracing, stream=True)) as pieces:
+            async for piece in pieces:
+                for event in _events(events, piece):
+                    yield event
+
+    def _pieces(
+        self, call: ModelCall, tracing: ModelTracing, *, stream: bool
+    ) -> AsyncGenerator[_Piece, None]:
+        outer = outer_step(self)
+        if outer is not None:
+            return self._nested(call, outer, stream=stream)
+        return self._run(call, tracing, stream=stream)
+
+    async def _run(
+        self, call: ModelCall, tracing: ModelTracing, *, stream: bool
+    ) -> AsyncGenerator[_Piece, None]:
+        """Yield the answer of a run of its own."""
+        traced, steps = RunTracing(tracing), stream and self._stream_steps
+        last = ("", 0, 0)
+        chat = call.as_chat_call(self.conductor, partial=self._partial, middleware=traced.middleware)
+        async with aclosing(chat.events(stream=stream)) as events:
+            async for event, text in events:
+                traced.hear(event)
+                if text:
+                    yield text
+                elif isinstance(event, PlanReady):
+                    last = (event.run_id, event.round, len(event.plan.steps) - 1)
+                elif (
+                    steps and isinstance(event, StepDelta) and (event.run_id, event.round, event.step) != last
+                ):
+                    yield event
+        answer = chat.answer()
+        if stream and (rest := chat.rest()):
+            yield rest
+        yield _items(answer, chat), answer.new_usage
+
+    async def _nested(
+        self, call: ModelCall, outer: OuterStep, *, stream: bool
+    ) -> AsyncGenerator[_Piece, None]:
+        """Yield the answer of a run for a step of another, within the limits of that run."""
+        conductor = self.conductor
+        assert isinstance(conductor, Conductor)  # no other is given a step to answer
+        async with aclosing(conductor.call(call.as_request(outer.request, stream=stream))) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Completion):
+                    outer.answers.append(piece)
+                    items = write_items(piece.text, piece.tool_calls, item_id=f"msg_{uuid4().hex}")
+                    yield items, piece.usage
+                else:
+                    yield piece
+
+
+def _items(answer: ChatAnswer, chat: ChatCall) -> list[TResponseOutputItem]:
+    return write_items(
+        answer.text,
+        answer.tool_calls,
+        data=metadata_of(answer.result),
+        call_data=put_continuation(answer.continuation),
+        item_id=f"msg_{answer.result.run_id}_{len(chat.tool_messages)}",
+    )
+
+
+def _events(events: ResponseEvents, piece: _Piece) -> Iterator[TResponseStreamEvent]:
+    if isinstance(piece, str):
+        return events.text(piece)
+    if isinstance(piece, StepDelta):
+        return events.step(piece)
+    return events.end(*piece)
+
+
+def _refuse(**told: object) -> None:
+    """Raise `ConfigError` for what is kept by a server of OpenAI, which a conductor cannot see."""
+    if given := [name for name, value in told.items() if value is not None]:
+        told_names = ", ".join(given)
+        raise ConfigError(f"a conductor takes no {told_names}: keep the conversation in a session of the SDK")

@@ -1,0 +1,70 @@
+"""A conductor as a tool of an agent."""
+
+from contextlib import aclosing
+from typing import Any
+
+from agents import FunctionTool, ModelTracing, RunContextWrapper, function_tool
+from agents.tool import ToolErrorFunction
+
+from openai_agents_podium.messages import write_usage
+from openai_agents_podium.model import ConductorModel
+from openai_agents_podium.tracing import RunTracing
+from podium.conductor import Conductor
+from podium.hosted import HostedConductor
+from podium.hosts import ChatAnswer, ChatCall
+from podium.types import Message
+
+_DESCRIPTION = "Has a team of specialists work out a question of several parts; returns the answer."
+
+
+def conductor_tool(
+    conductor: ConductorModel | Conductor | HostedConductor,
+    *,
+    name: str = "ask_team",
+    description: str = _DESCRIPTION,
+    failure_error_function: ToolErrorFunction | None = None,
+) -> FunctionTool:
+    """Return a tool with which an agent asks a conductor one question.
+
+    The tool returns the answer; one that lacks something ends with a line that says what. The tokens
+    of the run are added to the usage of the agent's run. Its spans are below the tool's.
+
+    Args:
+        conductor: answers.
+        name: the tool's name.
+        description: what the agent's model is told of it.
+        failure_error_function: makes the text that the agent's model is given where there is no answer;
+            `None` ends the agent's run with `RunFailed`.
+    """
+    asked = conductor.conductor if isinstance(conductor, ConductorModel) else conductor
+
+    async def ask(context: RunContextWrapper[Any], question: str) -> str:
+        answer = await _answer(asked, question, _tracing(context))
+        context.usage.add(write_usage(answer.new_usage))
+        problem = answer.result.problem
+        return answer.text if problem is None else f"{answer.text}\n\n(Not complete: {problem.message})"
+
+    return function_tool(
+        ask,
+        name_override=name,
+        description_override=description,
+        failure_error_function=failure_error_function,
+    )
+
+
+async def _answer(conductor: Conductor | HostedConductor, question: str, tracing: ModelTracing) -> ChatAnswer:
+    traced = RunTracing(tracing)
+    hosted = isinstance(conductor, HostedConductor)
+    options: Any = {} if hosted else {"middleware": traced.middleware}
+    call = ChatCall(conductor, [Message("user", question)], options=options)
+    async with aclosing(call.events(stream=False)) as events:
+        async for event, _ in events:
+            traced.hear(event)
+    return call.answer()
+
+
+def _tracing(context: RunContextWrapper[Any]) -> ModelTracing:
+    """Return whether spans hold data, as the agent's run has it."""
+    config = getattr(context, "run_config", None)
+    has_data = config is not None and config.trace_include_sensitive_data
+    return ModelTracing.ENABLED if has_data else ModelTracing.ENABLED_WITHOUT_DATA

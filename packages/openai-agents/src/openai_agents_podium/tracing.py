@@ -1,0 +1,84 @@
+"""The run of a conductor in the SDK's traces: spans for its plans, for calls of planners, and for steps."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import Any, Final
+
+from agents.models.interface import ModelTracing
+from agents.tracing import Span, SpanError, custom_span, get_current_span, get_current_trace
+
+from podium.aio import events_of
+from podium.hosts import plan_metadata
+from podium.secrets import scrub, scrub_data
+from podium.types import Completion, Event, PlanReady
+from podium.workers import Request, Worker, step_input_of
+
+PLAN: Final = "podium.plan"
+PLANNER: Final = "podium.planner"
+STEP: Final = "podium.step"
+
+
+class RunTracing:
+    """Writes the spans of one run, below the span in which it was made.
+
+    Spans name workers and steps, and hold tokens and states. Subtasks, plans, outputs and the texts
+    of errors are in them only if the tracing includes data, and never with secrets.
+
+    Args:
+        tracing: whether there are spans, and whether they include data.
+    """
+
+    def __init__(self, tracing: ModelTracing) -> None:
+        self._is_off = tracing.is_disabled() or get_current_trace() is None
+        self._has_data = tracing.include_data()
+        self._parent = get_current_span() or get_current_trace()
+
+    async def middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Call a worker in a span of its own; a `CallMiddleware`."""
+        if self._is_off:
+            inner = worker.call(request)
+        else:
+            # in a task of its own, because the span must be current for the worker and for nobody else
+            inner = events_of(lambda emit: self._call(worker, request, emit))
+        async with aclosing(inner) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def hear(self, event: Event) -> None:
+        """Write a span for a plan that is ready."""
+        if self._is_off or not isinstance(event, PlanReady):
+            return
+        data: dict[str, Any] = {"run_id": event.run_id, "round": event.round, "steps": len(event.plan.steps)}
+        if self._has_data:
+            data["plan"] = scrub_data(plan_metadata(event.plan))
+        with custom_span(PLAN, data, parent=self._parent):
+            pass
+
+    async def _call(self, worker: Worker, request: Request, emit: Callable[[str | Completion], None]) -> None:
+        with self._span(worker, request) as span:
+            try:
+                async with aclosing(worker.call(request)) as pieces:
+                    async for piece in pieces:
+                        if isinstance(piece, Completion):
+                            self._end(span, piece)
+                        emit(piece)
+            except Exception as error:
+                told = scrub(str(error)) if self._has_data else type(error).__name__
+                span.set_error(SpanError(message=told, data={"code": getattr(error, "code", None)}))
+                raise
+
+    def _span(self, worker: Worker, request: Request) -> Span[Any]:
+        caller, data = request.caller, dict[str, Any](worker=worker.card.name)
+        if caller is None:
+            return custom_span(PLANNER, data, parent=self._parent)
+        data |= {"run_id": caller.run_id, "round": caller.round, "step": caller.step}
+        data["attempt"] = caller.attempt
+        if self._has_data:
+            data["subtask"] = scrub(step_input_of(request).subtask)
+        return custom_span(STEP, data, parent=self._parent)
+
+    def _end(self, span: Span[Any], completion: Completion) -> None:
+        span.span_data.data["usage"] = asdict(completion.usage)
+        if self._has_data:
+            span.span_data.data["output"] = scrub(completion.text)

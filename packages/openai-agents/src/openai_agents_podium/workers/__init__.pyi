@@ -1,0 +1,1 @@
+from .wrap import as_planner as as_planner, as_worker as as_worker

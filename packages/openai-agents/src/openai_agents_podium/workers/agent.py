@@ -1,0 +1,213 @@
+"""A worker that is an agent of the SDK."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from agents import Agent, FunctionTool, Model, RunConfig, Runner, RunResult, RunResultStreaming
+from agents.run import DEFAULT_MAX_TURNS
+
+from openai_agents_podium.messages import read_usage, to_items
+from openai_agents_podium.workers.errors import read_agents_error
+from openai_agents_podium.workers.finish import WatchedProvider
+from openai_agents_podium.workers.nested import OuterStep, working_for
+from openai_agents_podium.workers.settings import model_settings
+from openai_agents_podium.workers.tool import raising
+from openai_agents_podium.workers.watch import RunWatch
+from podium.aio import events_of
+from podium.budget import Spend
+from podium.conductor import Conductor
+from podium.errors import ConfigError, WorkerError, WorkerFailed
+from podium.hosts import read_completion, spent_completion, text_of, worker_errors
+from podium.secrets import scrubbing
+from podium.types import Completion
+from podium.usage import Usage
+from podium.workers import Card, Request, Worker
+
+MAX_TURNS: Final = DEFAULT_MAX_TURNS
+_Ended = tuple[RunResult | RunResultStreaming, OuterStep]
+"""What the runner returned, and what a conductor behind the agent answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRunOptions:
+    """How agents are run, for all steps of a worker."""
+
+    max_turns: int | None = MAX_TURNS
+    """Most calls of the agent's model for one step; `None` sets no bound."""
+    run_config: RunConfig | None = None
+    """`None` is the SDK's own."""
+    context: Any = None
+    """What tools, hooks and guardrails are given as their context."""
+
+
+class AgentWorker(Worker):
+    """Has an agent do the subtask, by the SDK's runner and without a session.
+
+    The answer is streamed where the first text of the agent's model is its answer: if it has no tools,
+    output type and output guardrails. Else it comes in one piece.
+
+    Args:
+        agent: the agent. Steps may run it side by side.
+        card: what the planner is told of it.
+        options: how it is run.
+
+    Raises:
+        ConfigError: the agent hands off to others.
+    """
+
+    def __init__(self, agent: Agent[Any], *, card: Card, options: AgentRunOptions | None = None) -> None:
+        _check(agent)
+        self.agent = agent
+        self.card = card
+        self._options = options or AgentRunOptions()
+        self._config = self._options.run_config or RunConfig()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.card.name!r})"
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Run the agent with what the step is shown, and return its final output.
+
+        Raises:
+            WorkerError: the agent came to no answer, and why.
+        """
+        watch, sent = RunWatch(), False
+        done: Completion | None = None
+        with scrubbing():
+            running: AsyncGenerator[str | _Ended, None] = events_of(
+                lambda emit: self._run(request, watch, emit)
+            )
+            async with aclosing(running) as pieces:
+                while done is None:
+                    try:
+                        with worker_errors(self.card.name, usage=watch.known_usage, reader=read_agents_error):
+                            piece = await anext(pieces)
+                            if not isinstance(piece, str):
+                                done = self._completion(request, watch, *piece)
+                    except WorkerError as error:
+                        error.maybe_paid = error.maybe_paid and watch.asked_a_model
+                        raise
+                    if isinstance(piece, str):
+                        sent = True
+                        yield piece
+        if request.stream and not sent:
+            yield done.text
+        yield done
+
+    def _model(self) -> object:
+        """Return the model that has to know for which step the agent works; `None` for others."""
+        return None
+
+    async def _run(self, request: Request, watch: RunWatch, emit: Callable[[str | _Ended], None]) -> None:
+        _check(self.agent)
+        agent, items = self._watched(watch), to_items(request.messages)
+        config = replace(
+            self._config,
+            model=watch.finishes.watched(self._config.model)
+            if isinstance(self._config.model, Model)
+            else self._config.model,
+            model_provider=WatchedProvider(self._config.model_provider, watch.finishes),
+            model_settings=model_settings(request.sampling, self._config.model_settings),
+        )
+        told: dict[str, Any] = {
+            "context": self._options.context,
+            "max_turns": self._options.max_turns,
+            "hooks": watch,
+            "run_config": config,
+        }
+        with working_for(self._model(), request) as outer:
+            if not (request.stream and self._streams()):
+                emit((await Runner.run(agent, items, **told), outer))
+                return
+            result = Runner.run_streamed(agent, items, **told)
+            async for event in result.stream_events():
+                if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+                    emit(event.data.delta)
+            emit((result, outer))
+
+    def _watched(self, watch: RunWatch) -> Agent[Any]:
+        """Return the agent as it is run: its model watched; tools whose output is the answer raise."""
+        agent, changed = self.agent, dict[str, Any]()
+        if isinstance(agent.model, Model):
+            changed["model"] = watch.finishes.watched(agent.model)
+        if agent.tool_use_behavior != "run_llm_again":
+            changed["tools"] = [
+                raising(tool) if isinstance(tool, FunctionTool) else tool for tool in agent.tools
+            ]
+        return agent.clone(**changed)
+
+    def _streams(self) -> bool:
+        """Return whether the first text that the agent's model writes is the answer."""
+        agent = self.agent
+        works = agent.tools or agent.mcp_servers
+        checked = agent.output_guardrails or self._config.output_guardrails
+        return not (works or checked) and agent.output_type in (None, str)
+
+    def _completion(
+        self,
+        request: Request,
+        watch: RunWatch,
+        result: RunResult | RunResultStreaming,
+        outer: OuterStep,
+    ) -> Completion:
+        used = read_usage(result.context_wrapper.usage)
+        if result.interruptions:
+            waits = f"worker {self.card.name!r} asks for approval of a tool, which a step cannot wait for"
+            raise WorkerFailed(f"{waits}: give it tools that need none", maybe_paid=True)
+        finish = watch.finishes.latest
+        done = read_completion(
+            request.messages,
+            text=text_of(result.final_output),
+            finish_reason="stop" if finish in ("tool_calls", "function_call") else finish,
+            usage=used,
+        )
+        if used == Usage():
+            done = spent_completion(done.text, used, self.card)
+        return replace(done, missing=outer.missing() or done.missing, cost=outer.cost(used))
+
+
+class NestedAgentWorker(AgentWorker):
+    """Has an agent do the subtask whose model is a conductor, within the limits of the run around it.
+
+    Args:
+        agent: the agent.
+        conductor: the conductor behind its model.
+        card: what the planner is told of it.
+        options: how it is run.
+
+    Raises:
+        ConfigError: the agent hands off to others.
+    """
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        conductor: Conductor,
+        *,
+        card: Card,
+        options: AgentRunOptions | None = None,
+    ) -> None:
+        super().__init__(agent, card=card, options=options)
+        self._conductor = conductor
+
+    def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
+        """Return the conductor's: within a run, it reserves for its own calls."""
+        return self._conductor.worst_case(request, answer_tokens)
+
+    def _model(self) -> object:
+        return self.agent.model
+
+    def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:
+        return (self._conductor,)
+
+
+def _check(agent: Agent[Any]) -> None:
+    """Raise `ConfigError` for an agent that hands its task to others."""
+    if agent.handoffs:
+        names = ", ".join(
+            str(getattr(each, "agent_name", getattr(each, "name", each))) for each in agent.handoffs
+        )
+        told = f"agent {agent.name!r} hands off to {names}, and a plan says who works"
+        raise ConfigError(f"{told}: make each of them a worker, or give them to the agent as tools")

@@ -1,0 +1,62 @@
+"""How a step is to be written, as settings and output types of the SDK."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from agents import AgentOutputSchemaBase, ModelSettings
+from openai.types.shared import Reasoning
+
+from podium.hosts import sampling_arguments
+from podium.types import Constraint, Sampling
+
+_EXTRA = ("seed", "stop")
+"""What the SDK has no setting for; its models of the chat completions API pass it on."""
+
+
+def model_settings(sampling: Sampling, beside: ModelSettings | None = None) -> ModelSettings:
+    """Return the settings for a step.
+
+    Args:
+        sampling: what the step's request says.
+        beside: settings for all else; `None` has none.
+    """
+    said = sampling_arguments(sampling)
+    extra = {name: said.pop(name) for name in _EXTRA if name in said}
+    settings = ModelSettings(include_usage=True).resolve(beside).resolve(ModelSettings(**said))
+    if sampling.effort is not None:
+        settings = replace(settings, reasoning=Reasoning.model_validate({"effort": sampling.effort}))
+    return replace(settings, extra_args={**(settings.extra_args or {}), **extra}) if extra else settings
+
+
+class SchemaOutput(AgentOutputSchemaBase):
+    """An output type that is a JSON schema.
+
+    Args:
+        constraint: holds the schema.
+    """
+
+    def __init__(self, constraint: Constraint) -> None:
+        assert isinstance(constraint.value, Mapping)  # a grammar is no JSON schema
+        self._schema = dict(constraint.value)
+
+    def is_plain_text(self) -> bool:
+        """Return that it is not."""
+        return False
+
+    def name(self) -> str:
+        """Return the name of the type."""
+        return "answer"
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the schema."""
+        return self._schema
+
+    def is_strict_json_schema(self) -> bool:
+        """Return that a server is to hold the answer to it."""
+        return True
+
+    def validate_json(self, json_str: str) -> Any:
+        """Return the JSON value of an answer."""
+        return json.loads(json_str)

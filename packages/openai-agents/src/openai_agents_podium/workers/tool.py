@@ -1,0 +1,93 @@
+"""A worker that is a function tool of the SDK."""
+
+import json
+from copy import copy
+from typing import Any
+from uuid import uuid4
+
+from agents import (
+    Agent,
+    FunctionTool,
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrailData,
+    ToolInputGuardrailTripwireTriggered,
+    ToolOutputGuardrailData,
+    ToolOutputGuardrailTripwireTriggered,
+    ToolOutputText,
+)
+from agents.tool import invoke_function_tool, set_function_tool_failure_error_function
+from agents.tool_context import ToolContext
+from openai.types.responses import ResponseFunctionToolCall
+
+from openai_agents_podium.messages import read_usage
+from openai_agents_podium.workers.errors import GuardrailTripped, read_agents_error
+from podium.errors import ConfigError
+from podium.hosts import ToolWorker, spent_completion, text_of
+from podium.types import Completion
+from podium.workers import Card
+
+
+class FunctionToolWorker(ToolWorker):
+    """Calls a function tool with what the subtask says, its guardrails and time limit included.
+
+    Args:
+        tool: the tool. Its exceptions fail the step, also where the tool would turn them into text for
+            a model.
+        card: what the planner is told of it; how a subtask is written is added to the description.
+        context: what the tool and its guardrails are given as their context.
+
+    Raises:
+        ConfigError: the tool may need approval, for which a step cannot wait.
+    """
+
+    def __init__(self, tool: FunctionTool, *, card: Card, context: Any = None) -> None:
+        if tool.needs_approval is not False:
+            told = "needs approval, for which a step cannot wait: let the policy ask (Policy.approve)"
+            raise ConfigError(f"tool {tool.name!r} {told}")
+        super().__init__(tool.params_json_schema, self._invoke, card=card, reader=read_agents_error)
+        self.tool = tool
+        self._context = context
+        self._agent = Agent[Any](name=card.name)
+
+    async def _invoke(self, arguments: dict[str, Any]) -> Completion:
+        tool, call_id, text = raising(self.tool), f"call_{uuid4().hex}", json.dumps(arguments)
+        context = ToolContext(
+            self._context,
+            tool_name=tool.name,
+            tool_call_id=call_id,
+            tool_arguments=text,
+            tool_call=ResponseFunctionToolCall(
+                type="function_call", name=tool.name, call_id=call_id, arguments=text
+            ),
+            agent=self._agent,
+        )
+        for before in tool.tool_input_guardrails or ():
+            output = await before.run(ToolInputGuardrailData(context, self._agent))
+            if _stops(output, before.get_name()):
+                raise ToolInputGuardrailTripwireTriggered(before, output)
+        made = await invoke_function_tool(function_tool=tool, context=context, arguments=text)
+        for after in tool.tool_output_guardrails or ():
+            output = await after.run(ToolOutputGuardrailData(context, self._agent, made))
+            if _stops(output, after.get_name()):
+                raise ToolOutputGuardrailTripwireTriggered(after, output)
+        written = made.text if isinstance(made, ToolOutputText) else text_of(made)
+        return spent_completion(written, read_usage(context.usage), self.card)
+
+
+def raising(tool: FunctionTool) -> FunctionTool:
+    """Return a copy of a tool that raises where the tool would return the text of an error."""
+    copied = copy(tool)
+    copied.timeout_behavior = "raise_exception"
+    return set_function_tool_failure_error_function(copied, None)
+
+
+def _stops(output: ToolGuardrailFunctionOutput, guardrail: str) -> bool:
+    """Return whether a guardrail ends the step with its own exception.
+
+    Raises:
+        GuardrailTripped: it rejects the content, in whose place a model would be told a message.
+    """
+    behavior = output.behavior
+    if behavior["type"] == "reject_content":
+        raise GuardrailTripped(f"guardrail {guardrail!r} tripped: {behavior['message']}", maybe_paid=True)
+    return behavior["type"] == "raise_exception"

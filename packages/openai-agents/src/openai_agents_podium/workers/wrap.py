@@ -1,0 +1,90 @@
+"""Makes a worker, or a planner, of an object of the SDK."""
+
+from dataclasses import replace
+from typing import Any, Unpack
+
+from agents import Agent, FunctionTool, Model, RunConfig
+
+from openai_agents_podium.cards import card_of
+from openai_agents_podium.workers.agent import MAX_TURNS, AgentRunOptions, AgentWorker, NestedAgentWorker
+from openai_agents_podium.workers.model import ModelWorker
+from openai_agents_podium.workers.tool import FunctionToolWorker
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.hosts import CardMaker, CardOptions, ConductorFace
+from podium.planners import ChatPlanner, Planner, RulePlanner
+from podium.workers import Worker
+
+Participant = Agent[Any] | FunctionTool | Model | Worker
+"""What can do steps."""
+
+
+def as_worker(
+    thing: Participant,
+    *,
+    max_turns: int | None = MAX_TURNS,
+    run_config: RunConfig | None = None,
+    context: Any = None,
+    **options: Unpack[CardOptions],
+) -> Worker:
+    """Return an object of the SDK as a worker.
+
+    An agent is run by the SDK's runner, without a session; it may have tools, guardrails, an output type
+    and hooks. If its model is a conductor, that conducts within the limits of the run around it. A
+    function tool is called with the subtask. A model is sent messages. A `ConductorModel` is its
+    conductor. A worker of Podium's is returned as it is.
+
+    Args:
+        thing: the object that does subtasks.
+        max_turns: most calls of an agent's model for one step; `None` sets no bound.
+        run_config: how an agent is run; `None` is the SDK's own.
+        context: what tools, hooks and guardrails are given as their context.
+        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
+            `podium.hosts.CardOptions` has them.
+
+    Raises:
+        ConfigError: it cannot be a worker (an agent that hands off, a tool that needs approval), or has
+            a card already, or there is a card and parts of another.
+    """
+    maker = CardMaker(options)
+    if (own := maker.podium_worker(thing)) is not None:
+        return own
+    if isinstance(thing, Agent):
+        how = AgentRunOptions(max_turns, run_config, context)
+        conductor = _conductor_behind(thing.model)
+        if not isinstance(conductor, Conductor):
+            return AgentWorker(thing, card=card_of(thing, maker), options=how)
+        card = card_of(thing, maker)
+        card = replace(card, labels=card.labels | conductor.card.labels)
+        return NestedAgentWorker(thing, conductor, card=card, options=how)
+    if isinstance(thing, FunctionTool):
+        return FunctionToolWorker(thing, card=card_of(thing, maker), context=context)
+    if isinstance(thing, Model):
+        return ModelWorker(thing, card=card_of(thing, maker))
+    raise ConfigError(
+        f"{thing!r:.80} is no agent, function tool or model of the OpenAI Agents SDK: "
+        "decorate a function with function_tool"
+    )
+
+
+def _conductor_behind(model: object) -> object:
+    return model.conductor if isinstance(model, ConductorFace) else None
+
+
+def as_planner(model: Model | Planner | Worker | None, **options: Any) -> Planner:
+    """Return a planner: one that asks a model or a worker, or the planner that was given.
+
+    Args:
+        model: the model, worker or planner; `None` plans by rules.
+        options: options of `podium.ChatPlanner`.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if model is None:
+        return RulePlanner()
+    if isinstance(model, Planner):
+        return model
+    if isinstance(model, Model | Worker):
+        return ChatPlanner(as_worker(model), **options)
+    raise ConfigError(f"{model!r:.80} plans nothing: give a model of the SDK, a podium.Planner, or None")

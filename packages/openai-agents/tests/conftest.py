@@ -1,0 +1,28 @@
+"""What the tests of this package share: no trace leaves the machine, and no client is left open."""
+
+from collections.abc import Iterator
+
+import pytest
+from agents import set_trace_processors
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run async tests on asyncio, which the SDK needs."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what is recorded by default out of the user's own folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_upload() -> Iterator[None]:
+    """Send no traces to OpenAI."""
+    set_trace_processors([])
+    yield
+    set_trace_processors([])

@@ -1,0 +1,109 @@
+"""Agents of the SDK as workers, and each face of a conductor, keep to what all adapters keep to."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from agents import Agent, Runner, RunResultStreaming
+from agents_speaking import READ, WRITTEN, SpeakingModel, speaker
+from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
+
+from openai_agents_podium import ConductorModel, podium_metadata
+from openai_agents_podium.workers import as_worker
+from podium.aio import run_sync
+from podium.planners import FixedPlanner
+
+
+def answer_of(text: str, facts: Mapping[str, Any], outputs: Mapping[int, str]) -> Answer:
+    """Return an answer, of what the SDK's caller is told beside it."""
+    steps = tuple(
+        Told(
+            step=told["step"],
+            worker=told["worker"],
+            status=told["status"],
+            output=outputs.get(told["step"], ""),
+            tokens=told["usage"]["input_tokens"] + told["usage"]["output_tokens"],
+            problem="" if told["problem"] is None else told["problem"]["message"],
+        )
+        for told in facts["steps"]
+    )
+    return Answer(text, facts["status"], steps)
+
+
+class AgentFace(Face):
+    """An agent whose model is a conductor, run by the SDK's runner."""
+
+    def __init__(self, model: ConductorModel) -> None:
+        self._agent = Agent[Any](name="lead", model=model)
+
+    async def ask(self, question: str) -> Answer:
+        """Stream it, because the outputs of steps are in a stream alone."""
+        outputs = dict[int, str]()
+        result = Runner.run_streamed(self._agent, question)
+        async for step, text in _pieces(result):
+            outputs[step] = outputs.get(step, "") + text
+        return answer_of(result.final_output, podium_metadata(result), outputs)
+
+    def ask_sync(self, question: str) -> Answer:
+        """Run it in a loop of its own: `Runner.run_sync` refuses to run inside of one."""
+        return run_sync(lambda: self.ask(question))
+
+    async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
+        """Read the pieces of steps, and of the answer."""
+        async for piece in _pieces(Runner.run_streamed(self._agent, question)):
+            yield piece
+
+
+async def _pieces(result: RunResultStreaming) -> AsyncGenerator[tuple[int, str], None]:
+    """Yield the pieces of a streamed run; those of the answer are the last step's."""
+    answer = list[str]()
+    async for event in result.stream_events():
+        if event.type != "raw_response_event":
+            continue
+        if event.data.type == "response.reasoning_summary_text.delta":
+            yield int(event.data.item_id.split("_")[3]), event.data.delta
+        elif event.data.type == "response.output_text.delta":
+            answer.append(event.data.delta)
+    last = podium_metadata(result)["steps"][-1]["step"]
+    for piece in answer:
+        yield last, piece
+
+
+class AgentsAdapter(Adapter):
+    """Makes agents of the SDK."""
+
+    tokens = READ + WRITTEN
+
+    def worker(self, name: str, speak: Speak) -> Agent[Any]:
+        """Return an agent over a model."""
+        return speaker(name, speak)
+
+    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+        """Return an agent that conducts."""
+        return AgentFace(ConductorModel(workers, planner, stream_steps=True, **options))
+
+
+class TestAgent(AdapterContract):
+    """An agent whose model is a conductor, over agents."""
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        """The SDK's."""
+        return AgentsAdapter()
+
+
+class ModelsAdapter(AgentsAdapter):
+    """Makes models of the SDK."""
+
+    def worker(self, name: str, speak: Speak) -> Any:
+        """Return a worker over a model, which has no name of its own."""
+        return as_worker(SpeakingModel(speak), name=name)
+
+
+class TestModel(AdapterContract):
+    """An agent whose model is a conductor, over models."""
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        """The SDK's."""
+        return ModelsAdapter()

@@ -1,0 +1,344 @@
+"""A conductor as a model: behind agents that the SDK's runner runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from agents import (
+    Agent,
+    ModelSettings,
+    RunConfig,
+    Runner,
+    SQLiteSession,
+    WebSearchTool,
+    function_tool,
+)
+from agents_speaking import CALL_TOKENS, READ, WRITTEN, ModelServer, SpeakingModel, speaker
+from contracts.adapter_contract import failing, planner_of, saying
+from openai.types.shared import Reasoning
+from pydantic import BaseModel
+from servers.capable import PLAN, capable, is_planning
+from servers.chat_server import STALL, Call, Reply, chunk, events, says
+from test_workers import no_maths, no_secrets
+
+from openai_agents_podium import ConductorModel, ConductorProvider, podium_metadata
+from podium import Conductor, Limits, ScriptedWorker
+from podium.errors import ConfigError, QueryError, RunFailed
+from podium.execution import Retry
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+
+pytestmark = pytest.mark.anyio
+
+TWO = planner_of((0, "Find it.", ()), (1, "Say it.", (0,)))
+
+
+def lead(server: ModelServer, **options: Any) -> Agent[Any]:
+    """Return an agent over two models of a server, one of which plans too."""
+    finder = Agent[Any](name="finder", model=server.model(), handoff_description="Finds things.")
+    model = ConductorModel([finder, server.model()], server.model())
+    return Agent[Any](name="lead", instructions="Be brief.", model=model, **options)
+
+
+def calls(server: ModelServer) -> list[str]:
+    """Return the calls of a server's models: plans, and steps by their number of messages."""
+    return ["plan" if is_planning(call) else "step" for call in server.calls]
+
+
+@function_tool
+def look(place: str) -> str:
+    """Look at a place."""
+    return f"rain in {place}"
+
+
+async def test_an_agent_answers_and_tells_of_the_run() -> None:
+    """Its tokens are those of the planner and of all steps, in one request."""
+    async with ModelServer(capable) as server:
+        result = await Runner.run(lead(server), "Hello")
+        assert calls(server) == ["plan", "step", "step"]
+    assert result.final_output == "Hello to you, too."
+    facts = podium_metadata(result)
+    assert (facts["status"], [step["worker"] for step in facts["steps"]]) == ("ok", ["finder", "scripted-1"])
+    usage = result.context_wrapper.usage
+    assert (usage.requests, usage.total_tokens) == (1, 3 * CALL_TOKENS)
+    json.dumps(facts)
+
+
+async def test_the_last_step_calls_the_tools_of_the_agent() -> None:
+    """The turn with their results pays for that step alone."""
+    async with ModelServer(capable) as server:
+        result = await Runner.run(lead(server, tools=[look]), "What is the weather in 'Bern'?")
+        assert calls(server) == ["plan", "step", "step", "step"]
+        offers = ["tools" in call.body for call in server.calls]
+    assert offers == [False, False, True, True]
+    assert result.final_output == "The tools say rain in Bern."
+    assert len(result.raw_responses) == 2
+    assert result.context_wrapper.usage.total_tokens == 4 * CALL_TOKENS
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_session_remembers_and_its_calls_go_on_from_it(tmp_path: Path, *, stream: bool) -> None:
+    """Another process goes on from what the session holds."""
+    path = tmp_path / "session.db"
+
+    async def ask(server: ModelServer, question: str) -> str:
+        session = SQLiteSession("s", path)
+        agent = lead(server, tools=[look])
+        if stream:
+            streamed = Runner.run_streamed(agent, question, session=session)
+            async for _ in streamed.stream_events():
+                pass
+            text = str(streamed.final_output)
+        else:
+            text = str((await Runner.run(agent, question, session=session)).final_output)
+        session.close()
+        return text
+
+    async with ModelServer(capable) as server:
+        assert await ask(server, "What is the weather in 'Bern'?") == "The tools say rain in Bern."
+        before = len(server.calls)
+        assert await ask(server, "And in 'Basel'?") == "The tools say rain in Basel."
+        assert calls(server)[before:] == ["plan", "step", "step", "step"]
+        planned = json.dumps(server.calls[before].body["messages"])
+    assert "rain in Bern" in planned
+
+
+async def test_calls_go_on_in_another_process(tmp_path: Path) -> None:
+    """A run that stopped at a tool that needs approval is saved, loaded and resumed."""
+    tool = function_tool(lambda: "rain", name_override="look", needs_approval=True)
+    async with ModelServer(capable) as server:
+        agent = lead(server, tools=[tool])
+        first = await Runner.run(agent, "How is the weather?")
+        (waiting,) = first.interruptions
+        saved = first.to_state().to_json()
+        other = lead(server, tools=[tool])
+        state = await type(first.to_state()).from_json(other, json.loads(json.dumps(saved)))
+        state.approve(state.get_interruptions()[0])
+        assert waiting.tool_name == "look"
+        result = await Runner.run(other, state)
+        assert calls(server) == ["plan", "step", "step", "step"]
+    assert result.final_output == "The tools say rain."
+
+
+async def test_an_output_type_holds_the_last_step() -> None:
+    """The planner and the other steps write as they like."""
+
+    class Number(BaseModel):
+        number: int
+
+    async with ModelServer(capable) as server:
+        result = await Runner.run(lead(server, output_type=Number), "Give me 7")
+        forms = ["response_format" in call.body for call in server.calls]
+    assert result.final_output == Number(number=7)
+    assert forms == [False, False, True]
+
+
+async def test_it_streams_the_answer_in_the_events_of_the_responses_api() -> None:
+    """In their order, numbered; what is streamed is the answer."""
+    async with ModelServer(capable) as server:
+        result = Runner.run_streamed(lead(server, tools=[look]), "What is the weather in 'Bern'?")
+        raw = [event.data async for event in result.stream_events() if event.type == "raw_response_event"]
+    kinds = [event.type for event in raw]
+    first = kinds.index("response.completed")
+    assert kinds[: first + 1] == [
+        "response.created",
+        "response.output_item.added",
+        "response.function_call_arguments.delta",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    second = raw[first + 1 :]
+    assert [event.sequence_number for event in second] == list(range(len(second)))
+    assert [event.type for event in second[:3]] == [
+        "response.created",
+        "response.output_item.added",
+        "response.content_part.added",
+    ]
+    assert [event.type for event in second[-4:]] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    deltas = [event.delta for event in second if event.type == "response.output_text.delta"]
+    assert len(deltas) > 1
+    assert "".join(deltas) == result.final_output == "The tools say rain in Bern."
+    assert result.context_wrapper.usage.total_tokens == 4 * CALL_TOKENS
+
+
+async def test_settings_are_those_of_the_last_step() -> None:
+    """What no conductor takes is refused, and nothing is asked."""
+    settings = ModelSettings(
+        temperature=0.3,
+        max_tokens=50,
+        reasoning=Reasoning(effort="low"),
+        extra_args={"stop": [","], "seed": 1},
+    )
+    async with ModelServer(capable) as server:
+        result = await Runner.run(lead(server, model_settings=settings), "Hello")
+        assert result.final_output == "Hello to you"
+        said = [call.body.get("temperature") for call in server.calls]
+        assert said[1:] == [None, 0.3]
+        body = server.calls[2].body
+        assert (body["reasoning_effort"], body["seed"]) == ("low", 1)
+        for wrong in (
+            ModelSettings(frequency_penalty=1.0),
+            ModelSettings(extra_body={"top_k": 3}),
+            ModelSettings(parallel_tool_calls=False),
+            ModelSettings(extra_args={"logit_bias": {}}),
+        ):
+            with pytest.raises(ConfigError, match="takes no"):
+                await Runner.run(lead(server, model_settings=wrong), "Hello")
+        assert len(server.calls) == 3
+
+
+async def test_what_a_conductor_cannot_see_is_refused() -> None:
+    """Conversations and prompts on a server of OpenAI, tools that only its models call."""
+    async with ModelServer(capable) as server:
+        with pytest.raises(ConfigError, match="previous_response_id"):
+            await Runner.run(lead(server), "Hello", previous_response_id="resp_1")
+        with pytest.raises(ConfigError, match="function tools and handoffs"):
+            await Runner.run(lead(server, tools=[WebSearchTool()]), "Hello")
+        with pytest.raises(QueryError, match="hold no question"):
+            await Runner.run(lead(server).clone(instructions=None), [{"role": "assistant", "content": "x"}])
+        assert server.calls == []
+
+
+async def test_guardrails_stop_the_agent() -> None:
+    """As they stop any agent."""
+    model = ConductorModel([speaker("one", saying("x"))], planner_of((0, "Say it.", ())))
+    before = Agent[Any](name="lead", model=model, input_guardrails=[no_maths])
+    with pytest.raises(Exception, match="tripwire"):
+        await Runner.run(before, "2+2")
+    after = Agent[Any](name="lead", model=model, output_guardrails=[no_secrets])
+    with pytest.raises(Exception, match="tripwire"):
+        await Runner.run(after, "2+2")
+
+
+async def test_an_agent_may_hand_off_after_a_plan() -> None:
+    """A handoff is a tool of the last step."""
+    async with ModelServer(capable) as server:
+        clerk = Agent[Any](name="clerk", model=SpeakingModel(saying("The clerk was here.")))
+        result = await Runner.run(lead(server, handoffs=[clerk]), "Hello")
+    assert (result.last_agent.name, result.final_output) == ("clerk", "The clerk was here.")
+
+
+async def test_a_provider_finds_conductors_by_name() -> None:
+    """And other models by another provider."""
+    model = ConductorModel([speaker("one", saying("conducted"))], planner_of((0, "Say it.", ())))
+    other = ConductorModel([speaker("one", saying("other"))], planner_of((0, "Say it.", ())))
+    inner = ConductorProvider({"else": other})
+    config = RunConfig(model_provider=ConductorProvider({"team": model}, otherwise=inner))
+    for name, text in (("team", "conducted"), ("else", "other")):
+        agent = Agent[Any](name="lead", model=name)
+        assert (await Runner.run(agent, "?", run_config=config)).final_output == text
+    with pytest.raises(ConfigError, match="no model 'gone'"):
+        await Runner.run(Agent[Any](name="lead", model="gone"), "?", run_config=config)
+    anonymous = Agent[Any](name="lead")  # whose settings are those of the SDK's default model
+    assert (await Runner.run(anonymous, "?", run_config=RunConfig(model=model))).final_output == "conducted"
+
+
+async def test_an_answer_in_part_is_marked_or_raised() -> None:
+    """As it is told."""
+    workers = [speaker("bad", failing), speaker("good", saying("fine"))]
+    options: Any = {"retry": Retry(attempts=1)}
+    plan = planner_of((0, "a", ()), (1, "b", ()), (1, "c", (0, 1)))
+    marked = Agent[Any](name="lead", model=ConductorModel(workers, plan, **options))
+    result = await Runner.run(marked, "?")
+    assert (result.final_output, podium_metadata(result)["status"]) == ("fine", "partial")
+    raised = Agent[Any](name="lead", model=ConductorModel(workers, plan, partial="raise", **options))
+    with pytest.raises(RunFailed, match="not whole") as caught:
+        await Runner.run(raised, "?")
+    assert caught.value.result.answer == "fine"
+
+
+async def test_a_plan_that_waits_for_approval_goes_on_from_the_journal() -> None:
+    """The error names the run."""
+    async with MemoryJournal() as journal:
+        policy = Policy(approve="later")
+        conductor = Conductor(
+            planner_of((0, "Say it.", ())),
+            [ScriptedWorker("one", "approved")],
+            policy=policy,
+            journal=journal,
+        )
+        agent = Agent[Any](name="lead", model=ConductorModel(conductor))
+        with pytest.raises(RunFailed, match="waits for approval") as caught:
+            await Runner.run(agent, "?")
+        run_id = caught.value.result.run_id
+        await conductor.decide(run_id, approved=True)
+        assert (await conductor.resume(run_id)).answer == "approved"
+
+
+async def test_a_failed_run_goes_on_from_the_journal() -> None:
+    """What was paid for is not paid again."""
+    asked = list[str]()
+
+    async def counted(text: str) -> str:
+        asked.append(text)
+        return "found"
+
+    async def fails_once(text: str) -> str:
+        asked.append(text)
+        if len(asked) == 2:
+            raise ValueError("the lights went out")
+        return "said"
+
+    async with MemoryJournal() as journal:
+        model = ConductorModel(
+            [speaker("one", counted), speaker("two", fails_once)],
+            TWO,
+            journal=journal,
+            retry=Retry(attempts=1),
+        )
+        with pytest.raises(RunFailed, match="lights went out") as caught:
+            await Runner.run(Agent[Any](name="lead", model=model), "?")
+        conductor = model.conductor
+        assert isinstance(conductor, Conductor)
+        assert (await conductor.resume(caught.value.result.run_id)).answer == "said"
+    assert len(asked) == 3
+
+
+async def test_cancelling_a_stream_closes_the_requests() -> None:
+    """The SDK's own cancel, as leaving the task."""
+
+    def reply(call: Call) -> Reply:
+        return says(call, PLAN) if is_planning(call) else events(chunk({"content": "Once"}), STALL)
+
+    async with ModelServer(reply) as server:
+        result = Runner.run_streamed(lead(server), "Hello")
+
+        async def read() -> None:
+            async for event in result.stream_events():
+                assert event.type
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(read)
+                while len(server.calls) < 2:  # noqa: ASYNC110 - the server has no event for it
+                    await anyio.sleep(0.01)
+                result.cancel()
+            await server.calls[1].hung_up.wait()
+
+
+def test_options_are_checked() -> None:
+    """When the model is made."""
+    one = speaker("one", saying("x"))
+    with pytest.raises(TypeError, match="ConductorModel takes no colour"):
+        ConductorModel([one], colour="red")
+    with pytest.raises(ConfigError, match="partial"):
+        ConductorModel([one], partial="maybe")  # type: ignore[arg-type]
+    conductor = Conductor(FixedPlanner("x"), [ScriptedWorker("one", "x")])
+    with pytest.raises(ConfigError, match="it has its own"):
+        ConductorModel(conductor, limits=Limits(calls=3))
+
+
+async def test_answers_without_a_conductor_have_no_metadata() -> None:
+    """An agent over any other model."""
+    result = await Runner.run(speaker("one", saying("x")), "?")
+    with pytest.raises(LookupError, match="no answer of a conductor"):
+        podium_metadata(result)
+    assert result.context_wrapper.usage.total_tokens == READ + WRITTEN

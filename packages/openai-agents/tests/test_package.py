@@ -1,0 +1,23 @@
+"""The distribution: its version is the module's, and importing it imports no SDK."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import openai_agents_podium
+
+
+def test_the_version_is_the_modules_own() -> None:
+    """And that of `podium-conductor`."""
+    told = version("openai-agents-podium")
+    assert openai_agents_podium.__version__ == told == version("podium-conductor")
+
+
+def test_importing_it_imports_no_sdk() -> None:
+    """Before a name is asked for."""
+    code = (
+        "import sys, openai_agents_podium, openai_agents_podium.workers; "
+        "assert not {'agents', 'openai'} & sys.modules.keys(); "
+        "openai_agents_podium.ConductorModel; assert 'agents' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,156 @@
+"""Runs of conductors in the SDK's traces."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from agents import Agent, RunConfig, Runner, set_trace_processors, set_tracing_disabled
+from agents.tracing import Span, Trace, TracingProcessor
+from agents_speaking import ModelServer, speaker
+from contracts.adapter_contract import failing, planner_of, saying
+from servers.chat_server import says
+
+from openai_agents_podium import ConductorModel, conductor_tool
+from podium.execution import Retry
+from podium.workers import ScriptedWorker
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "sk-proj-0123456789abcdef0123456789abcdef"  # noqa: S105 - looks like one, and is none
+
+
+class Spans(TracingProcessor):
+    """Keeps all spans that ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[dict[str, Any]] = []
+        self.traces = 0
+
+    def on_trace_start(self, trace: Trace) -> None:
+        """Count it."""
+        self.traces += 1
+
+    def on_trace_end(self, trace: Trace) -> None:
+        """Do nothing."""
+
+    def on_span_start(self, span: Span[Any]) -> None:
+        """Do nothing."""
+
+    def on_span_end(self, span: Span[Any]) -> None:
+        """Keep it."""
+        exported = span.export()
+        assert exported is not None
+        self.ended.append(exported)
+
+    def shutdown(self) -> None:
+        """Do nothing."""
+
+    def force_flush(self) -> None:
+        """Do nothing."""
+
+    def named(self, name: str) -> list[dict[str, Any]]:
+        """Return the spans of a name or a type."""
+        return [
+            span for span in self.ended if name in (span["span_data"].get("name"), span["span_data"]["type"])
+        ]
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    """Keep the spans of a test."""
+    kept = Spans()
+    set_tracing_disabled(False)
+    set_trace_processors([kept])
+    yield kept
+    set_trace_processors([])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_plans_and_steps_are_spans_below_the_agents(spans: Spans, *, stream: bool) -> None:
+    """What an agent does inside a step is below the step."""
+    plan = planner_of((0, "Find it.", ()), (1, "Say it.", (0,)))
+    model = ConductorModel([speaker("finder", saying("found")), speaker("sayer", saying("said"))], plan)
+    lead = Agent[Any](name="lead", model=model)
+    if stream:
+        async for _ in Runner.run_streamed(lead, "?").stream_events():
+            pass
+    else:
+        await Runner.run(lead, "?")
+    assert spans.traces == 1
+    (planned,) = spans.named("podium.plan")
+    assert [step["subtask"] for step in planned["span_data"]["data"]["plan"]["steps"]] == [
+        "Find it.",
+        "Say it.",
+    ]
+    steps = spans.named("podium.step")
+    told = [(step["span_data"]["data"]["worker"], step["span_data"]["data"]["output"]) for step in steps]
+    assert told == [("finder", "found"), ("sayer", "said")]
+    assert [step["span_data"]["data"]["usage"]["input_tokens"] for step in steps] == [30, 30]
+    agents = {span["id"]: span["span_data"]["name"] for span in spans.named("agent")}
+    inside = [span for span in spans.named("agent") if span["span_data"]["name"] != "lead"]
+    above = {span["id"]: span["parent_id"] for span in spans.ended}
+    for step, agent in zip(steps, inside, strict=True):
+        assert step["id"] in _ancestors(above, agent["id"])
+        assert "lead" in [agents.get(each) for each in _ancestors(above, step["id"])]
+        assert step["error"] is None
+
+
+def _ancestors(above: dict[str, Any], span: str) -> list[str]:
+    found = list[str]()
+    while (parent := above.get(span)) is not None:
+        found.append(parent)
+        span = parent
+    return found
+
+
+async def test_spans_hold_no_data_where_the_run_says_so(spans: Spans) -> None:
+    """Only who worked, and what it used."""
+    plan = planner_of((0, "Find it.", ()), (1, "Say it.", ()))
+    workers = [ScriptedWorker("finder", "quite private"), ScriptedWorker("sayer", "private too")]
+    lead = Agent[Any](name="lead", model=ConductorModel(workers, plan))
+    await Runner.run(lead, "?", run_config=RunConfig(trace_include_sensitive_data=False))
+    assert len(spans.named("podium.step")) == 1  # nobody is shown the other step
+    told = str(
+        [span for span in spans.ended if span["span_data"]["type"] == "custom" or "podium" in str(span)]
+    )
+    assert "sayer" in told
+    assert "private" not in told
+    assert "Say it." not in told
+
+
+async def test_failures_are_on_the_spans_and_secrets_are_not(spans: Spans) -> None:
+    """With the code of the error."""
+    plan = planner_of((0, f"Use {SECRET}.", ()), (1, "Say it.", (0,)), (1, "More.", (0, 1)))
+    workers = [speaker("bad", failing), ScriptedWorker("sayer", f"It is {SECRET}")]
+    model = ConductorModel(workers, plan, retry=Retry(attempts=1))
+    with pytest.raises(Exception, match="out of order"):
+        await Runner.run(Agent[Any](name="lead", model=model), "?")
+    (failed,) = spans.named("podium.step")
+    assert failed["error"]["data"] == {"code": "worker_failed"}
+    assert "out of order" in failed["error"]["message"]
+    own = [span for span in spans.ended if str(span["span_data"].get("name", "")).startswith("podium.")]
+    assert len(own) == 2
+    assert SECRET not in str(own)
+
+
+async def test_a_planners_calls_and_a_tools_run_are_spans(spans: Spans) -> None:
+    """Those of a tool are below the tool's."""
+
+    def reply(call: Any) -> Any:
+        if "You are the conductor" in str(call.body["messages"]):
+            return says(call, '{"worker": 0, "subtask": "Answer.", "access": []}\n')
+        if call.body.get("tools") and call.body["messages"][-1]["role"] != "tool":
+            function = {"name": "ask_team", "arguments": '{"question": "How?"}'}
+            asked = [{"id": "c1", "type": "function", "function": function}]
+            return says(call, "", tool_calls=asked, finish_reason="tool_calls")
+        return says(call, "Like so.")
+
+    async with ModelServer(reply) as server:
+        tool = conductor_tool(ConductorModel([server.model()], server.model()))
+        desk = Agent[Any](name="desk", model=server.model(), tools=[tool])
+        assert (await Runner.run(desk, "?")).final_output == "Like so."
+    (called,) = spans.named("function")
+    (planned,), (step,) = spans.named("podium.planner"), spans.named("podium.step")
+    assert (planned["parent_id"], step["parent_id"]) == (called["id"], called["id"])
+    inside = [span for span in spans.named("generation") if span["parent_id"] == step["id"]]
+    assert len(inside) == 1

@@ -1,0 +1,509 @@
+"""Agents, function tools and models of the SDK as workers."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+from agents import (
+    Agent,
+    AgentOutputSchema,
+    GuardrailFunctionOutput,
+    OpenAIChatCompletionsModel,
+    RunConfig,
+    RunContextWrapper,
+    ToolGuardrailFunctionOutput,
+    ToolOutputText,
+    WebSearchTool,
+    function_tool,
+    input_guardrail,
+    output_guardrail,
+    tool_input_guardrail,
+    tool_output_guardrail,
+)
+from agents.models.openai_provider import OpenAIProvider
+from agents_speaking import ONE_CALL, READ, WRITTEN, ModelServer, speaker
+from contracts.known_prices import MODEL, check_planner, check_prices
+from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check
+from contracts.worker_contract import WorkerContract, question
+from openai import AsyncOpenAI
+from pydantic import BaseModel
+from servers.chat_server import CUT, STALL, Call, Reply, chunk, events, says
+
+from openai_agents_podium import GuardrailTripped
+from openai_agents_podium.workers import as_planner, as_worker
+from podium import Conductor, Price
+from podium.errors import (
+    ConfigError,
+    WorkerBroken,
+    WorkerFailed,
+    WorkerRefused,
+    WorkerTimeout,
+)
+from podium.planners import FixedPlanner
+from podium.types import Constraint, Message, Plan, Sampling, Step, Tools
+from podium.usage import Usage
+from podium.workers import FREE, Card, Request, Worker, complete
+
+pytestmark = pytest.mark.anyio
+
+LOOK = {"id": "call-1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+
+async def echo(text: str) -> str:
+    """Say what was heard."""
+    return f"heard {text}"
+
+
+async def hang(text: str) -> str:
+    """Say nothing."""
+    await anyio.sleep_forever()
+    return ""
+
+
+def echoes(call: Call) -> Reply:
+    """Say what was asked."""
+    return says(call, f"heard {call.body['messages'][-1]['content']}")
+
+
+def looks_then_says(call: Call) -> Reply:
+    """Call the tool once, then say what it returned."""
+    last = call.body["messages"][-1]
+    if last["role"] == "tool":
+        return says(call, f"I saw {last['content']}.")
+    return says(call, "", tool_calls=[LOOK], finish_reason="tool_calls")
+
+
+@function_tool
+def look() -> str:
+    """Look around."""
+    return "the sea"
+
+
+class TestAgentWorker(WorkerContract):
+    """An agent of a real server."""
+
+    @pytest.fixture
+    async def worker(self) -> AsyncIterator[Worker]:
+        """Answer at once."""
+        async with ModelServer(echoes) as server:
+            yield as_worker(Agent(name="one", model=server.model()))
+
+    @pytest.fixture
+    async def slow_worker(self) -> AsyncIterator[Worker]:
+        """Never answer."""
+        async with ModelServer(lambda _: Reply((STALL,))) as server:
+            yield as_worker(Agent(name="one", model=server.model()))
+
+
+class TestModelWorker(WorkerContract):
+    """A model of a real server."""
+
+    @pytest.fixture
+    async def worker(self) -> AsyncIterator[Worker]:
+        """Answer at once."""
+        async with ModelServer(echoes) as server:
+            yield as_worker(server.model(), price=Price(input=1.0, output=1.0))
+
+    @pytest.fixture
+    async def slow_worker(self) -> AsyncIterator[Worker]:
+        """Never answer."""
+        async with ModelServer(lambda _: Reply((STALL,))) as server:
+            yield as_worker(server.model())
+
+
+class TestToolWorker(WorkerContract):
+    """A tool of one text."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Answer at once."""
+        return as_worker(function_tool(echo))
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Never answer."""
+        return as_worker(function_tool(hang))
+
+
+def run_config(server: ModelServer) -> RunConfig:
+    """Return one whose models are found by name."""
+    client = server.model()._client
+    return RunConfig(model_provider=OpenAIProvider(openai_client=client, use_responses=False))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["agent", "named", "model"])
+@pytest.mark.parametrize("odd", ODD_ANSWERS, ids=lambda odd: odd.name)
+async def test_odd_answers_have_the_codes_of_all_adapters(odd: OddAnswer, kind: str, *, stream: bool) -> None:
+    """Whether the model is an agent's, found by its name, or a worker by itself."""
+    servers = list[AsyncOpenAI]()
+
+    def make(url: str) -> Worker:
+        client = AsyncOpenAI(base_url=url, api_key="none", max_retries=0)
+        servers.append(client)
+        model = OpenAIChatCompletionsModel("m", client)
+        if kind == "model":
+            return as_worker(model, name="one")
+        if kind == "agent":
+            return as_worker(Agent(name="one", model=model))
+        provider = OpenAIProvider(openai_client=client, use_responses=False)
+        return as_worker(Agent(name="one", model="m"), run_config=RunConfig(model_provider=provider))
+
+    try:
+        await check(make, odd, stream=stream)
+    finally:
+        for client in servers:
+            await client.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["agent", "model"])
+async def test_an_answer_that_was_cut_is_marked(kind: str, *, stream: bool) -> None:
+    """The SDK returns it as a whole one."""
+    async with ModelServer(lambda call: says(call, "Once upon a", finish_reason="length")) as server:
+        worker = as_worker(Agent(name="one", model=server.model()) if kind == "agent" else server.model())
+        done = await complete(worker, question("?", stream=stream))
+    assert (done.text, done.finish_reason) == ("Once upon a", "length")
+    assert done.usage == ONE_CALL
+
+
+@pytest.mark.parametrize("kind", ["agent", "model"])
+async def test_a_stream_without_an_end_is_no_answer(kind: str) -> None:
+    """The SDK takes it for one."""
+
+    def reply(call: Call) -> Reply:
+        return events(chunk({"role": "assistant", "content": "Once"}), CUT, done=False)
+
+    async with ModelServer(reply) as server:
+        worker = as_worker(Agent(name="one", model=server.model()) if kind == "agent" else server.model())
+        with pytest.raises(WorkerBroken):
+            await complete(worker, question("?", stream=True))
+
+
+async def test_an_agent_uses_its_tools_within_its_step() -> None:
+    """All its calls of the model are in the bill of the step."""
+    async with ModelServer(looks_then_says) as server:
+        worker = as_worker(Agent(name="one", model=server.model(), tools=[look]))
+        done = await complete(worker, question("What is there?", stream=True))
+        assert len(server.calls) == 2
+    assert done.text == "I saw the sea."
+    assert done.usage == ONE_CALL + ONE_CALL
+
+
+async def test_agents_as_tools_are_in_the_bill() -> None:
+    """They share the usage of the agent that calls them."""
+
+    def reply(call: Call) -> Reply:
+        system = call.body["messages"][0]["content"]
+        if system == "Outer." and call.body["messages"][-1]["role"] != "tool":
+            function = {"name": "inner", "arguments": '{"input": "Look."}'}
+            return says(
+                call,
+                "",
+                tool_calls=[{"id": "c", "type": "function", "function": function}],
+                finish_reason="tool_calls",
+            )
+        return says(call, "done")
+
+    async with ModelServer(reply) as server:
+        inner = Agent[Any](name="inner", instructions="Inner.", model=server.model())
+        tool = inner.as_tool("inner", "Looks.")
+        worker = as_worker(Agent(name="outer", instructions="Outer.", model=server.model(), tools=[tool]))
+        done = await complete(worker, question("?"))
+        assert len(server.calls) == 3
+    assert done.usage == ONE_CALL + ONE_CALL + ONE_CALL
+
+
+async def test_too_many_turns_fail_the_step() -> None:
+    """They are not tried again; what they used is known."""
+
+    def reply(call: Call) -> Reply:
+        return says(call, "", tool_calls=[LOOK], finish_reason="tool_calls")
+
+    async with ModelServer(reply) as server:
+        worker = as_worker(Agent(name="one", model=server.model(), tools=[look]), max_turns=2)
+        result = await Conductor(FixedPlanner(Plan((Step(0, "Look."),))), [worker]).run("?")
+        assert len(server.calls) == 2
+    (outcome,) = result.outcomes
+    assert outcome.problem is not None
+    assert (outcome.problem.code, outcome.attempts) == ("worker_failed", 1)
+    assert "max_turns" in outcome.problem.message
+    assert outcome.usage == ONE_CALL + ONE_CALL
+
+
+@input_guardrail(run_in_parallel=False)
+async def no_maths(context: Any, agent: Any, asked: Any) -> GuardrailFunctionOutput:
+    """Stop everything."""
+    return GuardrailFunctionOutput(output_info="that is maths", tripwire_triggered=True)
+
+
+@output_guardrail
+async def no_secrets(context: Any, agent: Any, output: Any) -> GuardrailFunctionOutput:
+    """Stop every answer."""
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_guardrail_before_the_model_costs_nothing(*, stream: bool) -> None:
+    """It is told by a code of its own, and the step is not tried again."""
+    async with ModelServer(echoes) as server:
+        worker = as_worker(Agent(name="one", model=server.model(), input_guardrails=[no_maths]))
+        options: Any = {"on_event": lambda event: None} if stream else {}
+        result = await Conductor(FixedPlanner(Plan((Step(0, "2+2"),))), [worker]).run("?", **options)
+        assert server.calls == []
+    (outcome,) = result.outcomes
+    assert outcome.problem is not None
+    assert (outcome.problem.code, outcome.attempts) == (GuardrailTripped.code, 1)
+    assert outcome.problem.message == "guardrail 'no_maths' tripped: that is maths"
+    assert (outcome.usage, outcome.maybe_paid) == (Usage(), False)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_guardrail_after_the_model_holds_the_answer_back(*, stream: bool) -> None:
+    """No piece of it is written; what it cost is in the bill."""
+    async with ModelServer(echoes) as server:
+        worker = as_worker(Agent(name="one", model=server.model(), output_guardrails=[no_secrets]))
+        pieces = worker.call(question("?", stream=stream))
+        with pytest.raises(GuardrailTripped, match="no_secrets") as caught:
+            await anext(pieces)
+    assert caught.value.usage == ONE_CALL
+
+
+async def test_an_output_type_is_the_answer_as_json() -> None:
+    """Whatever type it is."""
+
+    class Place(BaseModel):
+        name: str
+
+    def reply(call: Call) -> Reply:
+        assert call.body["response_format"]["type"] == "json_schema"
+        names = call.body["response_format"]["json_schema"]["schema"]["properties"]
+        return says(call, '{"name": "Bern"}' if "name" in names else '{"response": ["Bern"]}')
+
+    async with ModelServer(reply) as server:
+        for kind, text in ((Place, '{"name": "Bern"}'), (list[str], '["Bern"]')):
+            worker = as_worker(Agent(name="one", model=server.model(), output_type=AgentOutputSchema(kind)))
+            assert (await complete(worker, question("?", stream=True))).text == text
+
+
+async def test_an_agent_is_given_its_context_and_the_settings_of_the_step() -> None:
+    """Tools and instructions see the context; no model does."""
+
+    def instructions(context: RunContextWrapper[Any], agent: Agent[Any]) -> str:
+        return f"You serve {context.context['customer']}."
+
+    async with ModelServer(echoes) as server:
+        agent = Agent[Any](name="one", instructions=instructions, model=server.model())
+        worker = as_worker(agent, context={"customer": "Ada", "secret": "hidden"})
+        sampling = Sampling(temperature=0.5, max_tokens=9, seed=3, stop=("END",))
+        await complete(worker, Request(messages=(Message("user", "Hello"),), sampling=sampling))
+    body = server.calls[0].body
+    assert body["messages"][0] == {"role": "system", "content": "You serve Ada."}
+    assert "hidden" not in json.dumps(body)
+    told = {name: body[name] for name in ("temperature", "max_tokens", "seed", "stop")}
+    assert told == {"temperature": 0.5, "max_tokens": 9, "seed": 3, "stop": ["END"]}
+
+
+async def test_leaving_a_streamed_agent_closes_its_request() -> None:
+    """The cancel reaches the socket."""
+
+    def reply(call: Call) -> Reply:
+        return events(chunk({"role": "assistant", "content": "Once"}), STALL)
+
+    async with ModelServer(reply) as server:
+        worker = as_worker(Agent(name="one", model=server.model()))
+        pieces = worker.call(question("?", stream=True))
+        assert await anext(pieces) == "Once"
+        await pieces.aclose()
+        with anyio.fail_after(10):
+            await server.calls[0].hung_up.wait()
+
+
+async def test_what_cannot_be_a_worker_is_refused() -> None:
+    """At once, with what to do instead."""
+    other = speaker("other", echo)
+    for agent in (speaker("one", echo, handoffs=[other]),):
+        with pytest.raises(ConfigError, match="hands off to other"):
+            as_worker(agent)
+    with pytest.raises(ConfigError, match="needs approval"):
+        as_worker(function_tool(echo, needs_approval=True))
+    with pytest.raises(ConfigError, match="decorate a function"):
+        as_worker(WebSearchTool())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="plans nothing"):
+        as_planner(other)  # type: ignore[arg-type]
+    late = speaker("one", echo)
+    worker = as_worker(late)
+    late.handoffs.append(other)
+    with pytest.raises(ConfigError, match="hands off to other"):
+        await complete(worker, question("?"))
+
+
+async def test_a_tool_of_an_agent_that_needs_approval_fails_the_step() -> None:
+    """Nobody is there to give it."""
+    async with ModelServer(looks_then_says) as server:
+        tool = function_tool(lambda: "x", name_override="look", needs_approval=True)
+        worker = as_worker(Agent(name="one", model=server.model(), tools=[tool]))
+        with pytest.raises(WorkerFailed, match="asks for approval"):
+            await complete(worker, question("?"))
+
+
+async def test_a_tool_that_fails_is_no_answer() -> None:
+    """By itself, or where its output is the agent's answer; for a model it is text to go on with."""
+
+    @function_tool(name_override="look")
+    def broken() -> str:
+        """Look around."""
+        raise ValueError("it is dark")
+
+    with pytest.raises(WorkerFailed, match="it is dark"):
+        await complete(as_worker(broken), question("?"))
+    async with ModelServer(looks_then_says) as server:
+        model = server.model()
+        first = Agent[Any](name="one", model=model, tools=[broken], tool_use_behavior="stop_on_first_tool")
+        with pytest.raises(WorkerFailed, match="it is dark"):
+            await complete(as_worker(first), question("?"))
+        again = Agent[Any](name="one", model=model, tools=[broken])
+        assert "error occurred" in (await complete(as_worker(again), question("?"))).text
+
+
+async def test_a_tool_is_called_with_what_its_schema_says() -> None:
+    """And with its context; what it returns is text."""
+
+    @function_tool
+    def double(context: RunContextWrapper[Any], number: int) -> ToolOutputText:
+        """Double a number."""
+        return ToolOutputText(text=f"{context.context}: {2 * number}")
+
+    worker = as_worker(double, context="twice")
+    assert worker.card.name == "double"
+    assert worker.card.description.startswith("Double a number.")
+    assert (await complete(worker, question('{"number": 21}'))).text == "twice: 42"
+    with pytest.raises(WorkerRefused, match="number"):
+        await complete(worker, question('{"figure": 21}'))
+
+
+async def test_a_tool_has_its_time() -> None:
+    """What takes longer is a timeout and no text."""
+    tool = function_tool(hang, timeout=0.01)
+    with pytest.raises(WorkerTimeout, match="timed out"):
+        await complete(as_worker(tool), question("?"))
+
+
+@tool_input_guardrail
+def rejects(data: Any) -> ToolGuardrailFunctionOutput:
+    """Reject what comes in."""
+    return ToolGuardrailFunctionOutput.reject_content("not this")
+
+
+@tool_output_guardrail
+def raises(data: Any) -> ToolGuardrailFunctionOutput:
+    """Stop what goes out."""
+    return ToolGuardrailFunctionOutput.raise_exception(output_info=f"saw {data.output}")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"tool_input_guardrails": [rejects]}, "guardrail 'rejects' tripped: not this"),
+        ({"tool_output_guardrails": [raises]}, "guardrail 'raises' tripped: saw heard it"),
+    ],
+)
+async def test_guardrails_of_a_tool_stop_its_step(options: Any, told: str) -> None:
+    """As those of an agent do."""
+    worker = as_worker(function_tool(echo, **options))
+    with pytest.raises(GuardrailTripped) as caught:
+        await complete(worker, question("it"))
+    assert str(caught.value) == told
+
+
+async def test_an_agent_as_a_tool_is_a_worker_too() -> None:
+    """Its tokens are counted."""
+    worker = as_worker(speaker("one", echo).as_tool("one", "Echoes."))
+    done = await complete(worker, question("it"))
+    assert done.usage == Usage(READ, WRITTEN)
+    assert "it" in done.text
+
+
+async def test_a_model_is_offered_tools_and_a_form() -> None:
+    """As the last step of a plan may be."""
+    function = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
+    offered = Tools(({"type": "function", "function": function},), "required")
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    async with ModelServer(looks_then_says) as server:
+        worker = as_worker(server.model())
+        assert worker.takes_tools
+        done = await complete(
+            worker,
+            Request(
+                messages=(Message("user", "?"),),
+                tools=offered,
+                sampling=Sampling(constraint=Constraint("json", schema)),
+            ),
+        )
+    assert [call["function"]["name"] for call in done.tool_calls] == ["look"]
+    body = server.calls[0].body
+    assert body["tools"][0]["function"]["name"] == "look"
+    assert body["tool_choice"] == "required"
+    assert body["response_format"]["json_schema"]["schema"] == schema
+
+
+async def test_messages_reach_a_model_as_they_are() -> None:
+    """Pictures, calls and their results included."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
+    asked = (
+        Message("system", "Be short."),
+        Message("user", ({"type": "text", "text": "What is it?"}, image)),
+        Message("assistant", "Let me see.", ({**LOOK},)),
+        Message("tool", "a cat", (), "call-1"),
+    )
+    async with ModelServer(looks_then_says) as server:
+        done = await complete(as_worker(server.model()), Request(messages=asked))
+    assert done.text == "I saw a cat."
+    wire = server.calls[0].body["messages"]
+    assert [message["role"] for message in wire] == ["system", "user", "assistant", "tool"]
+    assert wire[1]["content"][1] == image
+    assert (wire[2]["content"], wire[2]["tool_calls"][0]["function"]["name"]) == ("Let me see.", "look")
+
+
+def test_a_model_has_the_price_of_its_endpoint() -> None:
+    """As a worker and as a planner."""
+
+    def make(url: str | None, /, *, card: Card | None = None) -> Worker:
+        client = AsyncOpenAI(api_key="k", base_url=url)
+        return as_worker(OpenAIChatCompletionsModel(MODEL, client), card=card)
+
+    check_prices(make)
+    check_planner(as_planner(OpenAIChatCompletionsModel(MODEL, AsyncOpenAI(api_key="k"))))
+
+
+def test_a_card_says_what_the_agent_says_of_itself() -> None:
+    """Its handoff description, or else how its instructions begin."""
+    told = Agent[Any](name="one", instructions="You know prices. " * 40)
+    assert as_worker(told).card.description.startswith("You know prices.")
+    assert len(as_worker(told).card.description) < 320
+    assert as_worker(speaker("two", echo)).card.description == "Speaks as two."
+    assert as_worker(told, name="buyer", description="Buys.", price=FREE).card.description == "Buys."
+    with pytest.raises(TypeError, match="takes no colour"):
+        as_worker(told, colour="red")  # type: ignore[call-arg]
+
+
+async def test_steps_of_one_agent_side_by_side_have_each_their_own_bill() -> None:
+    """And their own finish reasons."""
+
+    async def slow(text: str) -> str:
+        await asyncio.sleep(0.01)
+        return text[-20:]
+
+    worker = as_worker(speaker("one", slow))
+    done = list[Usage]()
+
+    async def ask(number: int) -> None:
+        done.append((await complete(worker, question(f"number {number}"))).usage)
+
+    async with anyio.create_task_group() as group:
+        for number in range(4):
+            group.start_soon(ask, number)
+    assert done == [Usage(READ, WRITTEN)] * 4
