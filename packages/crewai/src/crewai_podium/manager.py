@@ -47,7 +47,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunUnknown
 from podium.execution import Accept, OnFailure, Retry
-from podium.hosts import answered, run_failed
+from podium.hosts import answered, make_conductor, run_failed
 from podium.journal import Journal
 from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
@@ -56,6 +56,9 @@ from podium.types import Completion, Event, PlanReady, Result, RunEnded, Samplin
 from podium.workers import Card, Request, Worker
 
 _CONTEXT: Final = "This is the context you are working with:"
+_OPTIONS: Final = (
+    "accept", "fallback_planner", "journal", "limits", "on_failure", "policy", "retry", "show_question",
+)  # fmt: skip
 _COPIED: Final = ""
 """In place of a crew's id: what the manager of a copied crew has from the manager that it is a copy of."""
 _said: ContextVar[tuple[dict[str, str], ...]] = ContextVar("crewai_podium_said", default=())
@@ -273,26 +276,17 @@ class ConductorManager(BaseAgent):
             self._named[str(crew.id), key] = number_of(crew, facts.named)
         named = self._named.get((str(crew.id), key), self._named.get((_COPIED, key)))
         pool = team_of(crew, facts, cards=self.cards, beside=self.workers, on_usage=on_usage)
-        fallback = None if self.fallback_planner is None else self._planner(self.fallback_planner)
-        conductor = Conductor(
-            self._planner(self.llm if self.planner is None else self.planner),
+        conductor = make_conductor(
+            self.llm if self.planner is None else self.planner,
             pool,
-            limits=self.limits,
-            fallback_planner=fallback,
-            accept=self.accept,
-            policy=self.policy,
-            retry=self.retry,
-            on_failure=self.on_failure,
-            journal=self.journal,
-            show_question=self.show_question,
+            {name: getattr(self, name) for name in _OPTIONS},
+            as_planner=self._planner,
+            face="ConductorManager",
         )
         return conductor, None if named is None else last_step_policy(named)
 
-    def _planner(self, of: object) -> Planner:
-        if isinstance(of, Planner):
-            return of
-        assert isinstance(of, BaseLLM)  # `_check` has made it one
-        return ChatPlanner(LLMWorker(of, card=card_of(of), on_usage=self._usage_total.add))
+    def _planner(self, llm: BaseLLM) -> Planner:
+        return ChatPlanner(LLMWorker(llm, card=card_of(llm), on_usage=self._usage_total.add))
 
     async def _middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call a worker; count the tokens of workers that do not report them by `on_usage`."""
