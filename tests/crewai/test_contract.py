@@ -1,8 +1,8 @@
 """CrewAI keeps to what every adapter keeps to: agents as workers, a crew with its manager as the face."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any, ClassVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Any, ClassVar, Final
 
 import pytest
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
@@ -12,8 +12,10 @@ from crewai.events.event_bus import crewai_event_bus
 from crewai.events.types.llm_events import LLMStreamChunkEvent
 from servers.speaking_llm import SpeakingLLM
 
-from crewai_podium import ConductorManager
+from crewai_podium import ConductorLLM, ConductorManager, as_worker
+from podium.conductor import Conductor
 from podium.planners import FixedPlanner
+from podium.types import Result
 from podium.workers import Worker
 
 
@@ -43,24 +45,65 @@ class CrewFace(Face):
 
     async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
         """Read the chunks of the agents' LLMs, whose task is the step."""
-        told, loop = asyncio.Queue[tuple[int, str]](), asyncio.get_running_loop()
+        async for piece in _chunks([agent.llm for agent in self._crew.agents], lambda: self.ask(question)):
+            yield piece
 
-        def heard(source: Any, event: LLMStreamChunkEvent) -> None:
-            step = int((event.task_name or "").removeprefix("step ").partition(":")[0])
-            loop.call_soon_threadsafe(told.put_nowait, (step, event.chunk))
 
-        for agent in self._crew.agents:
-            agent.llm.stream = True
-        with crewai_event_bus.scoped_handlers():
-            crewai_event_bus.on(LLMStreamChunkEvent)(heard)
-            await self.ask(question)
-        while not told.empty():
-            yield told.get_nowait()
+async def _chunks(
+    llms: Sequence[Any], ask: Callable[[], Awaitable[object]]
+) -> AsyncGenerator[tuple[int, str], None]:
+    """Yield the chunks of agents' LLMs, whose task is the step."""
+    told, loop = asyncio.Queue[tuple[int, str]](), asyncio.get_running_loop()
+
+    def heard(source: Any, event: LLMStreamChunkEvent) -> None:
+        if event.task_name is None:
+            return  # of the conductor, whose answer is the last step's text
+        step = int(event.task_name.removeprefix("step ").partition(":")[0])
+        loop.call_soon_threadsafe(told.put_nowait, (step, event.chunk))
+
+    for llm in llms:
+        llm.stream = True
+    with crewai_event_bus.scoped_handlers():
+        crewai_event_bus.on(LLMStreamChunkEvent)(heard)
+        await ask()
+    while not told.empty():
+        yield told.get_nowait()
+
+
+class LLMFace(Face):
+    """An LLM that is the conductor."""
+
+    def __init__(self, planner: FixedPlanner, workers: Sequence[Any], options: dict[str, Any]) -> None:
+        self._workers, self._options, self._planner = workers, options, planner
+
+    def _llm(self) -> ConductorLLM:
+        return ConductorLLM(
+            Conductor(self._planner, [as_worker(worker) for worker in self._workers], **self._options)
+        )
+
+    async def ask(self, question: str) -> Answer:
+        """Call the LLM."""
+        llm = self._llm()
+        return _told(await llm.acall(question), llm.results)
+
+    def ask_sync(self, question: str) -> Answer:
+        """Call the LLM."""
+        llm = self._llm()
+        return _told(llm.call(question), llm.results)
+
+    async def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
+        """Yield the pieces of the steps, which the workers' LLMs send as events."""
+        async for piece in _chunks([worker.llm for worker in self._workers], lambda: self.ask(question)):
+            yield piece
 
 
 def _answer(crew: Crew, text: str) -> Answer:
     assert isinstance(crew.manager_agent, ConductorManager)
-    (result,) = crew.manager_agent.results
+    return _told(text, crew.manager_agent.results)
+
+
+def _told(text: str, results: Sequence[Result]) -> Answer:
+    (result,) = results
     assert text == result.answer
     steps = tuple(
         Told(
@@ -99,14 +142,36 @@ class CrewAdapter(Adapter):
         return CrewFace(planner, workers, options)
 
 
+class LLMAdapter(CrewAdapter):
+    """Makes agents, and an LLM."""
+
+    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+        """Return the LLM."""
+        return LLMFace(planner, workers, options)
+
+
+_IN_THREADS: Final = {
+    "test_a_cancel_reaches_the_worker": "CrewAI calls an agent's LLM in a thread, which nothing can stop"
+}
+
+
 class TestCrewAI(AdapterContract):
     """A conductor as the manager of a crew."""
 
-    lacks: ClassVar = {
-        "test_a_cancel_reaches_the_worker": "CrewAI calls an agent's LLM in a thread, which nothing can stop"
-    }
+    lacks: ClassVar = _IN_THREADS
 
     @pytest.fixture
     def adapter(self) -> Adapter:
         """Return the adapter."""
         return CrewAdapter()
+
+
+class TestConductorLLM(AdapterContract):
+    """A conductor as an LLM."""
+
+    lacks: ClassVar = _IN_THREADS
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        """Return the adapter."""
+        return LLMAdapter()
