@@ -4,16 +4,15 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from podium.config.files import read_text
-from podium.errors import ConfigError, PlanInvalid, QueryError
+from podium.errors import ConfigError, QueryError
 from podium.plan_text.edits import Change, Edit, edit_plan, read_edits
-from podium.plan_text.parser import parse_plan
+from podium.plan_text.saved_plan import read_saved_plan, worker_number
 from podium.types.messages import MAX_QUERY_CHARS
 from podium.types.plan import Plan
 
@@ -54,7 +53,7 @@ class PlanChange:
         if self.edits is not None:
             return edit_plan(plan, *_read_edits(self.edits, workers))
         if self.step is not None:
-            worker = None if self.worker is None else _number(self.worker, workers, self.step)
+            worker = None if self.worker is None else worker_number(self.worker, workers, self.step)
             return edit_plan(plan, Change(step=self.step, worker=worker, subtask=self.subtask))
         return edited(plan, workers, max_steps) if self.edit else None
 
@@ -66,7 +65,7 @@ def read_plan(path: Path, workers: Sequence[str], max_steps: int) -> Plan:
         QueryError: the file cannot be read.
         PlanError: the file holds no plan.
     """
-    return _read(_text(path, "the plan"), workers, max_steps)
+    return read_saved_plan(_text(path, "the plan"), workers, max_steps)
 
 
 def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
@@ -89,7 +88,9 @@ def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
             raise ConfigError(f"the editor {command!r} failed: {error}; name one in $EDITOR") from error
         changed = path.read_text(encoding="utf-8", errors="replace")
-    return None if changed == text else replace(_read(changed, workers, max_steps), query=plan.query)
+    return (
+        None if changed == text else replace(read_saved_plan(changed, workers, max_steps), query=plan.query)
+    )
 
 
 def _read_edits(path: Path, workers: Sequence[str]) -> tuple[Edit, ...]:
@@ -106,32 +107,3 @@ def _text(path: Path, what: str) -> str:
         return read_text(path, _MOST_BYTES)
     except (OSError, ValueError) as error:
         raise QueryError(f"{what} {path} cannot be read: {error}") from error
-
-
-def _read(text: str, workers: Sequence[str], max_steps: int) -> Plan:
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        data = None
-    if isinstance(data, dict) and "schema" in data:
-        return Plan.from_json(_numbered(data, workers))
-    return parse_plan(text, workers=workers, max_steps=max_steps)
-
-
-def _numbered(data: Mapping[str, Any], workers: Sequence[str]) -> dict[str, Any]:
-    """Return a saved plan with workers' numbers in place of names, which a person may have written."""
-    rows = data.get("steps")
-    if not isinstance(rows, list):
-        return dict(data)
-    steps = []
-    for index, row in enumerate(rows):
-        name = row.get("worker") if isinstance(row, dict) else None
-        steps.append({**row, "worker": _number(name, workers, index)} if isinstance(name, str) else row)
-    return {**data, "steps": steps}
-
-
-def _number(name: str, workers: Sequence[str], step: int) -> int:
-    if name not in workers:
-        told = f"step {step} names worker {name!r:.80}: the workers are {', '.join(workers)}"
-        raise PlanInvalid("bad_worker", told, step=step)
-    return workers.index(name)

@@ -34,6 +34,7 @@ COMMANDS = {
     "refuse": "Refuse the plan that a run waits with.",
     "replay": "Repeat a run from its recorded outputs, at no cost, or with a changed plan.",
     "cache": "Delete answers that are kept for reuse.",
+    "mcp": "Serve the conductor to MCP clients, on stdio or over HTTP.",
     "audit": "Verify recorded runs, print their anchors, or export them.",
 }
 """Core's commands, each with the first line of its help."""

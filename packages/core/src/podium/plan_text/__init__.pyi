@@ -15,6 +15,9 @@ from .parser import (
     PlanReader as PlanReader,
     parse_plan as parse_plan,
 )
+from .saved_plan import (
+    read_saved_plan as read_saved_plan,
+)
 from .schema import (
     plan_schema as plan_schema,
 )

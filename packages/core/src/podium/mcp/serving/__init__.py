@@ -1,0 +1,1 @@
+"""A conductor as an MCP server."""

@@ -1,0 +1,65 @@
+"""Results, plans and errors as MCP writes the results of tools."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from podium.errors import PodiumError
+from podium.hosts import plan_lines, result_metadata
+from podium.secrets import scrub
+from podium.types import Plan, Result
+from podium.types.forecast import Forecast, explain_forecast
+
+
+def answer(result: Result) -> dict[str, Any]:
+    """Return the result of a run: its answer, and its metadata as structured content.
+
+    Without an answer it is an error. What an answer lacks is told in a text of its own.
+    """
+    metadata = {**result_metadata(result), "answer": result.answer}
+    if result.problem is None:
+        return {"content": [_text(result.answer)], "structuredContent": metadata}
+    code, message = result.problem.code, result.problem.message
+    if result.status == "partial":
+        told = f"The answer is partial ({code}: {message})."
+        return {"content": [_text(result.answer), _text(told)], "structuredContent": metadata}
+    return _error(code, f"run {result.run_id}: {message}", metadata)
+
+
+def failure(error: PodiumError) -> dict[str, Any]:
+    """Return an error as the failure of a tool, with its code."""
+    return _error(error.code, str(error), {})
+
+
+def refusal(code: str, message: str, result: Result) -> dict[str, Any]:
+    """Return a result that cannot be told as an answer, with what can be done about it."""
+    return _error(code, message, result_metadata(result))
+
+
+def plan_answer(plan: Plan, workers: Sequence[str], forecast: Forecast) -> dict[str, Any]:
+    """Return a plan that was not run: in words, and as structured content that `run_plan` takes.
+
+    Args:
+        plan: the plan.
+        workers: names of the pool's workers.
+        forecast: what the plan may take.
+    """
+    rows = plan.to_json()
+    for row in rows["steps"]:
+        row["worker"] = workers[row["worker"]]
+    lines = [*plan_lines(plan, workers), explain_forecast(forecast)]
+    structured = {"plan": rows, "workers": list(workers), "forecast": asdict(forecast)}
+    return {"content": [_text("\n".join(lines))], "structuredContent": structured}
+
+
+def _error(code: str, message: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    clean = scrub(message)
+    return {
+        "content": [_text(f"{code}: {clean}")],
+        "structuredContent": {**metadata, "code": code, "message": clean},
+        "isError": True,
+    }
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}

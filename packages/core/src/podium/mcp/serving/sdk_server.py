@@ -1,0 +1,112 @@
+"""The MCP SDK's server, the same for versions 1 (`FastMCP`) and 2 (`MCPServer`) of the SDK."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from importlib import import_module
+from typing import Any
+
+from pydantic import BaseModel
+
+from podium.mcp.sdk import sdk_version
+
+_MODERN = "2026-07-28"
+"""The first version of the protocol in which a server sends no requests of its own."""
+
+
+def new_server(
+    name: str, *, instructions: str, host: str, lifespan: Callable[[Any], AbstractAsyncContextManager[None]]
+) -> Any:
+    """Return a server without tools.
+
+    Args:
+        name: its name.
+        instructions: what clients are told of it.
+        host: where it listens, if it serves HTTP; on loopback, requests for other hosts are refused.
+        lifespan: entered while the server runs.
+    """
+    settings: dict[str, Any] = {"instructions": instructions, "lifespan": lifespan, "log_level": "WARNING"}
+    if sdk_version() < 2:
+        return import_module("mcp.server.fastmcp").FastMCP(name, host=host, **settings)
+    return import_module("mcp.server.mcpserver").MCPServer(name, **settings)
+
+
+def http_app(server: Any, host: str) -> Any:
+    """Return the ASGI application that serves streamable HTTP at `/mcp`."""
+    return server.streamable_http_app() if sdk_version() < 2 else server.streamable_http_app(host=host)
+
+
+def context_class() -> type[Any]:
+    """Return the class of the context that tools are given."""
+    module = "mcp.server.fastmcp" if sdk_version() < 2 else "mcp.server.mcpserver"
+    found: type[Any] = import_module(module).Context
+    return found
+
+
+def tool_annotations(hints: Mapping[str, bool]) -> Any:
+    """Return hints as annotations of a tool."""
+    return import_module("mcp.types").ToolAnnotations.model_validate(dict(hints))
+
+
+def call_tool_result(wire: Mapping[str, Any]) -> Any:
+    """Return a result of a tool that is given as MCP writes it."""
+    return import_module("mcp.types").CallToolResult.model_validate(dict(wire))
+
+
+class Elicitation:
+    """Asks the user of the client that called a tool.
+
+    Until 2025 the server sends a request and waits for the answer. From 2026 on the call ends with
+    what is asked, and the client makes it again with the answer.
+
+    Args:
+        context: the call's.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether the client can ask its user."""
+        if sdk_version() < 2:
+            params = self._context.session.client_params
+            capabilities = None if params is None else params.capabilities
+        else:
+            capabilities = self._context.client_capabilities
+        return capabilities is not None and capabilities.elicitation is not None
+
+    @property
+    def repeats_calls(self) -> bool:
+        """Whether the client makes the call again with the answer."""
+        return sdk_version() >= 2 and str(self._context.protocol_version) >= _MODERN
+
+    async def ask(self, message: str, form: type[BaseModel]) -> tuple[str, BaseModel | None]:
+        """Ask now, and return the action (`accept`, `decline` or `cancel`) and what was filled in."""
+        answer = await self._context.elicit(message, form)
+        return answer.action, getattr(answer, "data", None)
+
+    def asking(self, message: str, form: type[BaseModel], state: str) -> Any:
+        """Return what ends the call, so that the client asks and repeats it.
+
+        Args:
+            message: what is asked.
+            form: what is to be filled in.
+            state: comes back with the answer; the SDK seals it.
+        """
+        types = import_module("mcp_types")
+        params = {"mode": "form", "message": message, "requestedSchema": form.model_json_schema()}
+        request = types.ElicitRequest.model_validate({"method": "elicitation/create", "params": params})
+        return types.InputRequiredResult(input_requests={_KEY: request}, request_state=state)
+
+    def answered(self, form: type[BaseModel]) -> tuple[str, str, BaseModel | None] | None:
+        """Return the state, the action and what was filled in; `None` for a call that is made first."""
+        if sdk_version() < 2 or not (state := self._context.request_state):
+            return None
+        answer = (self._context.input_responses or {}).get(_KEY)
+        action = str(getattr(answer, "action", "cancel"))
+        content = getattr(answer, "content", None)
+        return state, action, form.model_validate(content) if action == "accept" else None
+
+
+_KEY = "approval"
+"""The key of the one thing that is asked."""

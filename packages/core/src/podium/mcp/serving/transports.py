@@ -1,0 +1,147 @@
+"""Serves a conductor to MCP clients, on stdio or over streamable HTTP."""
+
+import hmac
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from ipaddress import ip_address
+from typing import Any
+
+import anyio
+
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.hosted import HostedConductor
+from podium.mcp.sdk import sdk_version
+from podium.mcp.serving.conductor_server import make_server
+from podium.mcp.serving.sdk_server import http_app
+from podium.secrets import register
+
+
+async def serve_stdio(conductor: Conductor | HostedConductor) -> None:
+    """Serve the client at stdin and stdout, until it closes stdin.
+
+    Stdout is the protocol's alone: what workers print goes to stderr.
+
+    Args:
+        conductor: answers.
+
+    Raises:
+        ConfigError: the SDK is not installed.
+    """
+    server = make_server(conductor)
+    with _stdout_kept():
+        await server.run_stdio_async()
+
+
+async def serve_http(
+    conductor: Conductor | HostedConductor, *, host: str, port: int, key: str | None = None
+) -> None:
+    """Serve clients of streamable HTTP at the path `/mcp`, until the task is cancelled or interrupted.
+
+    Args:
+        conductor: answers.
+        host: where the server listens.
+        port: likewise.
+        key: what clients send as a bearer token; `None` needs none, and is for loopback only.
+
+    Raises:
+        ConfigError: the SDK is not installed, or the host is not loopback and there is no key.
+    """
+    if key is None and not _is_loopback(host):
+        raise ConfigError(f"{host} is not loopback: whoever reaches it could spend your money; give a key")
+    app = http_app(make_server(conductor, host=host), host)
+    uvicorn = import_module("uvicorn")
+    config = uvicorn.Config(
+        app if key is None else _Guarded(app, key),
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+    )
+    await _until_cancelled(uvicorn.Server(config))
+
+
+async def _until_cancelled(server: Any) -> None:
+    """Run a uvicorn server; after a cancel it closes its connections before it ends."""
+
+    async def serve() -> None:
+        with anyio.CancelScope(shield=True):
+            await server.serve()
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            server.should_exit = True
+
+
+class _Guarded:
+    """An ASGI application that answers requests with the right key only.
+
+    Args:
+        app: the application.
+        key: the key.
+    """
+
+    def __init__(self, app: Any, key: str) -> None:
+        register(key)
+        self._app = app
+        self._wanted = f"Bearer {key}".encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, or refuse it with 401."""
+        if scope["type"] != "lifespan":
+            given = dict(scope.get("headers") or ()).get(b"authorization", b"")
+            if scope["type"] != "http" or not hmac.compare_digest(given, self._wanted):
+                headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
+                await send({"type": "http.response.start", "status": 401, "headers": headers})
+                await send({"type": "http.response.body", "body": b""})
+                return
+        await self._app(scope, receive, send)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _Stdout(io.TextIOWrapper):
+    """Writes text to stderr; its buffer, which the SDK takes, is stdout."""
+
+    def __init__(self, stdout: io.BufferedWriter) -> None:
+        super().__init__(os.fdopen(os.dup(2), "wb"), encoding="utf-8", line_buffering=True)
+        self._stdout = stdout
+
+    @property
+    def buffer(self) -> io.BufferedWriter:
+        """Stdout, as it was."""
+        return self._stdout
+
+
+@contextmanager
+def _stdout_kept() -> Iterator[None]:
+    """Keep stdout for the SDK, and let all that others write to it go to stderr.
+
+    Version 2 of the SDK does so itself.
+    """
+    if sdk_version() >= 2:
+        yield
+        return
+    own, wire = sys.stdout, os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = _Stdout(os.fdopen(os.dup(wire), "wb"))
+    try:
+        yield
+    finally:
+        sys.stdout = own
+        os.dup2(wire, 1)
+        os.close(wire)

@@ -1,0 +1,258 @@
+"""A conductor as an MCP server, called by the SDK's own client."""
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+from core.actors import plan_of
+from mcp import types
+from servers.mcp_client import MODES, approves, connect, declines, dismisses, http_of, stdio_of
+from typer.testing import CliRunner
+
+from podium import Conductor, FunctionWorker
+from podium.cli.root import app
+from podium.errors import ConfigError
+from podium.journal import SqlJournal
+from podium.mcp import serve_http
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.workers import FREE, StepInput
+
+pytestmark = pytest.mark.anyio
+CONFIG = '[workers.calculator]\ntype = "calculator"\n[planner]\ntype = "rule"\n[journal]\npath = "runs.db"\n'
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+@contextmanager
+def served(conductor: Conductor, key: str | None = None) -> Iterator[str]:
+    """Serve a conductor over HTTP, from a thread; yield its URL."""
+    port = free_port()
+    scope: list[anyio.CancelScope] = []
+
+    async def serve() -> None:
+        with anyio.CancelScope() as running:
+            scope.append(running)
+            await serve_http(conductor, host="127.0.0.1", port=port, key=key)
+
+    async def stop() -> None:
+        scope[0].cancel()
+
+    tokens: list[anyio.lowlevel.EventLoopToken] = []
+
+    async def main() -> None:
+        tokens.append(anyio.lowlevel.current_token())
+        await serve()
+
+    thread = threading.Thread(target=partial(anyio.run, main))
+    thread.start()
+    try:
+        for _ in range(1000):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        anyio.from_thread.run(stop, token=tokens[0])
+        thread.join(15)
+
+
+def greet(step_input: StepInput) -> str:
+    """Greet somebody."""
+    return f"Hello, {step_input.subtask}"
+
+
+def team(**options: object) -> Conductor:
+    """Return a conductor of two steps."""
+    workers = [FunctionWorker(greet, price=FREE)]
+    plan = plan_of((0, "Ada", ()), (0, "Bob and {{0}}", (0,)))
+    return Conductor(FixedPlanner(plan), workers, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_podium_mcp_on_stdio(tmp_path: Path, mode: str) -> None:
+    """It plans, answers and runs plans, and tells of the progress."""
+    config = tmp_path / "podium.toml"
+    config.write_text(CONFIG, encoding="utf-8")
+    process = stdio_of(sys.executable, "-m", "podium", "mcp", "--config", str(config))
+    async with connect(process, mode=mode) as client:
+        assert await client.tools() == ["ask", "plan", "run_plan"]
+        answer = await client.call("ask", question="What is 12.5% of 3,600?")
+        assert "450" in answer["content"][0]["text"]
+        facts = answer["structuredContent"]
+        assert (facts["status"], facts["steps"][0]["worker"], facts["problem"]) == ("ok", "calculator", None)
+        assert client.notes[0] == (0, 1, "planned 1 steps")
+        assert client.notes[-1] == (1, 1, "step 0 (calculator): ok")
+
+        planned = await client.call("plan", question="What is 10% of 50?")
+        assert "0. calculator: What is 10% of 50?" in planned["content"][0]["text"]
+        plan = planned["structuredContent"]["plan"]
+        assert plan["steps"][0]["worker"] == "calculator"
+        assert "5" in (await client.call("run_plan", plan=plan))["content"][0]["text"]
+        plan["steps"][0]["subtask"] = "What is 20% of 50?"
+        assert "10" in (await client.call("run_plan", plan=plan))["content"][0]["text"]
+
+
+async def test_what_workers_print_stays_out_of_the_protocol(tmp_path: Path) -> None:
+    """It goes to stderr, from Python and from processes."""
+    script = tmp_path / "serve.py"
+    script.write_text(
+        """
+import os, subprocess, sys
+import anyio
+from podium import Conductor, FunctionWorker, RulePlanner
+from podium.mcp import serve_stdio
+
+def loud(step_input):
+    print("printed")
+    os.write(1, b"written\\n")
+    subprocess.run(["echo", "echoed"], check=True)
+    return "done"
+
+anyio.run(serve_stdio, Conductor(RulePlanner(), [FunctionWorker(loud)]))
+""",
+        encoding="utf-8",
+    )
+    async with connect(stdio_of(sys.executable, str(script))) as client:
+        for _ in range(2):
+            assert (await client.call("ask", question="hi"))["content"] == [{"type": "text", "text": "done"}]
+
+
+async def test_errors_have_codes() -> None:
+    """A plan that cannot be run, a run without an answer, and a partial one."""
+
+    def fails(step_input: StepInput) -> str:
+        raise OSError("no ink")
+
+    workers = [FunctionWorker(greet, price=FREE), FunctionWorker(fails, price=FREE)]
+    partial_plan = plan_of((0, "Ada", ()), (1, "write", ()), (0, "all", (0, 1)))
+    with served(Conductor(FixedPlanner(partial_plan), workers)) as url:
+        async with connect(http_of(url)) as client:
+            wrong = {"steps": [{"worker": "nobody", "subtask": "x", "access": []}]}
+            refused = await client.call("run_plan", plan=wrong)
+            assert refused["isError"]
+            assert refused["structuredContent"]["code"] == "unknown_worker"
+            assert refused["content"][0]["text"].startswith("unknown_worker: ")
+            empty = await client.call("ask", question=" ")
+            assert empty["structuredContent"]["code"] == "query"
+            failed = {"steps": [{"worker": "fails", "subtask": "x", "access": []}]}
+            none = await client.call("run_plan", plan=failed)
+            assert none["isError"]
+            assert none["structuredContent"]["status"] == "failed"
+            assert "no ink" in none["content"][0]["text"]
+            lacking = await client.call("ask", question="q")
+            assert not lacking.get("isError")
+            assert lacking["structuredContent"]["status"] == "partial"
+            assert lacking["content"][0]["text"] == "Hello, all"
+            assert lacking["content"][1]["text"].startswith("The answer is partial (")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_user_of_the_client_approves(tmp_path: Path, mode: str) -> None:
+    """Or refuses, or says nothing, so that the run waits."""
+    asked: list[str] = []
+
+    def user(message: str) -> dict[str, object]:
+        asked.append(message)
+        return approves(message)
+
+    conductor = team(policy=Policy(approve="later"), journal=SqlJournal(tmp_path / "runs.db"))
+    with served(conductor) as url:
+        async with connect(http_of(url), user=user, mode=mode) as client:
+            answer = await client.call("ask", question="q")
+            assert answer["content"][0]["text"] == "Hello, Bob and Hello, Ada"
+            assert "0. greet: Ada" in asked[0]
+        async with connect(http_of(url), user=declines, mode=mode) as client:
+            refused = await client.call("ask", question="q")
+            assert refused["isError"]
+            assert refused["structuredContent"]["code"] == "refused"
+            assert "too dear" in refused["content"][0]["text"]
+        async with connect(http_of(url), user=dismisses, mode=mode) as client:
+            waits = await client.call("ask", question="q")
+            assert waits["structuredContent"]["code"] == "waiting"
+            assert "--approve" in waits["content"][0]["text"]
+        async with connect(http_of(url), mode=mode) as client:
+            waits = await client.call("ask", question="q")
+            assert waits["isError"]
+            assert waits["structuredContent"]["code"] == "waiting"
+            run_id = waits["structuredContent"]["run_id"]
+            assert f"podium approve {run_id}" in waits["content"][0]["text"]
+    await conductor.decide(run_id, approved=True)
+    assert (await conductor.resume(run_id)).answer == "Hello, Bob and Hello, Ada"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_cancelled_call_cancels_the_run(mode: str) -> None:
+    """Up to its workers."""
+    began, ended = threading.Event(), threading.Event()
+
+    async def slow(step_input: StepInput) -> str:
+        began.set()
+        try:
+            await anyio.sleep(30)
+        finally:
+            ended.set()
+        return "late"
+
+    conductor = Conductor(FixedPlanner(plan_of((0, "wait", ()))), [FunctionWorker(slow)])
+    with served(conductor) as url:
+        async with connect(http_of(url), mode=mode) as client:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(client.call, "ask", question="q"))
+                assert await anyio.to_thread.run_sync(began.wait, 10)
+                if mode == "only":  # version 1 of the client tells no server
+                    await cancel_first_call(client.session)
+                tasks.cancel_scope.cancel()
+            assert await anyio.to_thread.run_sync(ended.wait, 10)
+
+
+async def cancel_first_call(session: object) -> None:
+    """Tell the server that the latest request is cancelled, as MCP asks of clients."""
+    params = {"requestId": session._request_id - 1}  # type: ignore[attr-defined]
+    notification = types.CancelledNotification.model_validate(
+        {"method": "notifications/cancelled", "params": params}
+    )
+    await session.send_notification(types.ClientNotification(notification))  # type: ignore[attr-defined]
+
+
+async def test_http_with_a_key() -> None:
+    """Without it nothing is answered; without any, only loopback is served."""
+    with served(team(), key="key-for-clients") as url:
+        async with connect(http_of(url, "key-for-clients")) as client:
+            assert (await client.call("ask", question="q"))["structuredContent"]["status"] == "ok"
+        for wrong in ("", "another-key-here"):
+            with pytest.raises(BaseException) as raised:  # noqa: PT011 - SDKs raise groups of several kinds
+                async with connect(http_of(url, wrong)):
+                    pass
+            assert isinstance(raised.value, Exception)
+    with pytest.raises(ConfigError, match="not loopback"):
+        await serve_http(team(), host="0.0.0.0", port=1)  # noqa: S104 - it is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--http", "8400"], "no HOST:PORT"),
+        (["--key-env", "NO_SUCH_KEY"], "goes with --http"),
+        (["--http", "localhost:8400", "--key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
+    ],
+)
+def test_wrong_options(options: list[str], told: str) -> None:
+    """They are told before anything is served."""
+    done = CliRunner().invoke(app, ["mcp", *options])
+    assert done.exit_code == 2
+    assert told in done.stderr
