@@ -1,6 +1,9 @@
 from .event_stream import (
     events_of as events_of,
 )
+from .http_pools import (
+    connections_per_loop as connections_per_loop,
+)
 from .per_loop import (
     LoopLocal as LoopLocal,
     PerLoop as PerLoop,

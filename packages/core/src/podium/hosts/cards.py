@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TypedDict
 
+from podium.aio import connections_per_loop
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
@@ -102,7 +103,8 @@ class CardMaker:
         """Return the card that was given, or one made of the object's facts and the parts given.
 
         A price or context window that the card lacks is looked up, as for a `ChatWorker`, if the
-        endpoint's URL is that of a known provider.
+        endpoint's URL is that of a known provider. From this call on, the HTTP clients in foreign objects
+        keep connections for each event loop (`podium.aio.connections_per_loop`).
 
         Args:
             name: the object's own name; characters that cannot be printed become spaces.
@@ -116,6 +118,7 @@ class CardMaker:
         Raises:
             ConfigError: the object has no name and none was given, or the name given is none for a card.
         """
+        connections_per_loop()
         card = self._card or Card(
             name=_printable(name) if self._name is None else self._name,
             description=_one_line(description) if self._description is None else self._description,

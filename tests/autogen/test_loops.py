@@ -1,0 +1,65 @@
+"""AutoGen's and Agent Framework's faces in many event loops and threads, with OpenAI's own clients."""
+
+from collections.abc import Callable
+
+import pytest
+from agent_framework import Agent
+from autogen.speaking import SpeakingClient, client_of
+from autogen_agentchat.agents import AssistantAgent
+from autogen_core.models import UserMessage
+from contracts.loops_contract import ASYNC_MODES, MODEL, RUNS, Face, Mode, check_loops
+from openai import AsyncOpenAI
+
+from autogen_podium import ConductorChatCompletionClient, ConductorTeam
+from autogen_podium.agent_framework import ConductorAgent
+from podium.execution import Retry
+
+
+def team(url: str) -> Face:
+    """Return a team for each run, as a team of AutoGen's runs once at a time; the clients are the same."""
+    planner, worker = client_of(url), client_of(url)
+
+    async def ask() -> str:
+        team = ConductorTeam([AssistantAgent("worker", worker)], planner, retry=Retry(attempts=1))
+        return (await team.run(task="Why?")).messages[-1].to_model_text()  # type: ignore[union-attr]
+
+    return Face(ask)
+
+
+def client(url: str) -> Face:
+    """Return a conductor as a model client."""
+    asked = ConductorChatCompletionClient(
+        [client_of(url)], client_of(url), retry=Retry(attempts=1), partial="raise"
+    )
+
+    async def ask() -> str:
+        return str((await asked.create([UserMessage(content="Why?", source="user")])).content)
+
+    return Face(ask)
+
+
+def framework_agent(url: str) -> Face:
+    """Return a conductor as an agent of Agent Framework's, over a chat client that OpenAI's SDK is behind."""
+    sdk = AsyncOpenAI(base_url=url, api_key="sk-loopback-key", max_retries=0)
+
+    async def speak(shown: str) -> str:
+        answer = await sdk.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": shown}])
+        return answer.choices[0].message.content or ""
+
+    chat = SpeakingClient(speak)
+    worker = Agent(chat, "You help.", name="worker")
+    asked = ConductorAgent([worker], chat, name="lead", retry=Retry(attempts=1))
+
+    async def ask() -> str:
+        return str((await asked.run("Why?")).text)
+
+    return Face(ask)
+
+
+@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("mode", ASYNC_MODES.values(), ids=ASYNC_MODES)
+@pytest.mark.parametrize("make", [team, client, framework_agent])
+def test_no_call_is_lost_whatever_loop_it_is_made_in(
+    make: Callable[[str], Face], mode: Mode, runs: int
+) -> None:
+    check_loops(make, mode, runs)

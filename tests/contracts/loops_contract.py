@@ -1,0 +1,107 @@
+"""Runs in many event loops and threads: with the default clients of a host, no call is lost or repeated.
+
+A host's test gives `check_loops` one `Face` after the other. Its models are those of the host
+for OpenAI-compatible servers, with the clients that the host makes for them, and without retries.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+from servers.capable import is_planning
+from servers.chat_server import MODEL as MODEL, Call, ChatServer, Reply, says
+
+ANSWER: Final = "All is well."
+_PLAN: Final = "\n".join(
+    json.dumps({"worker": 0, "subtask": f"Do part {number}.", "access": access})
+    for number, access in enumerate(([], [], [0, 1]))
+)
+_CALLS: Final = {"planner": 1, "worker": 3}
+"""Calls of one run."""
+
+
+@dataclass(frozen=True)
+class Face:
+    """A host's object over a conductor with one worker, whose conductor tries each call once."""
+
+    ask: Callable[[], Awaitable[str]]
+    """Asks, and returns the answer; called in a running event loop."""
+    ask_sync: Callable[[], str] | None = None
+    """Does the same from code that is not async; `None` where the host has no such way."""
+
+
+Mode = Callable[[Face, int], list[str]]
+"""Asks a face a number of times, and returns the answers."""
+
+
+def repeated(face: Face, runs: int) -> list[str]:
+    """Ask in a new event loop each time."""
+    return [asyncio.run(_awaited(face)) for _ in range(runs)]
+
+
+def alternating(face: Face, runs: int) -> list[str]:
+    """Ask in a new event loop and from sync code in turn."""
+    return [_asked_sync(face) if run % 2 else asyncio.run(_awaited(face)) for run in range(runs)]
+
+
+def four_threads(face: Face, runs: int) -> list[str]:
+    """Ask from four threads at once, in a new event loop each time."""
+    with ThreadPoolExecutor(4) as pool:
+        return [answer for part in pool.map(lambda _: repeated(face, runs // 4), range(4)) for answer in part]
+
+
+def two_loops(face: Face, runs: int) -> list[str]:
+    """Ask many times at once in each of two event loops, which run at the same time."""
+
+    async def half() -> list[str]:
+        return await asyncio.gather(*(_awaited(face) for _ in range(runs // 2)))
+
+    with ThreadPoolExecutor(2) as pool:
+        return [answer for part in pool.map(lambda _: asyncio.run(half()), range(2)) for answer in part]
+
+
+def notebook(face: Face, runs: int) -> list[str]:
+    """Ask from sync code and by `await` in turn, inside one running event loop."""
+
+    async def cells() -> list[str]:
+        return [_asked_sync(face) if run % 2 else await face.ask() for run in range(runs)]
+
+    return asyncio.run(cells())
+
+
+MODES: Final = {mode.__name__: mode for mode in (repeated, alternating, four_threads, two_loops, notebook)}
+ASYNC_MODES: Final = {mode.__name__: mode for mode in (repeated, four_threads, two_loops)}
+"""The modes for a host that has no sync way."""
+RUNS: Final = (8, pytest.param(48, marks=pytest.mark.long))
+
+
+def check_loops(make: Callable[[str], Face], mode: Mode, runs: int) -> None:
+    """Ask `runs` times, and check each answer and the calls that the server got.
+
+    Args:
+        make: makes the face, for the URL of a server.
+        mode: how to ask.
+        runs: how often; a multiple of four.
+    """
+    with ChatServer(_reply).in_thread() as server:
+        assert mode(make(server.url), runs) == [ANSWER] * runs
+        calls = Counter("planner" if is_planning(call) else "worker" for call in server.calls)
+        assert calls == {who: number * runs for who, number in _CALLS.items()}
+
+
+def _reply(call: Call) -> Reply:
+    return says(call, _PLAN if is_planning(call) else ANSWER, delay=0.002)
+
+
+async def _awaited(face: Face) -> str:
+    return await face.ask()
+
+
+def _asked_sync(face: Face) -> str:
+    assert face.ask_sync is not None
+    return face.ask_sync()
