@@ -7,8 +7,9 @@ from agent_framework import Agent
 from autogen.speaking import SpeakingClient, client_of
 from autogen_agentchat.agents import AssistantAgent
 from autogen_core.models import UserMessage
-from contracts.loops_contract import ASYNC_MODES, MODEL, RUNS, Face, Mode, check_loops
+from contracts.loops_contract import ASYNC_MODES, RUNS, Face, Mode, check_loops
 from openai import AsyncOpenAI
+from servers.chat_server import MODEL
 
 from autogen_podium import ConductorChatCompletionClient, ConductorTeam
 from autogen_podium.agent_framework import ConductorAgent
@@ -62,4 +63,5 @@ def framework_agent(url: str) -> Face:
 def test_no_call_is_lost_whatever_loop_it_is_made_in(
     make: Callable[[str], Face], mode: Mode, runs: int
 ) -> None:
+    """Every answer is whole, and the server got each call once."""
     check_loops(make, mode, runs)

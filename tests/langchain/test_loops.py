@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from contracts.loops_contract import MODEL, MODES, RUNS, Face, Mode, check_loops
+from contracts.loops_contract import MODES, RUNS, Face, Mode, check_loops
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import SecretStr
+from servers.chat_server import MODEL
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_planner, as_worker
 from langchain_podium.graph import conductor_node
@@ -70,4 +71,5 @@ def node(url: str) -> Face:
 def test_no_call_is_lost_whatever_loop_it_is_made_in(
     make: Callable[[str], Face], mode: Mode, runs: int
 ) -> None:
+    """Every answer is whole, and the server got each call once."""
     check_loops(make, mode, runs)

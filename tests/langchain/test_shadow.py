@@ -39,7 +39,7 @@ from podium.errors import ConfigError
 from podium.journal import MemoryJournal, SqlJournal
 from podium.planners import FixedPlanner
 from podium.usage import Usage
-from podium.workers import Card, ChatWorker, Endpoint, Price
+from podium.workers import Card, Price
 from podium_shadow import Budget, MemoryPairs, Pair, SqlPairs
 
 pytestmark = pytest.mark.anyio
@@ -699,22 +699,17 @@ def test_a_budget_stops_it(pairs: MemoryPairs) -> None:
     assert (len(recorded(pairs)), shadowed.tally.unfunded) == (2, 18)
 
 
-def test_a_client_of_both_is_refused(pairs: MemoryPairs) -> None:
-    """Wherever it is held, as its connections belong to one loop; with clients of their own all is well."""
-    url = "http://127.0.0.1:9/v1"
-    one, other = [ChatOpenAI(model="m", base_url=url, api_key="none") for _ in range(2)]
-    own = ChatOpenAI(model="m", base_url=url, api_key="none", http_async_client=httpx.AsyncClient())
-    conductor = Conductor(FixedPlanner(PLAN), [as_worker(other, name="a"), as_worker(own, name="b")])
-    for candidate in (one, other.bind(stop=["x"]), RunnableLambda(lambda q: other.invoke(q).text), conductor):
-        runnable = ConductorRunnable(candidate) if isinstance(candidate, Conductor) else candidate
-        with pytest.raises(ConfigError, match="http_async_client"):
-            shadow(one | StrOutputParser(), runnable, journal=pairs)
-    shadow(one, own, journal=pairs).close()
-    endpoint = Endpoint(url)
-    both = [
-        ConductorRunnable(Conductor(FixedPlanner(PLAN), [ChatWorker("m", endpoint=endpoint)])) for _ in "ab"
-    ]
-    shadow(*both, journal=pairs).close()
+async def test_both_sides_may_share_a_client(pairs: MemoryPairs) -> None:
+    """As models of one server do by default; each side has its own event loop, at the same time."""
+    with ChatServer(lambda call: says(call, "forty-two", delay=0.01)).in_thread() as server:
+        one, other = [
+            ChatOpenAI(model="scripted-1", base_url=server.url, api_key="none", max_retries=0) for _ in "ab"
+        ]
+        async with shadow(one | StrOutputParser(), other | StrOutputParser(), 1.0, journal=pairs) as shadowed:
+            for _ in range(12):
+                assert await shadowed.ainvoke("Which number?") == "forty-two"
+    answers = {(pair.primary.answer, pair.candidate.answer) for pair in recorded(pairs)}
+    assert answers == {("forty-two", "forty-two")}
 
 
 def test_a_journal_without_a_database_is_refused() -> None:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from contracts.loops_contract import MODEL, MODES, RUNS, Face, Mode, check_loops
+from contracts.loops_contract import MODES, RUNS, Face, Mode, check_loops
 from llama_index.core.llms import ChatMessage
 from llama_index.llms.openai_like import OpenAILike
+from servers.chat_server import MODEL
 
 from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
 from podium.execution import Retry
@@ -13,9 +14,7 @@ from podium.execution import Retry
 
 def llm(url: str) -> OpenAILike:
     """Return a model, as the documentation makes it."""
-    return OpenAILike(
-        model=MODEL, api_base=url, api_key="sk-loopback-key", is_chat_model=True, max_retries=0
-    )
+    return OpenAILike(model=MODEL, api_base=url, api_key="sk-loopback-key", is_chat_model=True, max_retries=0)
 
 
 def query_engine(url: str) -> Face:
@@ -49,4 +48,5 @@ def model(url: str) -> Face:
 def test_no_call_is_lost_whatever_loop_it_is_made_in(
     make: Callable[[str], Face], mode: Mode, runs: int
 ) -> None:
+    """Every answer is whole, and the server got each call once."""
     check_loops(make, mode, runs)

@@ -2,10 +2,11 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import anyio
 import httpx
 import httpx2
 import pytest
@@ -26,6 +27,7 @@ def server() -> Iterator[ChatServer]:
 
 @LIBRARIES
 def test_one_client_asks_in_a_new_loop_each_time(library: Any, server: ChatServer) -> None:
+    """It has a connection in each loop, which is closed with the loop."""
     client = library.AsyncClient()
 
     async def ask() -> None:
@@ -40,33 +42,38 @@ def test_one_client_asks_in_a_new_loop_each_time(library: Any, server: ChatServe
 
 @LIBRARIES
 def test_one_client_asks_in_two_loops_at_once(library: Any, server: ChatServer) -> None:
+    """Neither loop waits for the other's connections."""
     client = library.AsyncClient()
 
-    async def ask() -> list[int]:
-        asked = await asyncio.gather(*(client.post(server.url, json={}) for _ in range(20)))
-        return [answer.status_code for answer in asked]
+    answered = list[int]()
+
+    async def one() -> None:
+        answered.append((await client.post(server.url, json={})).status_code)
 
     with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(lambda _: asyncio.run(ask()), range(2))) == [[200] * 20] * 2
+        list(threads.map(lambda _: asyncio.run(at_once(one, 20)), range(2)))
+    assert answered == [200] * 40
     wait_for_close(server)
 
 
 @LIBRARIES
-def test_a_client_that_was_used_before_keeps_what_it_was_told(library: Any, server: ChatServer) -> None:
-    """The limit of a client holds in each loop, and how it connects is not changed."""
+def test_the_limits_of_a_client_hold_in_each_loop(library: Any, server: ChatServer) -> None:
+    """They are those it was made with."""
     client = library.AsyncClient(limits=library.Limits(max_connections=2), http1=True)
 
-    async def ask() -> None:
-        await asyncio.gather(*(client.post(server.url, json={}) for _ in range(6)))
+    async def one() -> None:
+        await client.post(server.url, json={})
 
-    asyncio.run(ask())
+    asyncio.run(at_once(one, 6))
     assert server.connections == 2
-    run_sync(ask)
+    run_sync(lambda: at_once(one, 6))
     assert server.connections == 4
 
 
 @LIBRARIES
 def test_closing_a_client_closes_its_connections(library: Any, server: ChatServer) -> None:
+    """In the loop that closes it."""
+
     async def ask() -> None:
         async with library.AsyncClient() as client:
             await client.post(server.url, json={})
@@ -78,6 +85,8 @@ def test_closing_a_client_closes_its_connections(library: Any, server: ChatServe
 
 @LIBRARIES
 def test_a_client_that_nobody_holds_leaves_no_connection(library: Any, server: ChatServer) -> None:
+    """It is closed when it is collected."""
+
     async def ask() -> None:
         client = library.AsyncClient()
         await client.post(server.url, json={})
@@ -90,6 +99,7 @@ def test_a_client_that_nobody_holds_leaves_no_connection(library: Any, server: C
 
 @LIBRARIES
 def test_a_cancel_closes_the_connection(library: Any, server: ChatServer) -> None:
+    """The server sees it at once."""
     client = library.AsyncClient()
     server.reply = lambda _: Reply([STALL])
 
@@ -100,6 +110,13 @@ def test_a_cancel_closes_the_connection(library: Any, server: ChatServer) -> Non
         await until_closed(server)
 
     asyncio.run(cancelled())
+
+
+async def at_once(one: Callable[[], Awaitable[None]], times: int) -> None:
+    """Do it a number of times at once."""
+    async with anyio.create_task_group() as group:
+        for _ in range(times):
+            group.start_soon(one)
 
 
 def wait_for_close(server: ChatServer) -> None:

@@ -12,8 +12,8 @@ from langchain_core.runnables.base import RunnableBindingBase, RunnableSerializa
 from pydantic import PrivateAttr
 
 from langchain_podium.shadow.batch import WatchedBatch
-from langchain_podium.shadow.http_clients import shares_client
 from langchain_podium.shadow.request import ShadowSettings, WatchedRequest, answer_of
+from podium.aio import connections_per_loop
 from podium.errors import ConfigError
 from podium.journal import Journal, SqlJournal
 from podium.workers import Price
@@ -63,16 +63,10 @@ def shadow(  # noqa: PLR0913 - one for each bound and seam
             tags, metadata or thread id.
 
     Raises:
-        ConfigError: a number is out of range, the journal has no database, or models of both
-            sides share an HTTP client.
+        ConfigError: a number is out of range, or the journal has no database.
     """
     pairs = _pairs(journal)
-    if shares_client(primary, candidate):
-        raise ConfigError(
-            "the primary and the candidate share an HTTP client, whose connections belong to one event loop, "
-            "and the candidate has a loop of its own: give its models a client of their own, "
-            "as in ChatOpenAI(..., http_async_client=httpx.AsyncClient())"
-        )
+    connections_per_loop()  # models of both sides may share a client, and the candidate has its own loop
     runner = ShadowRunner(
         pairs, name=name, sample=sample, seed=seed, concurrency=concurrency, seconds=seconds, budget=budget
     )
