@@ -45,6 +45,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     type(None): st.none(),
     Plan: plans(),
+    dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
     Mapping[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
 }
 

@@ -1,6 +1,6 @@
 """The conductor: the face that users hold. It plans a query and runs the plan over a pool of workers."""
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from types import TracebackType
@@ -68,6 +68,7 @@ class Conductor(Worker):
         ConfigError: `planner` is not a planner, or the pool is empty or has two workers of one name.
     """
 
+    takes_texts = True
     takes_tools = True
 
     def __init__(  # noqa: PLR0913 - one record of these would only be spelled out at every use
@@ -115,11 +116,19 @@ class Conductor(Worker):
         _check_settings(self._settings)
         self._entries = LoopLocal(int)
 
-    async def plan(self, query: Query, *, labels: Iterable[str] = (), policy: Policy | None = None) -> Plan:
+    async def plan(
+        self,
+        query: Query,
+        *,
+        context: Mapping[str, str] | None = None,
+        labels: Iterable[str] = (),
+        policy: Policy | None = None,
+    ) -> Plan:
         """Plan a query and run nothing. `run` and `stream` take the plan.
 
         Args:
             query: the question, or a conversation.
+            context: named texts that the plan may refer to; give them to `run`, too. `None` means none.
             labels: properties of the query that the policy's rules refer to.
             policy: holds besides the conductor's policy; `None` adds nothing.
 
@@ -127,7 +136,9 @@ class Conductor(Worker):
             QueryError: the query is empty or malformed.
             PlannerError: no planner wrote a plan that can be used, or none within `Limits.seconds`.
         """
-        request = new_request(self._settings, query, stream=False, labels=labels, policy=policy)
+        request = new_request(
+            self._settings, query, stream=False, context=context or {}, labels=labels, policy=policy
+        )
         async with self._open():
             return await RunSession(self._settings, request, None).plan_only()
 
@@ -172,17 +183,21 @@ class Conductor(Worker):
 
         return events_of(run)
 
-    def forecast(self, plan: Plan) -> Forecast:
+    def forecast(self, plan: Plan, *, context: Mapping[str, str] | None = None) -> Forecast:
         """Return what a plan will probably take: calls, tokens, USD and seconds.
 
         The forecast is made from the latest calls of the workers, and from assumptions where
         they have made too few.
 
+        Args:
+            plan: the plan.
+            context: the named texts that its steps refer to; `None` means none.
+
         Raises:
             PlanInvalid: the plan does not fit the pool or the limits.
         """
         self._check(plan)
-        return forecast_plan(self._settings, plan, plan.query)
+        return forecast_plan(self._settings, plan, plan.query, texts=context or {})
 
     def run_sync(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> Result:
         """Do as `run` from code that is not async, inside a running event loop too."""

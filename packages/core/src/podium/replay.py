@@ -62,7 +62,13 @@ async def replay(
         paid_results.plans[1].planner == "user" or not paid_results.proposals.get(1)
     ):
         asked = replace(paid_results.plans.pop(1).plan, query=started.query)
-    return await conductor.run(asked, labels=started.labels, paid_results=paid_results, on_event=on_event)
+    return await conductor.run(
+        asked,
+        context=started.context,
+        labels=started.labels,
+        paid_results=paid_results,
+        on_event=on_event,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 The graph decides; `scheduler` starts, stops and ends steps.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
 from podium.errors import LimitExceeded
@@ -25,9 +25,13 @@ class DependencyGraph:
     Args:
         on_failure: what happens to a step that lacks an input: `note`, `skip` or `fail`.
         has_previous: whether steps that list "previous" are shown an output of the round before.
+        names: the names of the run's texts.
     """
 
-    def __init__(self, on_failure: OnFailure, *, has_previous: bool = False) -> None:
+    def __init__(
+        self, on_failure: OnFailure, *, has_previous: bool = False, names: Collection[str] = ()
+    ) -> None:
+        self._names = names
         self._on_failure = on_failure
         self._has_previous = has_previous
         self._states: list[StepState] = []
@@ -59,7 +63,7 @@ class DependencyGraph:
             if other.index == index:
                 number = max(number, other.following)
         labels = {seen: label_of(self._states[seen].step, seen) for seen in step.references}
-        state = StepState(index, step, number, mentioned(step.subtask, labels))
+        state = StepState(index, step, number, mentioned(step.subtask, labels, self._names))
         for seen in step.access:
             before = self._states[seen]
             before.dependents.append(state)

@@ -68,7 +68,8 @@ def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outco
     visible = context.previous.visible + visible if step.previous else visible
     query, most_chars = context.request.query if context.shows_question else (), limits.output_chars
     try:
-        shown = step_input(worker, step, visible, query, most_chars=most_chars)
+        texts = context.request.context
+        shown = step_input(worker, step, visible, query, most_chars=most_chars, texts=texts)
     except PlanInvalid:  # the step will be told, unless its inputs turn out to be shorter
         return _CALL
     request = Request(messages=worker_messages(shown, worker.card), step_input=shown)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from podium.execution.dependencies import DependencyGraph
 from podium.execution.run_context import RunContext
 from podium.execution.step_state import StepState
+from podium.prompts.subtask import named_texts
 from podium.resume.paid_results import PaidResults, step_key
 from podium.types.outcome import Outcome
 from podium.types.references import renumbered
@@ -59,7 +60,8 @@ class PaidSteps:
         if not state.key:
             query = context.request.query if context.shows_question else ()
             subtask = renumbered(state.step.subtask, state.step.access.index)
-            step_input = StepInput(subtask, state.visible or (), query)
+            texts = named_texts(subtask, context.request.context)
+            step_input = StepInput(subtask, state.visible or (), query, texts=texts)
             worker = context.settings.pool.names[state.step.worker]
             tool_messages = context.request.tool_messages if state is self._graph.last else ()
             state.key = step_key(worker, step_input, tool_messages)

@@ -1,6 +1,6 @@
 """The three records a run is carried out by: its conductor's settings, its request, its context."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
@@ -70,6 +70,8 @@ class RunRequest:
     is_new_id: bool = False
     """Whether the id was just generated, so that no journal can hold it."""
     query: tuple[Message, ...] = ()
+    context: Mapping[str, str] = field(default_factory=dict)
+    """Named texts that subtasks may refer to."""
     plan: Plan | None = None
     """The plan to carry out; of a resumed run, in place of its last plan."""
     labels: frozenset[str] = frozenset()

@@ -61,7 +61,9 @@ class RoundScheduler:
         on_failure = context.settings.on_failure
         if on_failure == "replan":
             on_failure = "skip" if may_replan else "note"
-        self._graph = DependencyGraph(on_failure, has_previous=bool(context.previous.visible))
+        self._graph = DependencyGraph(
+            on_failure, has_previous=bool(context.previous.visible), names=context.request.context
+        )
         self._paid_steps = PaidSteps(
             context, number, self._graph, paid, has_exact_keys=may_replan or paid is not None
         )

@@ -257,7 +257,8 @@ class StepRunner:
         context, asked = self.context, self.context.request
         query = context.request.query if context.shows_question else ()
         worker, most_chars = context.settings.pool.workers[number], context.settings.limits.output_chars
-        shown = step_input(worker, self.step, self.visible, query, most_chars=most_chars)
+        texts = asked.context
+        shown = step_input(worker, self.step, self.visible, query, most_chars=most_chars, texts=texts)
         caller = Caller(
             run_id=context.request.run_id,
             round=self.round,
@@ -266,7 +267,8 @@ class StepRunner:
             labels=self.labels,
             outer=OuterRun(context),
         )
-        messages = worker_messages(shown, context.settings.pool.cards[number])
+        read = replace(shown, texts=()) if worker.takes_texts else shown
+        messages = worker_messages(read, context.settings.pool.cards[number])
         request = Request(
             messages=messages, step_input=shown, deadline=deadline, stream=asked.stream, caller=caller
         )

@@ -18,7 +18,7 @@ from referencing import Registry
 
 from podium.errors import ConfigError, WorkerRefused
 from podium.hosts.errors import HostErrorReader, worker_errors
-from podium.prompts import filled_object, is_object, mentioned
+from podium.prompts import filled_object, filling, is_object, mentioned
 from podium.types import Completion, storable
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
@@ -113,12 +113,12 @@ class ToolWorker(Worker):
         subtask, template = step_input.subtask, step_input.template or step_input.subtask
         # The plan says what is an argument: an output that is filled in can neither add nor close one.
         if self._text is not None:
-            return self._checked(_object_in(subtask)) if is_object(template) else {self._text: subtask}
+            names = dict(step_input.texts)
+            return self._checked(_object_in(subtask)) if is_object(template, names) else {self._text: subtask}
         text: str | None = subtask
         if step_input.template:
-            outputs = {shown.step: shown.output for shown in step_input.visible if not shown.previous}
-            text = filled_object(template, outputs)
-        if text is None and "{" not in mentioned(template):
+            text = filled_object(template, filling(step_input.visible, step_input.texts))
+        if text is None and "{" not in mentioned(template, names=dict(step_input.texts)):
             text = subtask
         arguments = None if text is None else _object_in(text)
         if arguments is None:

@@ -8,6 +8,7 @@ from podium.budget.spend import Spend
 from podium.plan_text.writer import write_plan
 from podium.planners.card_matcher import best_fit
 from podium.planners.planner import Planner, PlanRequest, PlanText
+from podium.planners.planner_prompt import with_texts
 from podium.planners.question_splitter import split
 from podium.types.messages import Message
 from podium.types.plan import Plan, Step
@@ -73,7 +74,8 @@ def _plan(request: PlanRequest) -> PlanText | None:
     fit = best_fit(question, request.cards)
     if not (fit and fit.alone and _is_simple(question, request)):
         return None
-    text = write_plan(Plan((Step(fit.worker, f"Answer this question: {literal(question)}"),)), "rows")
+    subtask = f"Answer this question: {literal(question)}{with_texts(request)}"
+    text = write_plan(Plan((Step(fit.worker, subtask),)), "rows")
     name = request.cards[fit.worker].name
     reason = "the only worker" if len(request.cards) == 1 else "whose card fits it best"
     why = f"one short question without parts; sent to {name!r}, {reason}"

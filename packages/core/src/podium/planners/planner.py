@@ -33,6 +33,8 @@ class PlanRequest:
 
     query: tuple[Message, ...]
     """The conversation, its question last."""
+    context: tuple[tuple[str, int], ...] = ()
+    """The run's named texts: the name and the length in characters of each."""
     cards: tuple[Card, ...]
     """The workers, in the order in which the plan is to number them."""
     max_steps: int

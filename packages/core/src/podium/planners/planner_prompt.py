@@ -47,7 +47,7 @@ def planner_messages(
         spelling=fill(spelling),
         examples=_examples(spelling, len(request.cards), request.asked_steps, examples),
         workers=_workers(request.cards, show) + _references(request.fills),
-        question=_conversation(request.query),
+        question=_conversation(request.query) + _texts(request.context),
         max_steps=request.asked_steps,
         left="" if request.left is None else _left(request.left),
     )
@@ -87,6 +87,20 @@ def _conversation(query: Sequence[Message]) -> str:
     attached = sum(1 for part in parts if part.get("type") != "text")
     note = f"({attached} attachment(s), shown to workers that take them.)\n" if attached else ""
     return told + "THE USER'S QUESTION:\n" + tagged("question", mark, question.text) + note
+
+
+def with_texts(request: PlanRequest) -> str:
+    """Return what a planner without a model adds to a subtask: references to all named texts."""
+    references = ", ".join(f"{{{{{name}}}}}" for name, _ in request.context)
+    return f"\nUse {references}." if references else ""
+
+
+def _texts(context: Sequence[tuple[str, int]]) -> str:
+    """List the run's named texts, where it has any, and say how subtasks refer to them."""
+    if not context:
+        return ""
+    listed = "\n".join(f"- {name} ({characters:,} characters)" for name, characters in context)
+    return "\n" + fill("texts", texts=listed, example=context[0][0])
 
 
 def _left(left: Remaining) -> str:

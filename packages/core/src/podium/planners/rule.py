@@ -6,6 +6,7 @@ from podium.errors import PlannerError
 from podium.plan_text.writer import write_plan
 from podium.planners.card_matcher import best_fit, gatherer
 from podium.planners.planner import Planner, PlanRequest, PlanText
+from podium.planners.planner_prompt import with_texts
 from podium.planners.question_splitter import Part, split
 from podium.types.plan import Plan, Step
 from podium.types.references import literal
@@ -67,7 +68,7 @@ def _plan(request: PlanRequest) -> tuple[Plan, str]:
         if fit is None:
             workers = ", ".join(card.name for card in request.cards)
             raise PlannerError(f"no worker can do {part.text[:200]!r}: there are {workers}")
-        subtask = literal(_shortened(part.text, request))
+        subtask = literal(_shortened(part.text, request)) + with_texts(request)
         steps.append(Step(fit.worker, subtask, (number - 1,) if part.back else ()))
         reasons.append(f"{request.cards[fit.worker].name} {_because(fit.why, 'fits better')}")
     if len(parts) == 1 or last is None:

@@ -6,6 +6,7 @@ from .render import (
 )
 from .subtask import (
     filled_object as filled_object,
+    filling as filling,
     is_object as is_object,
     mentioned as mentioned,
     step_input as step_input,

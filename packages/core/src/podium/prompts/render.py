@@ -23,20 +23,21 @@ def judge_prompt(query: Sequence[Message], answer: str) -> str:
 
 
 def worker_messages(step_input: StepInput, card: Card) -> tuple[Message, ...]:
-    """Return the messages a worker is sent: the question, the visible steps, its subtask.
+    """Return the messages a worker is sent: the question, its named texts, the visible steps, its subtask.
 
     Parts of the conversation that are not text reach workers whose card takes them; the
     others are told that something is missing.
     """
-    if not step_input.query and not step_input.visible:
+    if not step_input.query and not step_input.visible and not step_input.texts:
         return (Message("user", step_input.subtask),)
     *history, question = step_input.query or _NO_QUESTION
     texts = [question.text]
     for shown in step_input.visible:
         texts += (shown.subtask, shown.output)
+    texts += (text for _, text in step_input.texts)
     mark = mark_of(*texts)
     asked = tagged("question", mark, question.text) if step_input.query else ""
-    visible = ""
+    visible = "".join(f"\nThe text {name}:\n" + tagged("text", mark, text) for name, text in step_input.texts)
     has_gap = False
     for shown in step_input.visible:
         visible += _shown(shown, mark)

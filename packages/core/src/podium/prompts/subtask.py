@@ -1,23 +1,24 @@
 """Writes the subtask that a worker is given: what becomes of the references in it.
 
-A worker that reads no prose is given the outputs themselves; where the whole subtask is a JSON
-object, as JSON strings.
-Other workers are shown the outputs anyway, and read which step is meant.
+A worker that reads no prose is given the outputs and named texts themselves; where the whole subtask is a
+JSON object, as JSON strings.
+Other workers are shown the outputs and texts anyway, and read which of them is meant.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from podium.budget.limits import Limits
 from podium.errors import PlanInvalid
 from podium.types.messages import Message
 from podium.types.plan import Plan, Step
-from podium.types.references import parts_of
+from podium.types.references import Reference, TextName, names_in, parts_of
 from podium.workers.worker import StepInput, VisibleStep, Worker
 
 _Place = Literal["string", "value", "outside"]
 _NO_LABELS: Mapping[int, int] = {}
+_NO_TEXTS: Mapping[str, str] = {}
 MOST_CHARS = Limits().output_chars
 """Most characters of a subtask with outputs filled in, where nobody sets a limit."""
 
@@ -29,6 +30,7 @@ def step_input(
     query: Sequence[Message] = (),
     *,
     most_chars: int = MOST_CHARS,
+    texts: Mapping[str, str] = _NO_TEXTS,
 ) -> StepInput:
     """Return what a worker is shown of a run.
 
@@ -37,20 +39,56 @@ def step_input(
         step: the step.
         visible: the steps that the worker is shown.
         query: the conversation; empty where workers are not shown the question.
-        most_chars: most characters of a subtask with outputs filled in.
+        most_chars: most characters of a subtask with outputs and named texts filled in.
+        texts: the run's named texts; the worker is shown those that the subtask names.
 
     Raises:
-        PlanInvalid: the subtask is longer than that.
+        PlanInvalid: the subtask is longer than that, or names a text that the run does not have.
     """
+    check_names(step.subtask, texts)
     labels = {shown.step: shown.label for shown in visible if shown.label is not None and not shown.previous}
-    subtask = mentioned(step.subtask, labels)
+    subtask = mentioned(step.subtask, labels, texts)
+    named = named_texts(step.subtask, texts)
     if subtask != step.subtask and not worker.reads_prose:
-        outputs = {shown.step: shown.output for shown in visible if not shown.previous}
-        subtask = _filled(step.subtask, outputs, most_chars)
-    return StepInput(subtask, tuple(visible), tuple(query), step.subtask)
+        subtask = _filled(step.subtask, filling(visible, named), most_chars)
+    return StepInput(subtask, tuple(visible), tuple(query), step.subtask, named)
 
 
-def shown_step(plan: Plan, index: int, output: str, gap: str = "", *, previous: bool = False) -> VisibleStep:
+def named_texts(subtask: str, texts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the named texts that a subtask refers to, each with its name."""
+    return tuple((name, texts[name]) for name in (names_in(subtask) if texts else ()) if name in texts)
+
+
+def check_names(subtask: str, texts: Collection[str]) -> None:
+    """Check the names in a subtask against those of the run's texts; without any, names are literal text.
+
+    Raises:
+        PlanInvalid: the subtask names a text that the run does not have.
+    """
+    for name in names_in(subtask) if texts else ():
+        if name not in texts:
+            known = ", ".join(texts)
+            raise PlanInvalid(
+                "bad_reference",
+                f"there is no text {{{{{name}}}}}: the texts are {known}; write \\{{{{ for literal braces",
+            )
+
+
+def filling(visible: Sequence[VisibleStep], texts: Sequence[tuple[str, str]]) -> dict[Reference, str]:
+    """Return what references stand for: the outputs of visible steps of this round, and named texts."""
+    outputs: dict[Reference, str] = {shown.step: shown.output for shown in visible if not shown.previous}
+    return outputs | {TextName(name): text for name, text in texts}
+
+
+def shown_step(
+    plan: Plan,
+    index: int,
+    output: str,
+    gap: str = "",
+    *,
+    previous: bool = False,
+    names: Collection[str] = (),
+) -> VisibleStep:
     """Return a step of a plan as workers are shown it.
 
     Args:
@@ -59,80 +97,88 @@ def shown_step(plan: Plan, index: int, output: str, gap: str = "", *, previous: 
         output: the step's output.
         gap: why there is no output; empty where there is one.
         previous: whether it is a step of the round before.
+        names: the names of the run's texts.
     """
     step = plan.steps[index]
-    subtask = mentioned(step.subtask, dict(enumerate(plan.labels)))
+    subtask = mentioned(step.subtask, dict(enumerate(plan.labels)), names)
     return VisibleStep(index, subtask, output, gap, previous, step.label)
 
 
-def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS) -> str:
-    """Return a subtask with its references in words: "the output of step 0".
+def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS, names: Collection[str] = ()) -> str:
+    """Return a subtask with its references in words: "the output of step 0", "the text contract".
 
     Args:
         subtask: the subtask as the plan has it.
         labels: the numbers under which steps are shown, by index; steps not in it are shown by index.
+        names: the names of the run's texts.
     """
     if "{{" not in subtask:
         return subtask
-    parts = parts_of(subtask)
-    return "".join(part if isinstance(part, str) else _in_words(labels.get(part, part)) for part in parts)
+    parts = parts_of(subtask, names)
+    return "".join(part if isinstance(part, str) else _in_words(part, labels) for part in parts)
 
 
-def _in_words(step: int) -> str:
-    return f"the output of step {step}"
+def _in_words(part: Reference, labels: Mapping[int, int]) -> str:
+    if isinstance(part, TextName):
+        return f"the text {part.name}"
+    return f"the output of step {labels.get(part, part)}"
 
 
-def is_object(subtask: str) -> bool:
+def is_object(subtask: str, names: Collection[str] = ()) -> bool:
     """Say whether a subtask as the plan has it is a JSON object, bare or fenced, whatever is filled in."""
-    return _is_whole(parts := list(parts_of(subtask)), _places(parts))
+    return _is_whole(parts := list(parts_of(subtask, names)), _places(parts))
 
 
-def filled_object(subtask: str, outputs: Mapping[int, str]) -> str | None:
-    """Return the JSON object in a subtask with outputs filled in; `None` where there is no object.
+def filled_object(subtask: str, filled: Mapping[Reference, str]) -> str | None:
+    """Return the JSON object in a subtask with its references filled in; `None` where there is no object.
 
-    An output can neither add a part to the object nor end the object.
+    What is filled in can neither add a part to the object nor end the object.
 
     Args:
         subtask: the subtask as the plan has it.
-        outputs: what its references stand for, by step.
+        filled: what its references stand for, as `filling` returns it.
     """
-    parts = list(parts_of(subtask))
+    parts = list(parts_of(subtask, _names(filled)))
     places = _places(parts)
     if places is None:
         return None
     inside = [(part, place) for part, place in zip(parts, places, strict=True) if _is_in(part, place)]
-    text = "".join(_as_json(part, place, outputs) for part, place in inside)
+    text = "".join(_as_json(part, place, filled) for part, place in inside)
     return text[text.find("{") : text.rfind("}") + 1]
 
 
-def _filled(subtask: str, outputs: Mapping[int, str], most_chars: int) -> str:
-    """Return a subtask with outputs in place of references. What is filled in is not read again.
+def _names(filled: Mapping[Reference, str]) -> set[str]:
+    return {reference.name for reference in filled if isinstance(reference, TextName)}
+
+
+def _filled(subtask: str, filled: Mapping[Reference, str], most_chars: int) -> str:
+    """Return a subtask with outputs and texts in place of references. What is filled in is not read again.
 
     Where the whole subtask is a JSON object, a reference inside a string continues that string,
     and another reference is a string of its own.
     """
-    parts = list(parts_of(subtask))
-    size = sum(len(part if isinstance(part, str) else outputs[part]) for part in parts)
+    parts = list(parts_of(subtask, _names(filled)))
+    size = sum(len(part if isinstance(part, str) else filled[part]) for part in parts)
     if size <= most_chars:
-        text = "".join(_written(parts, outputs))
+        text = "".join(_written(parts, filled))
         size = len(text)
         if size <= most_chars:
             return text
-    told = f"the subtask has {size:,} characters with the outputs it refers to filled in"
+    told = f"the subtask has {size:,} characters with what it refers to filled in"
     raise PlanInvalid("subtask_too_long", f"{told}; Limits.output_chars allows {most_chars:,}")
 
 
-def _written(parts: Sequence[str | int], outputs: Mapping[int, str]) -> Iterator[str]:
+def _written(parts: Sequence[str | Reference], filled: Mapping[Reference, str]) -> Iterator[str]:
     places = _places(parts)
     if places is not None and _is_whole(parts, places):
         for part, place in zip(parts, places, strict=True):
-            yield _as_json(part, place, outputs)
+            yield _as_json(part, place, filled)
         return
     for part in parts:
-        yield part if isinstance(part, str) else outputs[part]
+        yield part if isinstance(part, str) else filled[part]
 
 
-def _is_whole(parts: Sequence[str | int], places: Sequence[_Place] | None) -> bool:
+def _is_whole(parts: Sequence[str | Reference], places: Sequence[_Place] | None) -> bool:
     """Say whether nothing but a code fence stands beside the JSON object."""
     if places is None or not all(map(_is_in, parts, places)):
         return False
@@ -142,18 +188,18 @@ def _is_whole(parts: Sequence[str | int], places: Sequence[_Place] | None) -> bo
     return text.startswith("{") and text.endswith("}")
 
 
-def _is_in(part: str | int, place: _Place) -> bool:
+def _is_in(part: str | Reference, place: _Place) -> bool:
     return isinstance(part, str) or place != "outside"
 
 
-def _as_json(part: str | int, place: _Place, outputs: Mapping[int, str]) -> str:
+def _as_json(part: str | Reference, place: _Place, filled: Mapping[Reference, str]) -> str:
     if isinstance(part, str):
         return part
-    quoted = json.dumps(outputs[part], ensure_ascii=False)
+    quoted = json.dumps(filled[part], ensure_ascii=False)
     return quoted[1:-1] if place == "string" else quoted
 
 
-def _places(parts: Sequence[str | int]) -> list[_Place] | None:
+def _places(parts: Sequence[str | Reference]) -> list[_Place] | None:
     """Return where each part ends: in a string of the JSON object, elsewhere in it, or outside of it.
 
     `None` means that there is no JSON object.

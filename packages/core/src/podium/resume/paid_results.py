@@ -42,6 +42,8 @@ def step_key(
     ]
     if tool_messages:
         told.append([message.to_wire() for message in tool_messages])
+    if step_input.texts:
+        told.append(["texts", *step_input.texts])
     text = json.dumps(told, sort_keys=True)
     return sha256((text if exact else scrub(text)).encode("utf-8", "surrogatepass")).hexdigest()
 

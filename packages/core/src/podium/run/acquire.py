@@ -1,7 +1,7 @@
 """Acquires the record of a run: begins it, resumes it, or waits for the process that holds it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -99,6 +99,7 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
         request = replace(
             request,
             query=first.query,
+            context=first.context,
             labels=labels,
             tools=first.tools,
             sampling=first.sampling,
@@ -133,15 +134,21 @@ def _check_same(request: RunRequest, events: Sequence[Event], workers: Sequence[
     same = first is not None and _spelled(first.query + first.tool_messages) == _spelled(
         request.query + request.tool_messages
     )
+    same = same and first is not None and _texts(first.context) == _texts(request.context)
     if same and first is not None and request.plan is not None and plan is not None:
         then, now = _named(plan, first.workers), _named(request.plan, workers)
         same = scrub(json.dumps(then)) == scrub(json.dumps(now))
     if not same:
-        raise RunExists(f"run {request.run_id} is of another query or plan: give this one an id of its own")
+        told = f"run {request.run_id} is of another query, context or plan"
+        raise RunExists(f"{told}: give this one an id of its own")
 
 
 def _spelled(query: Sequence[Message]) -> str:
     return scrub(json.dumps([message.to_wire() for message in query], sort_keys=True))
+
+
+def _texts(context: Mapping[str, str]) -> str:
+    return scrub(json.dumps(dict(context), sort_keys=True))
 
 
 def _named(plan: Plan, workers: Sequence[str]) -> list[tuple[str, str, list[int | str]]]:
@@ -156,6 +163,7 @@ def started(request: RunRequest, workers: Sequence[str]) -> RunStarted:
         at=0.0,
         workers=tuple(workers),
         query=request.query,
+        context=dict(request.context),
         labels=request.labels,
         tools=request.tools,
         sampling=request.sampling,

@@ -122,7 +122,11 @@ async def _decide(
             query=context.request.query,
             labels=labels,
             forecast=forecast_plan(
-                context.settings, current, context.request.query, context.previous.visible
+                context.settings,
+                current,
+                context.request.query,
+                context.previous.visible,
+                context.request.context,
             ),
         )
         try:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from podium.errors import PodiumError
 from podium.execution.run_context import RunContext
+from podium.prompts.subtask import check_names
 from podium.types.plan import Plan, Step
 
 
@@ -45,4 +46,5 @@ class EarlyStart:
     def _checked(self) -> Plan:
         """Return the plan so far, as the policy lets it pass; the policy decides step by step."""
         context = self._context  # of the first round, in which no step is shown a round before
+        check_names(self._read[-1].subtask, context.request.context)
         return context.policy.check(Plan(self._read), context.settings.pool.cards, context.labels)

@@ -27,6 +27,7 @@ from podium.workers.call_history import CallRecord
 from podium.workers.pool import Pool
 from podium.workers.worker import VisibleStep, Worker
 
+_NO_TEXTS: Mapping[str, str] = {}
 DRAWS = 128
 """How often a plan is played through."""
 ENOUGH = 8
@@ -52,6 +53,7 @@ def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
     attempts: int = 3,
     show_question: bool = True,
     previous: tuple[VisibleStep, ...] = (),
+    texts: Mapping[str, str] = _NO_TEXTS,
 ) -> Forecast:
     """Return what the steps of a plan may come to.
 
@@ -63,13 +65,14 @@ def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
         attempts: calls that one step may take.
         show_question: whether workers are shown the question.
         previous: the round before, for steps that are shown it.
+        texts: the run's named texts.
     """
     asked = (tuple(query) or plan.query) if show_question else ()
     order = [index for layer in plan.layers for index in layer if index in plan.needed]
     workers = {plan.steps[index].worker for index in order}
     habits = {number: _Habit(pool[number], pool.history(number).calls) for number in sorted(workers)}
     prompts = {
-        index: _prompt(plan, index, asked, pool[plan.steps[index].worker], previous) for index in order
+        index: _prompt(plan, index, asked, pool[plan.steps[index].worker], previous, texts) for index in order
     }
     playing = _Playing(plan, order, habits, prompts, limits, attempts)
     runs = [playing.play() for _ in range(DRAWS)]
@@ -89,6 +92,7 @@ def forecast_plan(
     plan: Plan,
     query: Sequence[Message],
     previous: tuple[VisibleStep, ...] = (),
+    texts: Mapping[str, str] = _NO_TEXTS,
 ) -> Forecast:
     """Return what a conductor's plan may take, as `forecast` does."""
     return forecast(
@@ -99,6 +103,7 @@ def forecast_plan(
         attempts=settings.retry.attempts,
         show_question=settings.show_question,
         previous=previous,
+        texts=texts,
     )
 
 
@@ -220,12 +225,13 @@ def _prompt(
     query: tuple[Message, ...],
     worker: Worker,
     previous: tuple[VisibleStep, ...],
+    texts: Mapping[str, str],
 ) -> float:
     """Return the tokens of a step's prompt, without the outputs of the plan's own steps."""
     step = plan.steps[index]
     visible = tuple(shown_step(plan, seen, "") for seen in step.access)
     visible = previous + visible if step.previous else visible
-    messages = worker_messages(step_input(worker, step, visible, query), worker.card)
+    messages = worker_messages(step_input(worker, step, visible, query, texts=texts), worker.card)
     return estimate_usage(messages, "").input_tokens
 
 

@@ -55,6 +55,7 @@ def plan_request(
     most, workers = context.policy.most_steps, context.settings.pool.workers
     request = PlanRequest(
         query=context.request.query,
+        context=tuple((name, len(text)) for name, text in context.request.context.items()),
         cards=tuple(context.settings.pool.cards[number] for number in order),
         max_steps=min(context.settings.limits.plan_steps, most or context.settings.limits.plan_steps),
         turns=turns,

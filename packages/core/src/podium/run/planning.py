@@ -35,6 +35,7 @@ from podium.plan_text.parser import PlanReader
 from podium.planners.planner import Planner, PlanText, Turn
 from podium.planners.planner_call import PlannerCall, misfit
 from podium.planners.planner_prompt import repair_feedback
+from podium.prompts.subtask import check_names
 from podium.run.early_start import EarlyStart
 from podium.run.no_plan import no_plan
 from podium.run.plan_request import breaker_of, order_of, plan_request, slots_of
@@ -287,6 +288,8 @@ class PlanRequester:
             raise PlanInvalid("nothing_to_keep", message)
         context = self.context
         cards, previous = context.settings.pool.cards, context.previous.labels
+        for step in plan.steps:
+            check_names(step.subtask, context.request.context)
         checked = context.policy.check(plan, cards, context.labels, previous)
         if checked is not plan:
             written.changed = checked.why

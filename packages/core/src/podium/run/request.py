@@ -1,6 +1,6 @@
 """Turns what a caller passes to a conductor into a `RunRequest`, and refuses what cannot be run."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypedDict
 from uuid import uuid4
@@ -10,12 +10,15 @@ from podium.execution.external_scheduler import StepStarter
 from podium.execution.run_context import ConductorSettings, RunRequest
 from podium.journal.journal import Journal
 from podium.policy import Policy
+from podium.prompts.subtask import check_names
 from podium.resume.paid_results import PaidResults
-from podium.types.messages import Part, Query, Sampling, Tools, read_conversation
+from podium.types.messages import Part, Query, Sampling, Tools, read_conversation, storable
 from podium.types.plan import Plan
+from podium.types.references import is_text_name
 from podium.workers.worker import CallMiddleware
 
 _PLAIN = Sampling()
+_NO_TEXTS: Mapping[str, str] = {}
 
 
 class RunOptions(TypedDict, total=False):
@@ -24,6 +27,9 @@ class RunOptions(TypedDict, total=False):
     run_id: str | None
     """The run's id in the journal; by default a new one. The same id and query twice are one run:
     the second call waits for the first, or goes on where that broke off."""
+    context: Mapping[str, str]
+    """Named texts: a worker is shown those whose names stand in its subtask, as in `{{contract}}`. The
+    planner is shown names and lengths. The labels of the query hold for them. None by default."""
     labels: Iterable[str]
     """Properties of the query that the policy's rules refer to; none by default."""
     policy: Policy | None
@@ -52,6 +58,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     *,
     stream: bool,
     run_id: str | None = None,
+    context: Mapping[str, str] = _NO_TEXTS,
     labels: Iterable[str] = (),
     policy: Policy | None = None,
     paid_results: PaidResults | None = None,
@@ -69,6 +76,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         asked: a question, a conversation, or a plan to carry out.
         stream: whether the caller reads the events while the run goes on.
         run_id: as in `RunOptions`, like all that follow.
+        context: see `RunOptions`.
         labels: see `RunOptions`.
         policy: see `RunOptions`.
         paid_results: see `RunOptions`.
@@ -80,7 +88,8 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         step_starter: see `RunOptions`.
 
     Raises:
-        ConfigError: there is a run id and no journal, or the policy does not fit the pool.
+        ConfigError: there is a run id and no journal, the policy does not fit the pool, or a named text
+            has a name that subtasks cannot refer to.
         QueryError: the query is empty or malformed.
         PlanInvalid: the plan does not fit the pool or the limits.
         PlanForbidden: the policy does not allow the plan.
@@ -94,6 +103,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         run_id=run_id or uuid4().hex,
         is_new_id=run_id is None,
         query=query,
+        context=_checked_texts(context),
         plan=plan,
         labels=frozenset(labels),
         policy=policy,
@@ -114,9 +124,22 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     if plan is None:
         return request
     plan.fit(len(settings.pool), settings.limits.plan_steps)
+    for step in plan.steps:
+        check_names(step.subtask, request.context)
     if rules.silent:
         return request
     return replace(request, plan=rules.check(plan, settings.pool.cards, request.labels))
+
+
+def _checked_texts(context: Mapping[str, str]) -> dict[str, str]:
+    for name, text in context.items():
+        if not is_text_name(name):
+            form = "letters, digits and _, at most 64, beginning with a letter"
+            raise ConfigError(f"context has the name {name!r:.80}: write {form}; not step_1 or the like")
+        given: object = text
+        if not isinstance(given, str):
+            raise ConfigError(f"context[{name!r}] is a {type(given).__name__}: give text")
+    return {name: storable(text) for name, text in context.items()}
 
 
 def journal_of(settings: ConductorSettings, given: Journal | None) -> Journal:

@@ -287,7 +287,8 @@ class Rounds:
         """Return what steps of the next round that list "previous" are shown."""
         plan, good = current.plan, [outcome for outcome in steps_of(current) if outcome.status == "ok"]
         assert plan is not None
-        visible = [shown_step(plan, one.step, one.text, previous=True) for one in good]
+        names = self.context.request.context
+        visible = [shown_step(plan, one.step, one.text, previous=True, names=names) for one in good]
         labels = frozenset[str]().union(*(self._labels[outcome.step] for outcome in good))
         return PreviousRound(tuple(visible), labels)
 

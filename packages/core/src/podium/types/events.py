@@ -4,7 +4,7 @@ Every event carries the ids of what it belongs to: run, round, step, attempt. A 
 is nested in another has an id of its own and names its parent.
 """
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
 from podium.budget.spend import Spend
@@ -27,7 +27,7 @@ class _Event:
 
     def to_json(self) -> dict[str, Any]:
         """Write the event as plain JSON data, tagged with its type, without secrets."""
-        facts = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        facts = {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
         return {"schema": SCHEMA, "type": self.type, **scrub_data(facts)}
 
 
@@ -40,7 +40,7 @@ def _plain(value: object) -> object:
     if isinstance(value, frozenset):
         return sorted(value)
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value
@@ -54,6 +54,8 @@ class RunStarted(_Event):
     workers: tuple[str, ...]
     query: tuple[Message, ...] = ()
     """The conversation; empty where a plan was given without one."""
+    context: dict[str, str] = field(default_factory=dict)
+    """Named texts that subtasks may refer to."""
     labels: frozenset[str] = frozenset()
     """The labels the query carries."""
     tools: Tools | None = None

@@ -1,20 +1,32 @@
-r"""References in subtasks: `{{n}}` stands for the output of step n.
+r"""References in subtasks: `{{n}}` stands for the output of step n, `{{name}}` for a named text of the run.
 
-A backslash before two braces, `\{{`, makes them literal. Double braces around anything that does
-not look like a step, such as `{{name}}`, are literal too.
+A backslash before two braces, `\{{`, makes them literal. Double braces around anything that looks like
+neither are literal too, and so are names where the run has no named texts.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 _FOUND = re.compile(
     r"(?P<escape>\\\{\{)"
     r"|\{\{\s{0,9}(?P<step>[+-]?[0-9]{1,18})\s{0,9}\}\}"
     # `{{1`, `{{1, 2}}`, `{{1.output}}`, `{{step 1}}`, `{{output_of_step_1}}`: meant as references
     r"|(?P<malformed>\{\{\s{0,9}(?:(?:the|of|steps?|outputs?|results?)[\s_#:.\[($-]{0,3}){0,5}[#+-]?[0-9]"
-    r"[^{}]{0,20}\}{0,2})",
+    r"[^{}]{0,20}\}{0,2})"
+    r"|\{\{\s{0,9}(?P<name>[a-z_][a-z0-9_]{0,63})\s{0,9}\}\}",
     re.IGNORECASE,
 )
+
+
+class TextName(NamedTuple):
+    """A reference to a named text of the run."""
+
+    name: str
+
+
+Reference = int | TextName
+"""What stands in double braces: the number of a step, or the name of a text."""
 
 
 def references_in(subtask: str) -> tuple[int, ...]:
@@ -22,15 +34,21 @@ def references_in(subtask: str) -> tuple[int, ...]:
     return tuple(sorted({part for part in parts_of(subtask) if isinstance(part, int)}))
 
 
-def parts_of(subtask: str) -> Iterator[str | int]:
-    """Yield a subtask in parts: literal text, and the number of a step for each reference."""
+def parts_of(subtask: str, names: Collection[str] = ()) -> Iterator[str | Reference]:
+    """Yield a subtask in parts: literal text, and each reference.
+
+    Args:
+        subtask: the subtask as the plan has it.
+        names: the names of the run's texts; other names in braces are literal text.
+    """
     end = 0
     for found in _FOUND.finditer(subtask) if "{{" in subtask else ():
-        if found["malformed"] is not None:
+        name = found["name"]
+        if found["malformed"] is not None or (name is not None and name not in names):
             continue
         if found.start() > end:
             yield subtask[end : found.start()]
-        yield "{{" if found["escape"] else int(found["step"])
+        yield "{{" if found["escape"] else int(found["step"]) if name is None else TextName(name)
         end = found.end()
     if end < len(subtask):
         yield subtask[end:]
@@ -42,6 +60,17 @@ def malformed_reference(subtask: str) -> str:
     return next((one["malformed"] for one in found if one["malformed"] is not None), "")
 
 
+def names_in(subtask: str) -> tuple[str, ...]:
+    """Return the names in double braces in a subtask, each once, in their order."""
+    found = _FOUND.finditer(subtask) if "{{" in subtask else ()
+    return tuple(dict.fromkeys(one["name"] for one in found if one["name"] is not None))
+
+
+def is_text_name(name: str) -> bool:
+    """Say whether a text may have this name."""
+    return names_in(f"{{{{{name}}}}}") == (name,)
+
+
 def renumbered(subtask: str, new: Callable[[int], int]) -> str:
     """Return a subtask whose references have other numbers; everything else stays as it is written."""
     if "{{" not in subtask:
@@ -51,7 +80,9 @@ def renumbered(subtask: str, new: Callable[[int], int]) -> str:
 
 def literal(text: str) -> str:
     """Return a subtask that means `text` word for word, whatever braces are in it."""
-    return _FOUND.sub(lambda found: "\\" + found[0], text) if "{{" in text else text
+    if "{{" not in text:
+        return text
+    return _FOUND.sub(lambda found: found[0] if found["name"] else "\\" + found[0], text)
 
 
 def bad_reference(step: str, reference: str) -> str:

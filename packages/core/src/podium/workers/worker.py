@@ -127,7 +127,7 @@ class StepInput:
 
     subtask: str
     """What to do. In place of `{{n}}` stands the output of step n for workers that read no prose, and
-    "the output of step n" for others."""
+    "the output of step n" for others; in place of `{{name}}` the text of that name, or "the text name"."""
     visible: tuple[VisibleStep, ...] = ()
     """The steps on its access list that the worker is shown: first those of the round before that have an
     output, then in the plan's order those with an output, and those with a gap where `on_failure` says so."""
@@ -135,6 +135,8 @@ class StepInput:
     """The conversation, its question last; empty where workers are not shown the question."""
     template: str = ""
     """The subtask as the plan has it, with its references; empty outside of a run."""
+    texts: tuple[tuple[str, str], ...] = ()
+    """The run's named texts that the subtask refers to, each with its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +190,9 @@ class Worker(ResourceGroup, ABC):
     reads_prose: bool = True
     """Whether it makes sense of a subtask as a model does. A search, a tool or a function does not: in its
     subtask `{{n}}` is replaced by the output of step n."""
+    takes_texts: bool = False
+    """Whether it reads the named texts of a step from `Request.step_input`, as a conductor does, which gives
+    them to its own steps. The messages of such a worker do not hold the texts."""
     takes_tools: bool = False
     """Whether it can be offered tools, whose calls come back in its completion."""
     safe_to_repeat: bool = True

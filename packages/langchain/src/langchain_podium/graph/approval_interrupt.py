@@ -10,7 +10,7 @@ from podium.conductor import Conductor
 from podium.errors import PlanError
 from podium.journal import Journal
 from podium.resume import renumbered, waiting_for
-from podium.types import Message, Plan
+from podium.types import Message, Plan, RunStarted
 
 
 async def ask_approval(
@@ -32,7 +32,8 @@ async def ask_approval(
     async with journal:
         events = [entry.event for entry in await journal.read(run_id)]
     plan, problem = Plan.from_json(view["plan"]), ""
-    forecast = conductor.forecast(replace(renumbered(plan, then, now), query=query))
+    texts = next((event.context for event in events if isinstance(event, RunStarted)), None)
+    forecast = conductor.forecast(replace(renumbered(plan, then, now), query=query), context=texts)
     while waiting_for(events) is not None:
         said = interrupt(shown(view, forecast, problem))
         try:

@@ -4,9 +4,9 @@ It owns how a run and a graph's state are each read as the other, and how a run 
 a later call of the graph, in another process too. It knows no edges: `node` draws them.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial as bound
 from hashlib import sha256
 from typing import Final, Literal, get_args
@@ -23,6 +23,7 @@ from langchain_podium.graph.events import stream_events
 from langchain_podium.graph.graph_node import Data, State
 from langchain_podium.graph.journal import StateJournal
 from langchain_podium.graph.message_stream import Listener, MessageStream, Show, without_streams
+from langchain_podium.graph.named_texts import named_texts
 from langchain_podium.graph.plan_graph import raised_above
 from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
 from langchain_podium.graph.state_keys import MESSAGES, answer_message
@@ -67,6 +68,8 @@ class ConductorNodes:
     partial: Partial
     show: Show = "answer"
     """Which texts of a run are messages in the graph's streams."""
+    context: Mapping[str, str] = field(default_factory=dict)
+    """By name of a text, the key of the state that holds it."""
     is_inner: bool = True
     """Whether the nodes stand in a graph of the conductor's own, which may be inside of the user's."""
 
@@ -140,7 +143,8 @@ class ConductorNodes:
         query = self._query(state)
         named = run_id if journal is not None else None
         heard: list[Event] | None = None if self.conductor.journal is None else []
-        begun = bound(self.conductor.run, query, run_id=named)
+        texts = named_texts(state, self.context)
+        begun = bound(self.conductor.run, query, run_id=named, context=texts)
         result = await self._called(begun, config, journal, step_starter, heard)
         if heard is not None and result.status in ("failed", "partial") and isinstance(heard[0], RunEnded):
             # It failed in an earlier call of the node, and is there to be gone on with.

@@ -1,5 +1,6 @@
 """A conductor as a node of the user's own graph."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
@@ -23,6 +24,7 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
     partial: Partial = "return",
     show: Show = "answer",
     result: str | None = "podium",
+    context: Mapping[str, str] | None = None,
 ) -> Runnable[Any, Any]:
     """Return a node that plans what it is asked and has the conductor's pool carry it out.
 
@@ -47,6 +49,9 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
             under the id of the message in the state; or with `all` what planners and workers write,
             too. The metadata of each has `podium_role`: `planner`, `worker` or `answer`.
         result: key that takes the run as plain data; `None` keeps the run out of the state.
+        context: parts of the state that steps can be given, by name: `{"contract": "contract_text"}`. A
+            worker is shown those whose names stand in its subtask, as in `{{contract}}`; the planner
+            is shown names and lengths. A list becomes `doc_1`, `doc_2` and so on. `None` gives none.
 
     Raises:
         ConfigError: `executor`, `partial` or `show` has another value. When the node is called: the
@@ -61,6 +66,7 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
         approve=approve,
         partial=partial,
         show=show,
+        context=context or {},
     )
     state_keys = StateKeys(output=output, result=result)
     if executor == "podium" and not nodes.waits:
@@ -71,10 +77,10 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
             return state_keys.written(await nodes.conduct(state, config, is_sync=is_sync), config)
 
         return Node("conduct", conduct)
-    keys: dict[str, Any] = dict.fromkeys((input, output), Any)
+    asked = dict.fromkeys((input, *nodes.context.values()), Any)
     graph = StateGraph(
-        schema({**keys, VIEW: Data, RECORD: list[str]}),
-        input_schema=schema({input: Any}),
+        schema({**asked, output: Any, VIEW: Data, RECORD: list[str]}),
+        input_schema=schema(asked),
         output_schema=schema({output: Any, VIEW: Data}),
     )
     draw(graph, nodes)
