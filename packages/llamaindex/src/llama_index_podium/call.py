@@ -10,6 +10,7 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index_podium.conducted import ConductedCall
 from llama_index_podium.messages import call_blocks, from_llama
 from llama_index_podium.result_metadata import counts_of
+from llama_index_podium.structured import note_result
 from llama_index_podium.tool_continuation import CONTINUATION, latest_continuation
 from llama_index_podium.tracing import Ambient
 from podium.conductor import Conductor
@@ -91,6 +92,7 @@ def _last(call: ConductedCall, *, stream: bool) -> ChatResponse:
         RunFailed: there is no answer, or none that the caller can use.
     """
     answer = call.answer()
+    note_result(answer.result)
     response = _response(answer.text, call.rest() if stream else None)
     message = response.message
     message.blocks += call_blocks(answer.tool_calls)

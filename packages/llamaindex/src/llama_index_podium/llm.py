@@ -1,6 +1,7 @@
 """A conductor as an LLM, native in its async methods; the others run these."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.llms.types import (
@@ -20,12 +21,16 @@ from llama_index.core.llms import LLM
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.program.utils import FlexibleModel
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.types import Model
 from pydantic import PrivateAttr
 from typing_extensions import override
 
 from llama_index_podium.call import LLMCall
 from llama_index_podium.messages import call_blocks, calls_of
 from llama_index_podium.planner import conductor_of
+from llama_index_podium.structured import StructuredCall, has_value
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.hosted import HostedConductor
@@ -185,6 +190,76 @@ class ConductorLLM(FunctionCallingLLM):
         return iterate(lambda: _all_completed(asking))
 
     @override
+    def structured_predict(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> Model:
+        """Ask for an object.
+
+        Raises:
+            RunFailed: the answer cannot be read as one.
+        """
+        call = StructuredCall(output_cls)
+        with call.inside():
+            super().structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+        return call.answer()
+
+    @override
+    async def astructured_predict(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> Model:
+        """Do as `structured_predict`."""
+        call = StructuredCall(output_cls)
+        with call.inside():
+            await super().astructured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+        return call.answer()
+
+    @override
+    def stream_structured_predict(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> Generator[Model | FlexibleModel, None, None]:
+        """Ask for an object, and yield it as it comes, and last the whole of it.
+
+        Raises:
+            RunFailed: at the end: the answer cannot be read as one.
+        """
+        call = StructuredCall(output_cls)
+        pieces = super().stream_structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+        with closing(pieces):
+            while True:
+                with call.inside():
+                    piece = next(pieces, None)
+                if piece is None:
+                    break
+                if has_value(piece):
+                    yield piece
+        yield call.answer()
+
+    @override
+    async def astream_structured_predict(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> AsyncGenerator[Model | FlexibleModel, None]:
+        """Do as `stream_structured_predict`."""
+        call = StructuredCall(output_cls)
+        pieces = await super().astream_structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+        return _structured_pieces(call, pieces)
+
+    @override
     def get_tool_calls_from_response(
         self,
         response: ChatResponse,
@@ -230,6 +305,20 @@ class ConductorLLM(FunctionCallingLLM):
     def _call(self, messages: Sequence[ChatMessage], said: dict[str, Any]) -> LLMCall:
         asked = self._extend_messages(list(messages))
         return LLMCall(self._conductor, self.callback_manager, asked, said, partial=self._partial)
+
+
+async def _structured_pieces(
+    call: StructuredCall[Model], pieces: AsyncGenerator[Model | FlexibleModel, None]
+) -> AsyncGenerator[Model | FlexibleModel, None]:
+    async with aclosing(pieces):
+        while True:
+            with call.inside():
+                piece = await anext(pieces, None)
+            if piece is None:
+                break
+            if has_value(piece):
+                yield piece
+    yield call.answer()
 
 
 def _question(prompt: str) -> list[ChatMessage]:

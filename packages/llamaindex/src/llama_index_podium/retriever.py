@@ -10,7 +10,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from llama_index_podium.conducted import ConductedCall
 from llama_index_podium.planner import conductor_of
-from llama_index_podium.sources import marked
+from llama_index_podium.sources import RUN, marked
 from llama_index_podium.workers import as_worker
 from podium.aio import run_sync
 from podium.conductor import Conductor
@@ -18,8 +18,6 @@ from podium.hosts import ConductorFace, Partial, check_partial, run_failed
 from podium.planners import Planner
 from podium.workers import Gather
 
-RUN: Final = "podium_run"
-"""The key of a node's metadata under which stands the run that found it."""
 _TOLD: Final = ("run_id", "status", "problem", "planner")
 
 

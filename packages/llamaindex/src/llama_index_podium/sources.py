@@ -15,6 +15,10 @@ from podium.types import Outcome, Plan, Result
 
 STEPS: Final = "podium_steps"
 """The key of a source node's metadata under which stand the steps that found it."""
+RUN: Final = "podium_run"
+"""The key of a retrieved node's metadata under which stands the run that found it."""
+_MARKS: Final = frozenset((STEPS, RUN))
+_HIDDEN: Final = ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
 
 
 class Place(NamedTuple):
@@ -36,7 +40,7 @@ def note(nodes: object) -> None:
     """Note what the step at hand has found; what is no list of nodes is none."""
     found = FINDING.get()
     if found is not None and isinstance(nodes, Iterable):
-        found += [node for node in nodes if isinstance(node, NodeWithScore)]
+        found += [_unmarked(node) for node in nodes if isinstance(node, NodeWithScore)]
 
 
 def merge(result: Result, found: Found) -> list[NodeWithScore]:
@@ -92,9 +96,16 @@ def _better(before: NodeWithScore | None, node: NodeWithScore) -> NodeWithScore:
 def marked(found: NodeWithScore, facts: Mapping[str, Any]) -> NodeWithScore:
     """Return a copy of a node with more metadata, which models and embeddings are not shown."""
     node = found.node
-    hidden = {
-        name: [*getattr(node, name), *facts]
-        for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
-    }
+    hidden = {name: [*getattr(node, name), *facts] for name in _HIDDEN}
     copy = node.model_copy(update={"metadata": {**node.metadata, **facts}, **hidden})
     return NodeWithScore(node=copy, score=found.score)
+
+
+def _unmarked(found: NodeWithScore) -> NodeWithScore:
+    """Return a node without the marks of another run, as a conductor behind an engine leaves them."""
+    node = found.node
+    if _MARKS.isdisjoint(node.metadata):
+        return found
+    kept = {name: [key for key in getattr(node, name) if key not in _MARKS] for name in _HIDDEN}
+    metadata = {key: value for key, value in node.metadata.items() if key not in _MARKS}
+    return NodeWithScore(node=node.model_copy(update={"metadata": metadata, **kept}), score=found.score)

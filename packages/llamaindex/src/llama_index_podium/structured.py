@@ -1,0 +1,93 @@
+"""Structured answers of an LLM over a conductor.
+
+LlamaIndex's programs ask for them and read them. An answer that they cannot read raises
+`RunFailed`, with the run's result: no object is made up in its place.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Generic
+
+from llama_index.core.output_parsers import PydanticOutputParser
+from llama_index.core.program.function_program import get_function_tool
+from llama_index.core.types import Model
+from pydantic import BaseModel
+
+from podium.errors import PodiumError, RunFailed
+from podium.hosts import run_failed, tool_arguments
+from podium.secrets import scrub
+from podium.types import Part, Result
+
+_ENDED: ContextVar[list[Result] | None] = ContextVar("podium_structured", default=None)
+_MAX_QUOTE = 500
+
+
+def note_result(result: Result) -> None:
+    """Note the result of a run that answers a structured call; elsewhere, do nothing."""
+    ended = _ENDED.get()
+    if ended is not None:
+        ended.append(result)
+
+
+class StructuredCall(Generic[Model]):
+    """One structured call.
+
+    Args:
+        output_cls: the class that the answer is read as.
+    """
+
+    def __init__(self, output_cls: type[Model]) -> None:
+        self._output_cls = output_cls
+        self._ended: list[Result] = []
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Have what LlamaIndex raises in the block be an error of Podium's, if a run has ended in it.
+
+        Raises:
+            RunFailed: the answer could not be read.
+        """
+        token = _ENDED.set(self._ended)
+        try:
+            yield
+        except PodiumError:
+            raise
+        except (ValueError, TypeError, KeyError) as error:  # the last: a call of another tool
+            if not self._ended:
+                raise
+            raise self._unread(error) from error
+        finally:
+            _ENDED.reset(token)
+
+    def answer(self) -> Model:
+        """Return the object that the run's answer is, once the run has ended.
+
+        It is read again here: LlamaIndex completes what is cut, in streams and in arguments of tools.
+
+        Raises:
+            RunFailed: the answer cannot be read as one.
+        """
+        result = self._ended[-1]
+        try:
+            if result.tool_calls:
+                return self._read_call(result.tool_calls[0])
+            parsed: Model = PydanticOutputParser(self._output_cls).parse(result.answer)
+        except ValueError as error:
+            raise self._unread(error) from error
+        return parsed
+
+    def _read_call(self, call: Part) -> Model:
+        called, tool = call["function"]["name"], get_function_tool(self._output_cls).metadata
+        if called not in (tool.name, tool.to_openai_tool(skip_length_check=True)["function"]["name"]):
+            raise ValueError(f"the worker called {called!r}, which was not offered")
+        return self._output_cls.model_validate(tool_arguments(call))
+
+    def _unread(self, error: Exception) -> RunFailed:
+        told = f"the answer cannot be read as {self._output_cls.__name__}"
+        return run_failed(f"{told}: {scrub(str(error))[:_MAX_QUOTE]}", self._ended[-1])
+
+
+def has_value(piece: BaseModel) -> bool:
+    """Say whether a part of an object has a value; LlamaIndex streams blank ones for what it cannot read."""
+    return bool(piece.model_dump(exclude_none=True))
