@@ -15,8 +15,9 @@ from autogen_core.tools import FunctionTool
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
-from contracts.odd_answers import CALLS, FILTERED, LATIN, OddAnswer, check
+from contracts.odd_answers import CALLS, FILTERED, LATIN, REFUSED, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
+from pydantic import BaseModel
 from servers.chat_server import CUT, STALL, Call, Reply, chunk, events, says, whole
 
 from autogen_podium.workers import as_planner, as_worker
@@ -389,10 +390,11 @@ async def test_who_plans() -> None:
             as_planner(nobody)
 
 
+@pytest.mark.filterwarnings("ignore:No text content or tool calls")  # AutoGen's, of a refusal
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("odd", [FILTERED, CALLS, LATIN], ids=lambda odd: odd.name)
+@pytest.mark.parametrize("odd", [REFUSED, FILTERED, CALLS, LATIN], ids=lambda odd: odd.name)
 async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream: bool) -> None:
-    """As with Podium's own client; AutoGen's clients leave refusals out of their results."""
+    """As with Podium's own client, though AutoGen's clients leave refusals out of their results."""
     clients: list[OpenAIChatCompletionClient] = []
 
     def make(url: str) -> Worker:
@@ -404,8 +406,9 @@ async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, *, stream
         await client.close()
 
 
+@pytest.mark.filterwarnings("ignore:No text content or tool calls")  # AutoGen's, of a refusal
 @pytest.mark.parametrize("kind", ["agent", "streaming", "team"])
-@pytest.mark.parametrize("odd", [FILTERED, CALLS], ids=lambda odd: odd.name)
+@pytest.mark.parametrize("odd", [REFUSED, FILTERED, CALLS], ids=lambda odd: odd.name)
 async def test_an_agent_has_no_answer_where_its_model_has_none(odd: OddAnswer, kind: str) -> None:
     """AutoGen says neither why a model ended, nor that a tool is unknown, but in the text."""
     clients: list[OpenAIChatCompletionClient] = []
@@ -419,6 +422,36 @@ async def test_an_agent_has_no_answer_where_its_model_has_none(odd: OddAnswer, k
     await check(make, odd, stream=False)
     for client in clients:
         await client.close()
+
+
+async def test_a_refused_form_is_a_refusal() -> None:
+    """Of an agent whose answers are instances of a model, which another method of the SDK asks for."""
+
+    class Size(BaseModel):
+        metres: int
+
+    async with ModelServer(REFUSED.reply) as server:
+        agent = AssistantAgent("one", server.client(), output_content_type=Size)
+        result = await Conductor(planner_of((0, "x", ())), [as_worker(agent)]).run("?")
+        assert len(server.calls) == 1
+    problem = result.outcomes[0].problem
+    assert problem is not None
+    assert problem.code == "answer_refused"
+    assert "I would rather not" in problem.message
+
+
+async def test_refusals_of_calls_side_by_side_do_not_mix() -> None:
+    """One client of two workers: the one's refusal is not the other's."""
+
+    def some(call: Call) -> Reply:
+        return REFUSED.reply(call) if "bad" in str(call.body["messages"]) else says(call, "fine")
+
+    async with ModelServer(some) as server:
+        client = server.client()
+        pool = [as_worker(client, name="a"), as_worker(client, name="b")]
+        plan = planner_of((0, "bad", ()), (1, "good", ()), (1, "good again", (1,)))
+        result = await Conductor(plan, [*pool]).run("?")
+    assert [outcome.status for outcome in result.outcomes[1:]] == ["ok", "ok"]
 
 
 async def test_an_agents_answer_that_was_cut_is_partial() -> None:

@@ -81,15 +81,22 @@ class AgentWorker(Worker):
             with worker_errors(self.card.name, usage=lambda: _spent(heard)):
                 async with exclusive(self.agent):
                     with finishes_of(self.agent) as finishes, prompting(self.agent, prompt):
-                        await cancelling(token, self._ask(request, token, hear))
+                        try:
+                            await cancelling(token, self._ask(request, token, hear))
+                        except (ValueError, RuntimeError) as error:  # an agent may read a form out of it
+                            if (refused := finishes.last_refusal(self.card.name)) is None:
+                                raise
+                            raise refused from error
                 used, last = usage_of(heard), _last_message(heard)
                 text = "" if last is None else last.to_model_text()
                 if isinstance(last, HandoffMessage):
                     raise _handed_off(last, self.card.name)
                 if isinstance(last, ToolCallSummaryMessage) and (fault := _tool_fault(last, self.card.name)):
                     raise fault
-                finish = finishes.reason_of(text)
-                done = read_completion(request.messages, text=text, finish_reason=finish, usage=used)
+                finish, refusal = finishes.ending_of(text)
+                done = read_completion(
+                    request.messages, text=text, finish_reason=finish, refusal=refusal, usage=used
+                )
                 if used == Usage():
                     done = spent_completion(done.text, used, self.card)
         finally:

@@ -1,32 +1,54 @@
 """Why the models inside an agent or a team ended their answers, which messages of AutoGen do not say."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
 
 from autogen_podium.cards import create_args
 from autogen_podium.workers.members import members_of
+from autogen_podium.workers.refusals import hearing, hearing_stream
+from podium.errors import AnswerRefused
+from podium.types import storable
 
 _CLIENT: Final = "_model_client"
+_MAX_QUOTE: Final = 300
 
 
 class Finishes:
     """The texts that models wrote during one step, and why each ended."""
 
     def __init__(self) -> None:
-        self._reasons: list[tuple[str, str | None]] = []
+        self._ended: list[tuple[str, str | None, str]] = []
 
-    def add(self, result: CreateResult, *, unknown: str | None) -> None:
-        """Keep a result; `unknown` is the reason where the client does not know one."""
+    def add(self, result: CreateResult, refusals: list[str], *, unknown: str | None) -> None:
+        """Keep a result.
+
+        Args:
+            result: the result.
+            refusals: texts in which the model refused to answer.
+            unknown: the reason where the client does not know one.
+        """
         if isinstance(result.content, str):
             reason = unknown if result.finish_reason == "unknown" else result.finish_reason
-            self._reasons.append((result.content, reason))
+            self._ended.append((result.content, reason, storable("".join(refusals))))
 
-    def reason_of(self, text: str) -> str | None:
-        """Return why the latest answer of this text ended; `stop` for a text that no model wrote."""
-        return next((reason for wrote, reason in reversed(self._reasons) if wrote == text), "stop")
+    def ending_of(self, text: str) -> tuple[str | None, str | None]:
+        """Return why the latest answer of this text ended, and the text of its refusal.
+
+        A text that no model wrote ended with `stop`.
+        """
+        found = (
+            (reason, refusal or None) for wrote, reason, refusal in reversed(self._ended) if wrote == text
+        )
+        return next(found, ("stop", None))
+
+    def last_refusal(self, worker: str) -> AnswerRefused | None:
+        """Return the error for the latest answer, if the model refused it."""
+        refusal = self._ended[-1][2] if self._ended else ""
+        told = f"the last model behind worker {worker!r} refused to answer: {refusal[:_MAX_QUOTE]!r}"
+        return AnswerRefused(told, maybe_paid=True) if refusal else None
 
 
 @contextmanager
@@ -59,8 +81,10 @@ class _WatchedClient(ChatCompletionClient):
         return getattr(self._client, name)
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
-        result = await self._client.create(messages, **options)
-        self._finishes.add(result, unknown="stop")
+        refusals: list[str] = []
+        with hearing(self._client, refusals):
+            result = await self._client.create(messages, **options)
+        self._finishes.add(result, refusals, unknown="stop")
         return result
 
     async def create_stream(
@@ -68,10 +92,13 @@ class _WatchedClient(ChatCompletionClient):
     ) -> AsyncGenerator[str | CreateResult, None]:
         # A client says "unknown" where a stream ended without a finish reason.
         unknown = "stop" if create_args(self._client).get("stop") else None
-        async for piece in self._client.create_stream(messages, **options):
-            if isinstance(piece, CreateResult):
-                self._finishes.add(piece, unknown=unknown)
-            yield piece
+        refusals: list[str] = []
+        stream = self._client.create_stream(messages, **options)
+        async with aclosing(hearing_stream(self._client, stream, refusals)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, CreateResult):
+                    self._finishes.add(piece, refusals, unknown=unknown)
+                yield piece
 
     async def close(self) -> None:
         await self._client.close()

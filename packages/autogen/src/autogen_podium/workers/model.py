@@ -16,6 +16,7 @@ from autogen_core.utils import schema_to_pydantic_model
 from autogen_podium.cancellation import cancelling
 from autogen_podium.cards import create_args
 from autogen_podium.messages import read_calls, read_usage, to_autogen
+from autogen_podium.workers.refusals import hearing, is_openai
 from podium.aio import events_of
 from podium.errors import WorkerBroken
 from podium.hosts import read_completion, sampling_arguments, worker_errors
@@ -40,9 +41,7 @@ class ModelWorker(Worker):
         self.client = client
         self.card = card
         self.takes_tools = bool(client.model_info["function_calling"])
-        self._is_openai = any(
-            kind.__name__ == "BaseOpenAIChatCompletionClient" for kind in type(client).__mro__
-        )
+        self._is_openai = is_openai(client)
 
     def __repr__(self) -> str:
         return f"ModelWorker({self.card.name!r})"
@@ -75,7 +74,7 @@ class ModelWorker(Worker):
         self, request: Request, listener: ThoughtListener
     ) -> AsyncGenerator[str | Completion, None]:
         """Do as `call`; the listener takes the thought of the model, if its client returns one."""
-        token, name = CancellationToken(), self.card.name
+        token, name, refusals = CancellationToken(), self.card.name, list[str]()
         with scrubbing():
             with worker_errors(name):
                 asked: dict[str, Any] = {
@@ -84,12 +83,12 @@ class ModelWorker(Worker):
                 }
                 asked |= self._offered(request.tools) | self._options(request.sampling, stream=request.stream)
             if not request.stream:
-                with worker_errors(name):
+                with worker_errors(name), hearing(self.client, refusals):
                     result = await cancelling(token, self.client.create(**asked))
-                yield self._completion(request, result, "stop", listener)
+                yield self._completion(request, result, "stop", refusals, listener)
                 return
             thinks, ended = False, None
-            async with aclosing(self._streamed(asked)) as pieces:
+            async with aclosing(self._streamed(asked, refusals)) as pieces:
                 while True:
                     with worker_errors(name):
                         piece = await anext(pieces, None)
@@ -103,14 +102,17 @@ class ModelWorker(Worker):
                         yield piece
             # A client says "unknown" where a stream ended without a finish reason.
             otherwise = "stop" if request.sampling.stop else None
-            yield self._completion(request, ended, otherwise, listener)
+            yield self._completion(request, ended, otherwise, refusals, listener)
 
-    def _streamed(self, asked: dict[str, Any]) -> AsyncGenerator[str | CreateResult, None]:
+    def _streamed(
+        self, asked: dict[str, Any], refusals: list[str]
+    ) -> AsyncGenerator[str | CreateResult, None]:
         """Stream in a task of its own: a second cancellation would interrupt the client's own clean-up."""
 
         async def read(emit: Callable[[str | CreateResult], None]) -> None:
-            async for piece in self.client.create_stream(**asked):
-                emit(piece)
+            with hearing(self.client, refusals):
+                async for piece in self.client.create_stream(**asked):
+                    emit(piece)
 
         return events_of(read)
 
@@ -140,7 +142,12 @@ class ModelWorker(Worker):
         return {"extra_create_args": extra, "json_output": form}
 
     def _completion(
-        self, request: Request, result: CreateResult | None, otherwise: str | None, listener: ThoughtListener
+        self,
+        request: Request,
+        result: CreateResult | None,
+        otherwise: str | None,
+        refusals: list[str],
+        listener: ThoughtListener,
     ) -> Completion:
         """Return the answer, by the rules that hold for every chat model."""
         if not isinstance(result, CreateResult):
@@ -152,6 +159,7 @@ class ModelWorker(Worker):
             text=content if isinstance(content, str) else "",
             finish_reason=finish.get(result.finish_reason, result.finish_reason),
             tool_calls=() if isinstance(content, str) else read_calls(content),
+            refusal=storable("".join(refusals)) or None,
             usage=read_usage(result.usage),
         )
         if result.thought:
