@@ -219,7 +219,14 @@ class Play:
         return subtasks | self._outputs(place, access)
 
     def _outputs(self, place: Place, steps: Iterable[int]) -> set[str]:
-        places = ((*place[:2], step) for step in steps)
+        """Return what stands for the outputs of these steps; a plan that is repeated keeps those it has."""
+        run, number, _ = place
+        rounds = [
+            each
+            for each in range(1, number + 1)
+            if self._outer_plan((run, each, 0)) is self._outer_plan(place)
+        ]
+        places = ((run, each, step) for each in rounds for step in steps)
         return {self.canaries.outputs[place] for place in places if place in self.canaries.outputs}
 
 
