@@ -148,7 +148,7 @@ class RunContext:
     clock: Callable[[], float]
     """The event loop's clock, in seconds."""
     began: float
-    """When the run began, on that clock."""
+    """When the run began, on that clock; of a resumed run, as if it had never rested."""
 
     @property
     def shows_question(self) -> bool:
@@ -177,7 +177,7 @@ class RunContext:
         return _NO_SPAN if self.span is None else self.span(*ids)
 
     def now(self) -> float:
-        """Return the seconds since the run began."""
+        """Return the seconds for which the run was carried out."""
         return self.clock() - self.began
 
 

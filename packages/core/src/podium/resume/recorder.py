@@ -106,6 +106,11 @@ class RunRecorder:
         return self._log.recovery
 
     @property
+    def seconds(self) -> float:
+        """How long the run was carried out before, in seconds, as far as is recorded."""
+        return max((event.at for event in self._before), default=0.0)
+
+    @property
     def is_resumed(self) -> bool:
         """Whether the run was begun before."""
         return bool(self._before)

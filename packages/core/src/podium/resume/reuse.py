@@ -102,13 +102,22 @@ def _is_call(event: Event) -> bool:
 
 
 def _unbilled(event: Event) -> Event:
-    """Return what was recorded without its bill, which the recorded run has had."""
+    """Return what was recorded without its bill and its times, which are those of the recorded run."""
     match event:
         case StepEnded():
-            free = replace(event.outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False)
+            free = replace(
+                event.outcome,
+                usage=Usage(),
+                cost=0.0,
+                calls=(),
+                maybe_paid=False,
+                started=None,
+                ended=None,
+            )
             return replace(event, outcome=free)
         case PlannerEnded():
-            return replace(event, proposal=replace(event.proposal, usage=Usage(), cost=0.0, maybe_paid=False))
+            asked = replace(event.proposal, usage=Usage(), cost=0.0, maybe_paid=False, seconds=0.0)
+            return replace(event, proposal=asked)
         case _:
             return event
 

@@ -167,11 +167,11 @@ class RunSession:
         return await self._end(context, rounds, out_of_time=self._scope.cancelled_caught)
 
     def _context(self) -> RunContext:
-        """Return the run's context; the run begins now."""
+        """Return the run's context. The run begins now, or goes on where its record ends."""
         settings, request, recorder, outer = self._settings, self._request, self._recorder, self._outer
         clock = get_running_loop().time
-        began = clock()
-        ledger, depth = Ledger(settings.limits, began + settings.limits.seconds), 0
+        now = clock()
+        ledger, depth = Ledger(settings.limits, now + settings.limits.seconds), 0
         if outer is not None:
             depth = outer.context.depth + 1
             ledger = outer.context.ledger.nested(settings.limits, depth, ledger.deadline)
@@ -194,7 +194,7 @@ class RunSession:
             recorded=None if recorder is None else self._recorded,
             span=None if self._trace is None else self._trace.within,
             clock=clock,
-            began=began,
+            began=now if recorder is None else now - recorder.seconds,
         )
 
     def _policy(self) -> Policy:

@@ -23,7 +23,7 @@ class _Event:
     type: ClassVar[str]
     run_id: str
     at: float
-    """Seconds since the run began."""
+    """Seconds since the run began; time for which it rested, until it was resumed, does not count."""
 
     def to_json(self) -> dict[str, Any]:
         """Write the event as plain JSON data, tagged with its type, without secrets."""

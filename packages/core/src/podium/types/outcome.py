@@ -83,9 +83,10 @@ class Outcome:
     shown: tuple[int, ...] | None = None
     """The steps whose output it was given; `None` where these are all on its access list."""
     started: float | None = None
-    """Seconds since the run began; `None` for a step that never started."""
+    """Seconds since the run began; `None` for a step that never started. Time for which a run
+    rested, until it was resumed, does not count."""
     ended: float | None = None
-    """Seconds since the run began."""
+    """Seconds since the run began, likewise."""
 
     def as_call(self) -> Call:
         """Return all that was spent on the step as one call, for the bill of a step that runs again."""

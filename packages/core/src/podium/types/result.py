@@ -34,6 +34,7 @@ class Result:
     workers: tuple[str, ...] = ()
     """Names of the pool's workers, in its order."""
     seconds: float = 0.0
+    """How long the run was carried out, over all attempts; time for which it rested does not count."""
     forecast: Forecast | None = None
     """What the first plan was expected to take; `None` where nobody asked."""
     tool_calls: tuple[Part, ...] = ()
