@@ -6,7 +6,7 @@ import pytest
 from langchain_core.runnables import RunnableLambda
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
-from podium import Conductor, Plan, ScriptedWorker, Step
+from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.planners import FixedPlanner
 from podium.workers import Worker
 
@@ -15,7 +15,7 @@ PLAN = Plan((Step(0, "Do it."),))
 
 def one(worker: Worker) -> Conductor:
     """Return a conductor whose plan is one step of this worker."""
-    return Conductor(FixedPlanner(PLAN), [worker])
+    return Conductor(FixedPlanner(PLAN), [worker], limits=Limits(depth=4))
 
 
 def chunks(inner: ConductorRunnable) -> str:

@@ -178,13 +178,28 @@ def test_what_came_to_more_than_its_worst_case_is_counted_in_full() -> None:
 
 
 def test_a_resumed_run_starts_with_what_was_spent_before() -> None:
-    """It may be more than the limits now allow; then no call is let through."""
+    """It may be more than the limits allow; then no call is let through. The run around spent none of it."""
     outer = _ledger(calls=3)
     ledger = outer.nested(Limits(calls=2), 1, 0.0)
     ledger.charge(Spend(2, 10, 10, 0.5))
-    assert outer.spent == ledger.spent == Spend(2, 10, 10, 0.5)
+    assert (ledger.spent, ledger.added) == (Spend(2, 10, 10, 0.5), Spend())
+    assert outer.spent == Spend()
     with pytest.raises(LimitExceeded, match=r"Limits.calls"):
         ledger.reserve(CALL)
+
+
+def test_what_is_set_aside_for_a_call_is_free_once_a_run_in_it_reserves_its_own_calls() -> None:
+    """The call is settled at its end all the same, to what nothing else has booked."""
+    outer = _ledger(calls=1)
+    call = outer.reserve(CALL)
+    inner = outer.nested(Limits(), 1, 0.0)
+    with pytest.raises(LimitExceeded, match=r"Limits.calls"):
+        inner.reserve(CALL)
+    outer.release(call)
+    inner.settle(inner.reserve(CALL), CALL)
+    outer.settle(call, Spend(0, 5, 5, 0.0))
+    assert outer.reserved == Spend()
+    assert outer.spent == Spend(1, CALL.input_tokens + 5, CALL.output_tokens + 5, CALL.cost)
 
 
 def test_what_is_left_is_none_where_nothing_is_limited() -> None:

@@ -31,6 +31,8 @@ class Books(RuleBasedStateMachine):
         self.above: list[tuple[int, ...]] = []
         self.spent: list[list[tuple[Spend, Spend]]] = []
         """By ledger: what calls came to, and what was set aside for each; for charges, nothing."""
+        self.freed: list[list[tuple[Spend, Spend]]] = []
+        """The part of `spent` whose reservation was set free before."""
         self.aside: list[list[Spend]] = []
         self.kept: list[Spend] = []
         self.unsettled: list[tuple[int, Reservation]] = []
@@ -39,6 +41,7 @@ class Books(RuleBasedStateMachine):
         self.made.append(ledger)
         self.above.append((len(self.above), *above))
         self.spent.append([])
+        self.freed.append([])
         self.aside.append([])
         self.kept.append(Spend())
         return len(self.made) - 1
@@ -111,8 +114,20 @@ class Books(RuleBasedStateMachine):
         self.made[number].settle(reservation, came)
         self.made[number].settle(reservation, Spend(5, 5, 5, 5.0))
         for one in self.above[number]:
-            self.aside[one].remove(reservation.amount)
+            if reservation.released:
+                self.freed[one].append((came, reservation.amount))
+            else:
+                self.aside[one].remove(reservation.amount)
             self.spent[one].append((came, reservation.amount))
+
+    @rule(item=reservations)
+    def release(self, item: tuple[int, Reservation]) -> None:
+        """Set free what was set aside for a call that goes on, as often as one likes."""
+        number, reservation = item
+        if item in self.unsettled and not reservation.released:
+            for one in self.above[number]:
+                self.aside[one].remove(reservation.amount)
+        self.made[number].release(reservation)
 
     @rule(number=ledgers, amount=SPENDS)
     def keep(self, number: int, amount: Spend) -> None:
@@ -128,8 +143,7 @@ class Books(RuleBasedStateMachine):
         except LimitExceeded as refused:
             assert refused.limit == "unpriced"  # noqa: PT017 - refusing is one of two right answers
             return
-        for one in self.above[number]:
-            self.spent[one].append((spent, Spend()))
+        self.spent[number].append((spent, Spend()))
 
     @invariant()
     def balances(self) -> None:
@@ -146,7 +160,7 @@ class Books(RuleBasedStateMachine):
 
     @invariant()
     def stays_within_what_calls_were_let_in_for(self) -> None:
-        """A limit is passed by what calls came to beyond their worst case and what was charged, no more."""
+        """A limit is passed by what calls came to beyond what was set aside, and what was charged, no more."""
         for number, ledger in enumerate(self.made):
             for name in NAMES:
                 most = getattr(ledger.limits, name)
@@ -154,7 +168,11 @@ class Books(RuleBasedStateMachine):
                     max(self._counted(number, name, came, worst) - self._count(number, name, worst), 0.0)
                     for came, worst in self.spent[number]
                 )
-                assert most is None or self._booked(number, name) <= most + beyond + 1e-6
+                freed = sum(
+                    min(self._counted(number, name, came, worst), self._count(number, name, worst))
+                    for came, worst in self.freed[number]
+                )
+                assert most is None or self._booked(number, name) <= most + beyond + freed + 1e-6
 
     @invariant()
     def what_is_left_is_the_least_along_the_way_up(self) -> None:

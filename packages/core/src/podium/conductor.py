@@ -25,7 +25,7 @@ from podium.run.approval import decide
 from podium.run.forecaster import forecast_plan
 from podium.run.listeners import Listener, with_listener
 from podium.run.nested import run_nested
-from podium.run.request import RunOptions, journal_of, new_request
+from podium.run.request import RunOptions, journal_of, new_request, within_call
 from podium.run.runner import RunSession
 from podium.secrets import scrub
 from podium.types.events import ApprovalGiven, Event
@@ -254,6 +254,7 @@ class Conductor(Worker):
             step_starter=step_starter,
             stream=on_event is not None,
         )
+        request = within_call(request)
         return await with_listener(on_event, lambda listen: self._run(request, listen))
 
     async def decide(

@@ -3,11 +3,15 @@
 One ledger covers a whole run: its rounds, retries, fallbacks, the planner's calls and the
 runs nested in it. Before a call its worst case is reserved; afterwards that is settled to
 what the call really came to. It knows no worker and no price: it is given amounts.
+
+A worker's code may begin a nested run in another thread, so each method holds the lock of all books.
 """
 
+from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import add, sub
+from threading import Lock
 
 import anyio
 
@@ -24,6 +28,8 @@ class Reservation:
     books_itself: bool = False
     """Whether the call books what it spends itself, so that settling it books nothing."""
     settled: bool = False
+    released: bool = False
+    """Whether nothing is set aside any more, though the call goes on."""
     counts: "Sequence[_Counts]" = ()
     """What it counts as in each of the ledger's books."""
 
@@ -41,9 +47,14 @@ class Ledger:
     """This run's own, then those of the runs it is nested in, the nearest first."""
     _limited: frozenset[str] = field(init=False, repr=False)
     """Names of what is limited in any of them."""
+    _lock: Lock = field(init=False, repr=False)
+    """One for all books."""
+    _before: "_Counts" = field(init=False, repr=False, default=(0, 0, 0, 0, 0))
+    """What was spent before this ledger was made."""
 
     def __post_init__(self) -> None:
         above = () if self.parent is None else self.parent._books  # noqa: SLF001 - of its own kind
+        self._lock = Lock() if self.parent is None else self.parent._lock  # noqa: SLF001 - as above
         self._books = (_Book(self.limits, nested=bool(above)), *above)
         self._limited = frozenset(_NAMES[index] for book in self._books for index, _ in book.most)
 
@@ -61,6 +72,11 @@ class Ledger:
     def spent(self) -> Spend:
         """What was spent so far; its cost is unknown as soon as that of one call is."""
         return _told(self._books[0].spent)
+
+    @property
+    def added(self) -> Spend:
+        """What of `spent` was spent since this ledger was made: it is booked in the runs around, too."""
+        return _told(tuple(map(sub, self._books[0].spent, self._before)))
 
     @property
     def reserved(self) -> Spend:
@@ -97,17 +113,17 @@ class Ledger:
             LimitExceeded: the run has started as many as it may.
         """
         books, own = self._books, self._books[0]
-        for book in books:
-            keeps = book.keeps_step and not (last and book is own)
-            if book.steps + keeps >= book.limits.steps:
-                besides = ", the last kept for its plan's last" if keeps else ""
-                most = book.limits.steps
-                message = f"{book.whose} has started its {most} steps{besides}: raise Limits.steps for more"
-                raise LimitExceeded("steps", message)
-        if last:
-            own.keeps_step = False
-        for book in books:
-            book.steps += 1
+        with self._lock:
+            for book in books:
+                keeps = book.keeps_step and not (last and book is own)
+                if book.steps + keeps >= book.limits.steps:
+                    besides, most = ", the last kept for its plan's last" if keeps else "", book.limits.steps
+                    told = f"{book.whose} has started its {most} steps{besides}"
+                    raise LimitExceeded("steps", f"{told}: raise Limits.steps for more")
+            if last:
+                own.keeps_step = False
+            for book in books:
+                book.steps += 1
 
     def reserve(self, worst: Spend | None, *, last: bool = False) -> Reservation:
         """Set aside what a call may spend at most.
@@ -120,32 +136,47 @@ class Ledger:
             LimitExceeded: it does not fit; nothing was booked.
         """
         books, own = self._books, self._books[0]
-        if worst is None:
-            reservation = Reservation(NOTHING, books_itself=True)
-        else:
-            checked = [book.check(worst, _ZERO if last and book is own else book.kept) for book in books]
-            reservation = Reservation(worst, counts=checked)
-            for book, counts in zip(books, checked, strict=True):
-                book.reserved = tuple(map(add, book.reserved, counts))
-        if last:
-            own.kept = _ZERO
+        with self._lock:
+            if worst is None:
+                reservation = Reservation(NOTHING, books_itself=True)
+            else:
+                checked = [book.check(worst, _ZERO if last and book is own else book.kept) for book in books]
+                reservation = Reservation(worst, counts=checked)
+                for book, counts in zip(books, checked, strict=True):
+                    book.reserved = tuple(map(add, book.reserved, counts))
+            if last:
+                own.kept = _ZERO
         return reservation
+
+    def release(self, reservation: Reservation) -> None:
+        """Set free what is set aside for a call that goes on: a run nested in it reserves its own calls."""
+        with self._lock:
+            if reservation.settled or reservation.released or reservation.books_itself:
+                return
+            reservation.released = True
+            self._free(reservation)
+
+    def _free(self, reservation: Reservation) -> None:
+        self._books[-1].wake()
+        for book, reserved in zip(self._books, reservation.counts, strict=True):
+            book.reserved = tuple(map(sub, book.reserved, reserved))
 
     def settle(self, reservation: Reservation, spent: Spend) -> None:
         """Put what a call came to in the place of what was set aside for it; once settled, it stays so.
 
         A call whose cost turned out unknown counts against the limit as what was set aside.
         """
-        if reservation.settled:
-            return
-        reservation.settled = True
-        if reservation.books_itself:
-            return
-        self._books[-1].wake()
-        worst = reservation.amount.cost
-        for book, reserved in zip(self._books, reservation.counts, strict=True):
-            book.reserved = tuple(map(sub, book.reserved, reserved))
-            book.spent = tuple(map(add, book.spent, book.counts(spent, worst)))
+        with self._lock:
+            if reservation.settled:
+                return
+            reservation.settled = True
+            if reservation.books_itself:
+                return
+            if not reservation.released:
+                self._free(reservation)
+            worst = reservation.amount.cost
+            for book in self._books:
+                book.spent = tuple(map(add, book.spent, book.counts(spent, worst)))
 
     async def freed(self) -> bool:
         """Wait until a call under way anywhere in the run is settled, which may leave room for another.
@@ -154,9 +185,17 @@ class Ledger:
             `False`, at once, where no call is under way.
         """
         outermost = self._books[-1]  # every call of the run is booked there too
-        if outermost.reserved == _ZERO:
-            return False
-        await outermost.wait()
+        waiter = get_running_loop(), anyio.Event()
+        with self._lock:
+            if outermost.reserved == _ZERO:
+                return False
+            outermost.waiters.append(waiter)
+        try:
+            await waiter[1].wait()
+        finally:
+            with self._lock:
+                if waiter in outermost.waiters:
+                    outermost.waiters.remove(waiter)
         return True
 
     def keep(self, amount: Spend) -> None:
@@ -172,7 +211,8 @@ class Ledger:
     def charge(self, spent: Spend, *, steps: int = 0) -> None:
         """Book what was spent before this ledger was made, as by a run that is resumed.
 
-        That may be more than the limits allow; then nothing more can be reserved.
+        That may be more than the limits allow; then nothing more can be reserved. A run around this
+        one has booked it already, or did not spend it: it is booked here only.
 
         Args:
             spent: what was spent.
@@ -181,11 +221,13 @@ class Ledger:
         Raises:
             LimitExceeded: its cost is unknown, is limited, and no one says what that counts as.
         """
-        for book in self._books:
-            book.check_known(spent)
-        for book in self._books:
-            book.spent = tuple(map(add, book.spent, book.counts(spent)))
-            book.steps += steps
+        own = self._books[0]
+        own.check_known(spent)
+        with self._lock:
+            counts = own.counts(spent)
+            own.spent = tuple(map(add, own.spent, counts))
+            own.steps += steps
+            self._before = tuple(map(add, self._before, counts))
 
 
 _Counts = tuple[int, ...]
@@ -205,7 +247,7 @@ def _told(counts: _Counts) -> Spend:
 class _Book:
     """One run's own limits, and what counts against them."""
 
-    __slots__ = ("keeps_step", "kept", "limits", "most", "reserved", "settled", "spent", "steps", "whose")
+    __slots__ = ("keeps_step", "kept", "limits", "most", "reserved", "spent", "steps", "waiters", "whose")
 
     def __init__(self, limits: Limits, *, nested: bool) -> None:
         self.limits = limits
@@ -219,18 +261,14 @@ class _Book:
         self.reserved = _ZERO
         self.kept = _ZERO
         self.keeps_step = False
-        self.settled: anyio.Event | None = None
-
-    async def wait(self) -> None:
-        """Wait until the next call is settled."""
-        self.settled = self.settled or anyio.Event()
-        await self.settled.wait()
+        self.waiters: list[tuple[AbstractEventLoop, anyio.Event]] = []
+        """What to set when the next call is settled, and the event loop that waits for it."""
 
     def wake(self) -> None:
-        """Let go on who waits for a call to be settled."""
-        if self.settled is not None:
-            self.settled.set()
-            self.settled = None
+        """Let all go on that wait for a call to be settled."""
+        for loop, event in self.waiters:
+            loop.call_soon_threadsafe(event.set)
+        self.waiters.clear()
 
     def counts(self, amount: Spend, otherwise: float | None = None) -> _Counts:
         """Return what an amount counts as here; of unknown cost, as `otherwise`, else as the limits say."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import get_args
 
-from podium.budget.charging import charge
-from podium.budget.ledger import Ledger, Reservation
+from podium.budget.charging import beside_nested, charge
+from podium.budget.ledger import Reservation
 from podium.budget.spend import MAX_COST, NOTHING, Spend, is_cost
 from podium.errors import (
     AnswerToolCalls,
@@ -20,7 +20,7 @@ from podium.errors import (
     WorkerFailed,
     WorkerTimeout,
 )
-from podium.execution.run_context import RunContext, outer_run
+from podium.execution.run_context import RunContext, answering, outer_run
 from podium.secrets.boundary import BUGS, Boundary
 from podium.types.messages import Completion, FinishReason, Part, estimate_usage, storable, usage_or_estimate
 from podium.types.outcome import Call, Problem, total_cost
@@ -95,13 +95,17 @@ class Attempt:
         Args:
             on_text: takes this attempt and each piece it writes.
         """
+        outer = outer_run(self.request.caller)
+        assert outer is not None
+        outer.reservation = self.reservation
         try:
             if self.context.recorded is not None:
                 await self.context.recorded()
                 self._postpone(self.context.clock() - self.began)
             self.is_sent = True
             async with timeout_at(self.until):
-                with self._current(), Boundary(f"worker {self.card.name!r}", _FAILED):
+                boundary = Boundary(f"worker {self.card.name!r}", _FAILED)
+                with self._current(), boundary, answering(self.request.caller):
                     await self._read(on_text)
         except PodiumError as error:
             self._fail(error)
@@ -114,6 +118,7 @@ class Attempt:
             told = f"worker {self.card.name!r} did not answer within {seconds:g} s (Limits.attempt_seconds)"
             self._fail(WorkerTimeout(told, maybe_paid=True))
         finally:
+            outer.has_ended = True
             self._settle()
 
     def _postpone(self, seconds: float) -> None:
@@ -229,20 +234,18 @@ class Attempt:
         return ended and not self._uses_tokens and not self._began_runs()
 
     def _began_runs(self) -> bool:
-        return any(ledger.spent.calls for ledger in self._nested_ledgers())
+        nested = self._nested()
+        return nested is not None and nested.calls > 0
 
-    def _nested_ledgers(self) -> list[Ledger]:
+    def _nested(self) -> Spend | None:
+        """Return what runs that were begun in the call have spent; `None` where there were none."""
         outer = outer_run(self.request.caller)
-        return [] if outer is None else outer.ledgers
-
-    def _bill_nested(self) -> None:
-        """Bill what runs that were to answer the call have spent, if any were begun."""
-        spends = [ledger.spent for ledger in self._nested_ledgers()]
+        spends = [] if outer is None else [ledger.added for ledger in outer.ledgers]
         if not spends:
-            return
+            return None
+        calls, cost = sum(s.calls for s in spends), total_cost(s.cost for s in spends)
         read, written = sum(s.input_tokens for s in spends), sum(s.output_tokens for s in spends)
-        self.usage = Usage(read, written, estimated=True)
-        self.cost = total_cost(s.cost for s in spends)
+        return Spend(calls, read, written, cost)
 
     def _bill(self) -> Spend:
         """Note tokens and USD, and return what the ledger books.
@@ -252,11 +255,13 @@ class Attempt:
         """
         if not self.is_sent:
             return NOTHING
-        whole, error, messages = self.completion, self.error, self.request.messages
+        whole, error = self.completion, self.error
+        nested = self._nested()
         known = error if isinstance(error, WorkerError | PlannerError) and whole is None else None
         if whole is not None:
             self.usage, self.cost = whole.usage, whole.cost
-            if whole.uses_tokens and (whole.cost is None or whole.usage != _NOTHING):
+            reports = whole.uses_tokens and (whole.cost is None or whole.usage != _NOTHING)
+            if reports and (nested is None or self.reservation.books_itself):
                 self.usage = self._measured(whole.usage, whole.text, whole.tool_calls)
         elif known is not None and known.usage is not None:
             self.usage, self.cost = self._measured(known.usage, "".join(self.pieces)), known.cost
@@ -266,17 +271,47 @@ class Attempt:
         elif self._raised():
             self.cost = None  # as that of a call which succeeds: 0 by its price, or unknown
         else:
-            self.maybe_paid = True
-            self.usage = estimate_usage(messages, "".join(self.pieces)) if self._uses_tokens else _NOTHING
-            self.cost = None
-            self._bill_nested()
+            return self._bill_unknown(nested)
+        if nested is not None and not self.reservation.books_itself:
+            return self._bill_beside(nested)
         if self.cost is None and self.card.price is not None:
             self.cost = self.card.price.cost(self.usage)
         reserved = self.reservation.amount
-        spent = charge(reserved, self.usage, self.cost, maybe_paid=self.maybe_paid)
-        if reserved.calls and (self.maybe_paid or self.usage.estimated):
+        spent = charge(reserved, self.usage, self.cost, maybe_paid=False)
+        if reserved.calls and self.usage.estimated:
             self.cost = spent.cost
         return spent
+
+    def _bill_unknown(self, nested: Spend | None) -> Spend:
+        """Bill a call whose end nobody saw: by an estimate; runs that were begun in it by what they spent."""
+        self.maybe_paid = True
+        reserved, price = self.reservation.amount, self.card.price
+        told = estimate_usage(self.request.messages, "".join(self.pieces))
+        self.usage = told if self._uses_tokens and nested is None else _NOTHING
+        cost = None if price is None else price.cost(self.usage)
+        spent = charge(reserved, self.usage, cost, maybe_paid=True)
+        if nested is None:
+            self.cost = spent.cost if reserved.calls else cost
+            return spent
+        self.usage = Usage(nested.input_tokens, nested.output_tokens, estimated=True)
+        self.cost = total_cost([nested.cost, spent.cost if reserved.calls else 0.0])
+        if self.cost is None and price is not None:
+            self.cost = price.cost(self.usage)
+        return spent
+
+    def _bill_beside(self, nested: Spend) -> Spend:
+        """Bill a call whose worker's code began runs, which have booked what they spent."""
+        usage = self.usage if is_well_formed(self.usage) else _NOTHING
+        if self.card.price is not None:
+            price: Callable[[Usage], float | None] = self.card.price.cost
+        else:
+            price = self._unpriced
+        self.usage, self.cost, own = beside_nested(usage, self.cost, nested, price)
+        return own
+
+    def _unpriced(self, own: Usage) -> float | None:
+        """Return what a worker without a price costs: nothing where its models were not asked."""
+        return 0.0 if self._uses_tokens and own == _NOTHING else None
 
     def _measured(self, usage: Usage, text: str, calls: Sequence[Part] = ()) -> Usage:
         """Return a reported usage; an estimate where it cannot be right.

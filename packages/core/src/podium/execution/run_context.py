@@ -1,11 +1,12 @@
 """The three records a run is carried out by: its conductor's settings, its request, its context."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal
 
-from podium.budget.ledger import Ledger
+from podium.budget.ledger import Ledger, Reservation
 from podium.budget.limits import Limits
 from podium.execution.external_scheduler import StepStarter
 from podium.execution.retry_policy import OnFailure, Retry
@@ -98,6 +99,10 @@ class RunRequest:
     """Starts the steps of each plan; `None` leaves that to the run's own scheduler."""
     caller: Caller | None = None
     """The call that a nested run answers; `None` for a run of a user."""
+    within: Caller | None = None
+    """The call of a worker whose code began the run, as an agent does whose model is a conductor. The run
+    is held to the limits and the policy of the run around it, and has its labels; its id and its journal
+    are its own. `None` for a run that was begun elsewhere, and where `caller` is set."""
     resumes: bool = False
     """Whether the run goes on even if it has ended, for example as failed."""
     force: bool = False
@@ -181,16 +186,44 @@ class RunContext:
         return self.clock() - self.began
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OuterRun:
     """The run that nested runs belong to; a conductor that works as a worker finds it in its caller."""
 
     context: RunContext
     ledgers: list[Ledger] = field(default_factory=list)
     """The ledgers of the runs nested in the call. They say what it cost if it does not end."""
+    reservation: Reservation | None = None
+    """What is set aside for the call; `None` until it is made."""
+    has_ended: bool = False
+    """Whether the call has ended. A run that its code begins later is not nested in it."""
 
 
 def outer_run(caller: Caller | None) -> OuterRun | None:
     """Return the run that a call belongs to; `None` for a call outside of a run."""
     outer = None if caller is None else caller.outer
     return outer if isinstance(outer, OuterRun) else None
+
+
+_call: ContextVar[Caller | None] = ContextVar("podium_call", default=None)
+
+
+@contextmanager
+def answering(caller: Caller | None) -> Iterator[None]:
+    """Have the runs that are begun in the block belong to this call; `None`: to no call."""
+    token = _call.set(caller)
+    try:
+        yield
+    finally:
+        _call.reset(token)
+
+
+def outside_of_calls() -> AbstractContextManager[None]:
+    """Return a block whose runs belong to no call of a worker: they have limits of their own."""
+    return answering(None)
+
+
+def current_call() -> Caller | None:
+    """Return the call of a worker whose code runs here; `None` elsewhere, and after the call has ended."""
+    outer = outer_run(caller := _call.get())
+    return None if outer is None or outer.has_ended else caller

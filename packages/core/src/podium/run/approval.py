@@ -107,7 +107,7 @@ async def _decide(
     current = plan
     for approve in context.policy.approvers:
         if approve == "later":
-            if context.depth:
+            if context.request.caller is not None:
                 return given(approved=False, why="it has to wait, and a run nested in another cannot")
             if current != plan:
                 return given(

@@ -6,10 +6,11 @@ from hashlib import sha256
 from uuid import uuid4
 
 from podium.aio.event_stream import events_of
-from podium.errors import LimitExceeded, PlannerError, WorkerFailed
+from podium.errors import PlannerError, WorkerFailed
 from podium.execution.run_context import ConductorSettings, RunRequest, outer_run
 from podium.resume.paid_results import step_key
 from podium.run.listeners import Listener
+from podium.run.request import check_depth
 from podium.run.runner import RunSession
 from podium.run.streamed_answer import StreamedAnswer
 from podium.types.events import AnswerDelta, Event, RunEnded
@@ -78,9 +79,8 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
         QueryError: the conversation is malformed.
     """
     caller, outer = asked.caller, outer_run(asked.caller)
-    if outer is not None and outer.context.depth + 1 >= outer.context.ledger.limits.depth:
-        limit = outer.context.ledger.limits.depth
-        raise LimitExceeded("depth", f"conductors nest {limit} deep at most: raise Limits.depth for more")
+    if outer is not None:
+        check_depth(outer)
     run_id, is_new_id = uuid4().hex, True
     if caller is not None and outer is not None and outer.context.journal is not None:
         key = step_key(settings.name, step_input_of(asked), asked.tool_messages)

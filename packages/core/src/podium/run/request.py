@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import TypedDict
 from uuid import uuid4
 
-from podium.errors import ConfigError
+from podium.errors import ConfigError, LimitExceeded
 from podium.execution.external_scheduler import StepStarter
-from podium.execution.run_context import ConductorSettings, RunRequest
+from podium.execution.run_context import ConductorSettings, OuterRun, RunRequest, current_call, outer_run
 from podium.journal.journal import Journal
 from podium.policy import Policy
 from podium.prompts.subtask import check_names
@@ -93,6 +93,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         QueryError: the query is empty or malformed.
         PlanInvalid: the plan does not fit the pool or the limits.
         PlanForbidden: the policy does not allow the plan.
+        LimitExceeded: the runs would nest deeper than `Limits.depth`.
     """
     if run_id is not None:
         journal_of(settings, journal)
@@ -117,10 +118,10 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         middleware=middleware,
         step_starter=step_starter,
     )
-    rules = settings.policy
     if policy is not None:
         policy.fit(settings.pool.cards)
-        rules = policy & rules
+    request = within_call(request)
+    rules = settings.policy if request.policy is None else request.policy & settings.policy
     if plan is None:
         return request
     plan.fit(len(settings.pool), settings.limits.plan_steps)
@@ -140,6 +141,29 @@ def _checked_texts(context: Mapping[str, str]) -> dict[str, str]:
         if not isinstance(given, str):
             raise ConfigError(f"context[{name!r}] is a {type(given).__name__}: give text")
     return {name: storable(text) for name, text in context.items()}
+
+
+def within_call(request: RunRequest) -> RunRequest:
+    """Return the request as one of the call of a worker whose code makes it; elsewhere as it is.
+
+    Raises:
+        LimitExceeded: the runs would nest deeper than `Limits.depth`.
+    """
+    outer = outer_run(caller := current_call())
+    if caller is None or outer is None or request.caller is not None:
+        return request
+    check_depth(outer)
+    policy, around = request.policy, outer.context.policy
+    if not around.silent:
+        policy = around.everywhere if policy is None else policy & around.everywhere
+    return replace(request, within=caller, labels=request.labels | caller.labels, policy=policy)
+
+
+def check_depth(outer: OuterRun) -> None:
+    """Raise `LimitExceeded` where a run in a call of `outer` would be nested too deep."""
+    limit = outer.context.ledger.limits.depth
+    if outer.context.depth + 1 >= limit:
+        raise LimitExceeded("depth", f"conductors nest {limit} deep at most: raise Limits.depth for more")
 
 
 def journal_of(settings: ConductorSettings, given: Journal | None) -> Journal:

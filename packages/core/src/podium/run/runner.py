@@ -54,11 +54,12 @@ class RunSession:
     def __init__(self, settings: ConductorSettings, request: RunRequest, listen: Listener | None) -> None:
         self._settings = settings
         self._request = request
-        self._outer = outer_run(request.caller)
+        self._outer = outer_run(request.caller or request.within)
         self._trace = start_trace(settings.name, settings.workers, settings.planners)
         self._listeners = [each for each in (self._trace, start_log(), listen) if each is not None]
         own = request.journal or settings.journal
-        self._journal = own if self._outer is None else self._outer.context.journal
+        answers = outer_run(request.caller)
+        self._journal = own if answers is None else answers.context.journal
         self._recorder: RunRecorder | None = None
         self._delivery: Delivery | None = None
         self._scope = anyio.CancelScope()
@@ -176,6 +177,8 @@ class RunSession:
             depth = outer.context.depth + 1
             ledger = outer.context.ledger.nested(settings.limits, depth, ledger.deadline)
             outer.ledgers.append(ledger)
+            if outer.reservation is not None:
+                outer.context.ledger.release(outer.reservation)
         paid_results = request.paid_results
         if paid_results is None and recorder is not None:
             paid_results = recorder.paid_results
@@ -199,8 +202,9 @@ class RunSession:
 
     def _policy(self) -> Policy:
         own, besides = self._settings.policy, self._request.policy
-        if self._outer is not None and not self._outer.context.policy.silent:
-            besides = self._outer.context.policy.everywhere
+        nested = outer_run(self._request.caller)  # the policy around a run within a call is the request's
+        if nested is not None and not nested.context.policy.silent:
+            besides = nested.context.policy.everywhere
         return own if besides is None else besides & own
 
     def _emit(self, event: Event) -> None:

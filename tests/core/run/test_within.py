@@ -1,0 +1,190 @@
+"""Runs that the code of a worker begins: they belong to the run that called the worker."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from core.actors import Actor, answering, boss, plan_of, rows
+
+from podium.budget import Limits
+from podium.conductor import Conductor
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy, Rule
+from podium.types import Completion, Result, RunEnded
+from podium.usage import Usage
+from podium.workers import FREE, Card, FunctionWorker, Price, ScriptedWorker, StepInput
+
+pytestmark = pytest.mark.anyio
+
+TWO = rows((0, "one", ()), (0, "two", (0,)))
+
+
+def _inner(**options: object) -> tuple[Conductor, ScriptedWorker]:
+    worker = ScriptedWorker(Card(name="in", price=Price(input=1.0, output=1.0)), "inner answer")
+    return Conductor(boss(TWO), [worker], **options), worker  # type: ignore[arg-type]  # tests name them right
+
+
+def _asks(inner: Conductor) -> Callable[[StepInput], object]:
+    async def agent(step: StepInput) -> str:
+        """Ask a conductor."""
+        return (await inner.run(step.subtask)).answer
+
+    return agent
+
+
+def _asks_in_a_thread(inner: Conductor) -> Callable[[StepInput], object]:
+    def agent(step: StepInput) -> str:
+        """Ask a conductor."""
+        return inner.run_sync(step.subtask).answer
+
+    return agent
+
+
+def _asks_by_stream(inner: Conductor) -> Callable[[StepInput], object]:
+    async def agent(step: StepInput) -> str:
+        """Ask a conductor."""
+        events = [event async for event in inner.stream(step.subtask)]
+        assert isinstance(events[-1], RunEnded)
+        return events[-1].result.answer
+
+    return agent
+
+
+WAYS = pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_by_stream])
+
+
+async def _run(worker: FunctionWorker | Actor, steps: int = 1, **options: object) -> Result:
+    plan = plan_of(
+        *((0, f"ask {number}", ()) for number in range(steps - 1)), (0, "ask", tuple(range(steps - 1)))
+    )
+    return await Conductor(FixedPlanner(plan), [worker], **options).run("Q?")  # type: ignore[arg-type]
+
+
+@WAYS
+async def test_their_calls_count_against_the_limits_of_the_run_around_them(
+    way: Callable[[Conductor], Callable[[StepInput], object]],
+) -> None:
+    """A run of three calls fits once into three, and not twice; the function itself calls no model."""
+    inner, worker = _inner()
+    agent = FunctionWorker(way(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    once = await _run(agent, limits=Limits(calls=3))
+    assert (once.answer, once.status, len(worker.requests)) == ("inner answer", "ok", 2)
+    twice = await _run(agent, steps=2, limits=Limits(calls=4))
+    assert twice.status != "ok"
+    assert len(worker.requests) < 6
+
+
+@WAYS
+async def test_what_they_spend_is_on_the_bill_once(
+    way: Callable[[Conductor], Callable[[StepInput], object]],
+) -> None:
+    """A step costs what the run in it cost, though its worker reports nothing."""
+    inner, _ = _inner()
+    alone = await inner.run("ask")
+    result = await _run(FunctionWorker(way(inner), price=FREE))  # type: ignore[arg-type]  # of a way
+    assert result.usage.total_tokens == alone.usage.total_tokens > 0
+    assert result.cost == alone.cost is not None
+
+
+async def test_what_is_set_aside_for_the_worker_is_free_for_them() -> None:
+    """A worker with a price does not wait for the end of its own call."""
+    inner, _ = _inner()
+    price, seen = Price(input=1.0, output=1.0), list[Result]()
+
+    async def agent(step: StepInput) -> Completion:
+        """Ask a conductor, and report what it spent and what else was."""
+        result = await inner.run(step.subtask)
+        seen.append(result)
+        spent = Usage(result.usage.input_tokens + 100, result.usage.output_tokens + 10)
+        return Completion(result.answer, usage=spent)
+
+    card = Card(name="agent", price=price)
+    worst = 0.02  # one call's worst case, but not two
+    result = await _run(FunctionWorker(agent, card=card), limits=Limits(cost=worst, answer_tokens=4000))
+    assert result.status == "ok", result.explain()
+    (alone,) = seen
+    assert alone.cost is not None
+    assert result.cost == pytest.approx(alone.cost + 110 / 1e6)
+    assert result.usage.total_tokens == alone.usage.total_tokens + 110
+
+
+async def test_they_are_nested_no_deeper_than_the_limit() -> None:
+    """A conductor that calls itself through a function comes to an end."""
+    inner, worker = _inner()
+    agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    result = await _run(agent, limits=Limits(depth=1))
+    assert result.problem is not None
+    assert "Limits.depth" in result.problem.message
+    assert worker.requests == []
+
+
+async def test_they_have_the_labels_and_the_rules_of_the_run_around_them() -> None:
+    """What was found may not reach the mailer by way of a function."""
+    mailer = ScriptedWorker(Card(name="mailer", labels=frozenset({"write-tools"})), "sent")
+    writer = ScriptedWorker("writer", "written")
+    inner = Conductor(boss(rows((0, "mail", ())), rows((1, "write", ()))), [mailer, writer])
+    agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    found = ScriptedWorker(Card(name="finder", labels=frozenset({"untrusted"})), "found")
+    planner = FixedPlanner(plan_of((1, "find", ()), (0, "use it", (0,))))
+    policy = Policy(rules=[Rule("untrusted", never="write-tools")])
+    result = await Conductor(planner, [agent, found], policy=policy).run("Why?")
+    assert (result.answer, mailer.requests) == ("written", [])
+
+
+async def test_they_keep_their_own_journal() -> None:
+    """Such a run can be found there by its id, and is nobody's nested run."""
+    journal = MemoryJournal()
+    inner, _ = _inner(journal=journal)
+    agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    outer = MemoryJournal()
+    result = await _run(agent, journal=outer)
+    (row,) = await journal.runs()
+    assert row.run_id != result.run_id
+    assert [row.run_id for row in await outer.runs()] == [result.run_id]
+
+
+async def test_a_run_that_begins_after_its_call_has_ended_is_nobodys() -> None:
+    """What a worker leaves behind in the background has limits of its own."""
+    inner, worker = _inner()
+    go, left = asyncio.Event(), list[asyncio.Task[Result]]()
+
+    async def later() -> Result:
+        await go.wait()
+        return await inner.run("Q?")
+
+    async def agent(step: StepInput) -> str:
+        """Leave something behind."""
+        del step
+        left.append(asyncio.create_task(later()))
+        return "done"
+
+    result = await _run(FunctionWorker(agent, price=FREE), limits=Limits(calls=1))
+    go.set()
+    assert (result.answer, (await left[0]).status, len(worker.requests)) == ("done", "ok", 2)
+
+
+async def test_a_worker_that_fails_after_them_has_cost_what_they_did() -> None:
+    """A step that ends badly is billed for the run in it."""
+    inner, _ = _inner()
+    alone = await inner.run("ask")
+
+    async def agent(step: StepInput) -> str:
+        """Ask a conductor, and fail."""
+        await inner.run(step.subtask)
+        raise RuntimeError("down")
+
+    result = await _run(FunctionWorker(agent, price=FREE))
+    assert result.status == "failed"
+    assert result.usage.total_tokens == alone.usage.total_tokens
+    assert result.outcomes[0].maybe_paid
+
+
+async def test_steps_of_two_threads_balance() -> None:
+    """Runs in threads of their own book in the same ledger."""
+    inner, worker = _inner()
+    agent = FunctionWorker(_asks_in_a_thread(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    result = await _run(agent, steps=8, limits=Limits(calls=24, steps=32))
+    assert (result.status, len(worker.requests)) == ("ok", 16)
+    other = Actor("slow", answering("x"))
+    assert (await _run(other, limits=Limits(calls=1))).status == "ok"
