@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypedDict
 from uuid import UUID, uuid4
@@ -32,7 +33,7 @@ from langchain_podium.runnable import ConductorRunnable
 from langchain_podium.shadow import Shadow, shadow
 from langchain_podium.shadow.request import answer_of, question_of
 from langchain_podium.workers import as_worker
-from podium import ChatPlanner, Conductor, ScriptedWorker
+from podium import ChatPlanner, Conductor, Plan, ScriptedWorker, Step
 from podium.aio import run_sync
 from podium.cli.root import app
 from podium.errors import ConfigError
@@ -463,6 +464,44 @@ def test_a_graph_that_is_interrupted_is_not_failed(pairs: MemoryPairs) -> None:
         assert "__interrupt__" in compiled.invoke({"topic": "tea"}, config)
         assert compiled.invoke(Command(resume="yes"), config)["answer"] == "tea yes"
     assert (shadowed.tally.abandoned, [pair.primary.answer for pair in recorded(pairs)]) == (1, ["tea yes"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stream_mode": "values"},
+        {"stream_mode": "messages"},
+        {"stream_mode": ["updates", "values"], "subgraphs": True},
+        {"stream_mode": "updates", "version": "v2", "interrupt_after": []},
+    ],
+)
+@pytest.mark.parametrize("candidate", ["conductor", "graph"])
+def test_however_a_graph_is_streamed_its_answer_is_compared(
+    candidate: str, options: dict[str, Any], pairs: MemoryPairs
+) -> None:
+    """The candidate does not know such arguments; the pieces are no answer by themselves."""
+    plan = Plan((Step(0, "Say it."),))
+    conductor = Conductor(FixedPlanner(plan), [ScriptedWorker("writer", "It is forty two.")])
+    asks = RunnableLambda(itemgetter("topic")) | ConductorRunnable(conductor)
+    other = asks if candidate == "conductor" else graph()
+    with shadow(graph(), other, 1.0, journal=pairs) as shadowed:
+        assert list(shadowed.stream(ASKED, **options))
+    (pair,) = recorded(pairs)
+    assert (pair.primary.answer, pair.candidate.answer) == ("It is forty two.", "It is forty two.")
+
+
+async def test_a_run_that_is_cut_off_while_it_is_planned_has_unknown_costs(pairs: MemoryPairs) -> None:
+    """Its planner may be paid for: nothing of it counts as 0."""
+    started = ScriptedWorker("planner", "never", latency=60.0)
+    conductor = Conductor(ChatPlanner(started), [ScriptedWorker("writer", "x")])
+    candidate = ConductorRunnable(conductor)
+    async with shadow(RunnableLambda(str), candidate, 1.0, journal=pairs, seconds=0.3) as shadowed:
+        await shadowed.ainvoke("Q?")
+    (pair,) = recorded(pairs)
+    spent = pair.candidate.spent
+    assert (pair.candidate.status, len(started.requests)) == ("timeout", 1)
+    assert (spent.calls, spent.usage, spent.cost) == (None, None, None)
 
 
 def plans(text: str = "forty-two") -> Callable[[Call], Reply]:

@@ -160,7 +160,7 @@ class Books(RuleBasedStateMachine):
 
     @invariant()
     def stays_within_what_calls_were_let_in_for(self) -> None:
-        """A limit is passed by what calls came to beyond what was set aside, and what was charged, no more."""
+        """A limit is passed by what calls came to beyond what was set aside, or was charged."""
         for number, ledger in enumerate(self.made):
             for name in NAMES:
                 most = getattr(ledger.limits, name)

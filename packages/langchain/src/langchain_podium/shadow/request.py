@@ -21,8 +21,10 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 
+from langchain_podium.cards import innermost
 from langchain_podium.messages import text_of, to_query, write_calls
 from langchain_podium.shadow.usage import UsageHandler
+from langchain_podium.workers.graph import is_graph
 from podium.errors import PodiumError
 from podium.types import Plan, Result
 from podium.workers import Price
@@ -32,6 +34,11 @@ LOGGER = logging.getLogger("podium")
 T = TypeVar("T")
 
 _ANSWERS = ("answer", "output", "result")
+_HOW_GRAPHS_RUN = frozenset(
+    {"stream_mode", "print_mode", "output_keys", "subgraphs", "version", "debug", "durability", "control"}
+    | {"interrupt_before", "interrupt_after"}
+)
+"""Arguments of a graph's methods that say how it is run and streamed, and not what it is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +52,19 @@ class ShadowSettings:
     prices: Mapping[str, Price]
     config: RunnableConfig
     """The candidate's configuration."""
+    is_graph: bool = False
+    """Whether the primary is a graph of LangGraph's."""
+
+    def for_candidate(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call that the candidate gets, too.
+
+        It gets none that say how a graph is run and streamed: it is asked for its whole answer. A
+        graph's `context` goes to a graph alone.
+        """
+        if not self.is_graph:
+            return dict(kwargs)
+        left_out = _HOW_GRAPHS_RUN | (frozenset() if is_graph(innermost(self.candidate)) else {"context"})
+        return {name: value for name, value in kwargs.items() if name not in left_out}
 
 
 class WatchedRequest:
@@ -66,7 +86,7 @@ class WatchedRequest:
         timed: bool = True,
     ) -> None:
         self._settings = settings
-        self._kwargs = kwargs
+        self._kwargs = settings.for_candidate(kwargs)
         self._spent = UsageHandler(settings.prices)
         self._asked: list[Any] = []
         self._answered: list[Any] = []
@@ -151,7 +171,10 @@ class WatchedRequest:
             self.leave()
             return
         try:
-            spent, answered, asked = self._spent.spent(), self._answered, self._asked
+            spent, asked = self._spent.spent(), self._asked
+            answered = self._answered
+            if self._settings.is_graph and self._spent.returned is not None:
+                answered = [self._spent.returned]  # the pieces may be updates, tokens, or of subgraphs
 
             def told() -> tuple[str, Side]:
                 question = question_of(total(asked))

@@ -11,8 +11,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase, RunnableSerializable
 from pydantic import PrivateAttr
 
+from langchain_podium.cards import innermost
 from langchain_podium.shadow.batch import WatchedBatch
 from langchain_podium.shadow.request import ShadowSettings, WatchedRequest, answer_of
+from langchain_podium.workers.graph import is_graph
 from podium.aio import connections_per_loop
 from podium.errors import ConfigError
 from podium.journal import Journal, SqlJournal
@@ -41,7 +43,9 @@ def shadow(  # noqa: PLR0913 - one for each bound and seam
 
     The candidate is called after the primary has answered, in a thread of its own, so it
     neither delays nor fails the caller. Each pair of answers is recorded, with the time,
-    calls, tokens and cost of both; `podium shadow report` compares them. The candidate
+    calls, tokens and cost of both; `podium shadow report` compares them. Of a primary that is a
+    graph, the state that it ends in is compared, however it is streamed; the candidate is not given
+    the arguments that say how (`stream_mode`, `interrupt_before` and so on). The candidate
     shares this process's memory and processors.
 
     Args:
@@ -71,7 +75,12 @@ def shadow(  # noqa: PLR0913 - one for each bound and seam
         pairs, name=name, sample=sample, seed=seed, concurrency=concurrency, seconds=seconds, budget=budget
     )
     settings = ShadowSettings(
-        runner=runner, candidate=candidate, answer=answer, prices=prices or {}, config=_own(config, name)
+        runner=runner,
+        candidate=candidate,
+        answer=answer,
+        prices=prices or {},
+        config=_own(config, name),
+        is_graph=is_graph(innermost(primary)),
     )
     return Shadow(primary, settings)
 

@@ -34,6 +34,8 @@ class _Conducted:
     """One run of a conductor."""
 
     run_id: str
+    has_ended: bool = False
+    """Whether it told its end. What was under way when a run was cut off is known to nobody."""
     calls: int = 0
     usage: Usage = Usage()
     costs: list[float | None] = field(default_factory=list)
@@ -49,9 +51,10 @@ class _Conducted:
                 self._add(
                     int(bool(Usage(**proposal["usage"]).total_tokens or proposal["maybe_paid"])), proposal
                 )
-            case "run_ended" if told["result"]["hosted_usage"] is not None:
-                result = told["result"]
-                self._add(1, {"usage": result["hosted_usage"], "cost": result["hosted_cost"]})
+            case "run_ended":
+                self.has_ended, result = True, told["result"]
+                if result["hosted_usage"] is not None:
+                    self._add(1, {"usage": result["hosted_usage"], "cost": result["hosted_cost"]})
 
     def _add(self, calls: int, what: Mapping[str, Any]) -> None:
         self.calls += calls
@@ -76,6 +79,9 @@ class UsageHandler(BaseCallbackHandler):
         self._parents: dict[UUID, UUID | None] = {}
         self._calls: dict[UUID, _Call] = {}
         self._conducted: dict[UUID, _Conducted] = {}
+        self._first: UUID | None = None
+        self.returned: Any = None
+        """What the outermost chain or graph returned; `None` until it ends well."""
 
     def spent(self) -> Spent:
         """Return the calls, tokens and cost of the run so far."""
@@ -83,18 +89,27 @@ class UsageHandler(BaseCallbackHandler):
         conducted = [each for run, each in dict(self._conducted).items() if not self._is_below(run)]
         if not calls and not conducted:
             return Spent()
+        run_id = conducted[0].run_id if len(conducted) == 1 else None
+        if not all(each.has_ended for each in conducted):
+            return Spent(run_id=run_id)
         usages = [*(call.usage for call in calls), *(each.usage for each in conducted)]
         known = [usage for usage in usages if usage is not None]
         return Spent(
             calls=len(calls) + sum(each.calls for each in conducted),
             usage=Usage.total(known) if len(known) == len(usages) else None,
             cost=total_cost([*map(self._cost, calls), *(cost for each in conducted for cost in each.costs)]),
-            run_id=conducted[0].run_id if len(conducted) == 1 else None,
+            run_id=run_id,
         )
 
     def on_chain_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **__: Any) -> None:
         """Note the parent of a run."""
         self._parents[run_id] = parent_run_id
+        self._first = self._first or run_id
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
+        """Note what the outermost run returned."""
+        if run_id == self._first:
+            self.returned = outputs
 
     def on_tool_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **__: Any) -> None:
         """Note the parent of a run."""
