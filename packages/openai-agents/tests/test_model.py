@@ -33,6 +33,7 @@ from podium.policy import Policy
 
 pytestmark = pytest.mark.anyio
 
+ONE = planner_of((0, "Say it.", ()))
 TWO = planner_of((0, "Find it.", ()), (1, "Say it.", (0,)))
 
 
@@ -136,6 +137,29 @@ async def test_an_output_type_holds_the_last_step() -> None:
     assert forms == [False, False, True]
 
 
+async def test_an_output_type_holds_an_agent_too() -> None:
+    """Whose own answer may have any form."""
+
+    class Number(BaseModel):
+        number: int
+
+    async with ModelServer(capable) as server:
+        writer = Agent[Any](name="writer", model=server.model())
+        agent = Agent[Any](name="lead", model=ConductorModel([writer], ONE), output_type=Number)
+        assert (await Runner.run(agent, "Give me 7")).final_output == Number(number=7)
+        streamed = Runner.run_streamed(agent, "Give me 8")
+        assert [event async for event in streamed.stream_events()]
+        assert streamed.final_output == Number(number=8)
+        assert server.calls[0].body["response_format"]["json_schema"]["strict"] is True
+
+
+async def test_tools_that_nobody_can_be_offered_are_refused() -> None:
+    """Rather than left out."""
+    model = ConductorModel([speaker("one", saying("x"))], ONE)
+    with pytest.raises(ConfigError, match="no participant"):
+        await Runner.run(Agent[Any](name="lead", model=model, tools=[look]), "?")
+
+
 async def test_it_streams_the_answer_in_the_events_of_the_responses_api() -> None:
     """In their order, numbered; what is streamed is the answer."""
     async with ModelServer(capable) as server:
@@ -209,7 +233,7 @@ async def test_what_a_conductor_cannot_see_is_refused() -> None:
 
 async def test_guardrails_stop_the_agent() -> None:
     """As they stop any agent."""
-    model = ConductorModel([speaker("one", saying("x"))], planner_of((0, "Say it.", ())))
+    model = ConductorModel([speaker("one", saying("x"))], ONE)
     before = Agent[Any](name="lead", model=model, input_guardrails=[no_maths])
     with pytest.raises(Exception, match="tripwire"):
         await Runner.run(before, "2+2")
@@ -228,8 +252,8 @@ async def test_an_agent_may_hand_off_after_a_plan() -> None:
 
 async def test_a_provider_finds_conductors_by_name() -> None:
     """And other models by another provider."""
-    model = ConductorModel([speaker("one", saying("conducted"))], planner_of((0, "Say it.", ())))
-    other = ConductorModel([speaker("one", saying("other"))], planner_of((0, "Say it.", ())))
+    model = ConductorModel([speaker("one", saying("conducted"))], ONE)
+    other = ConductorModel([speaker("one", saying("other"))], ONE)
     inner = ConductorProvider({"else": other})
     config = RunConfig(model_provider=ConductorProvider({"team": model}, otherwise=inner))
     for name, text in (("team", "conducted"), ("else", "other")):

@@ -53,20 +53,23 @@ class ModelCall:
             ConfigError: there is a tool or a setting that a conductor does not take.
             QueryError: the conversation holds no question.
         """
+        tools = self.read_tools()
+        _check_takers(conductor, tools)
         return ChatCall(
             conductor,
             self.messages,
-            tools=self.read_tools(),
+            tools=tools,
             sampling=self.sampling(),
             continuation=find_continuation(self.input),
             partial=partial,
             options={} if isinstance(conductor, HostedConductor) else {"middleware": middleware},
         )
 
-    def as_request(self, outer: Request, *, stream: bool) -> Request:
+    def as_request(self, conductor: Conductor, outer: Request, *, stream: bool) -> Request:
         """Return the call as one of a conductor that works for a step of another run.
 
         Args:
+            conductor: the conductor.
             outer: the request for that step.
             stream: whether anyone reads the text before it is whole.
 
@@ -76,6 +79,7 @@ class ModelCall:
         """
         query, tool_messages = read_conversation(self.messages)
         tools = self.read_tools()
+        _check_takers(conductor, tools)
         return replace(
             outer,
             messages=(*query, *tool_messages),
@@ -121,6 +125,15 @@ class ModelCall:
         if schema is None or schema.is_plain_text():
             return sampling
         return replace(sampling, constraint=Constraint("json", schema.json_schema()))
+
+
+def _check_takers(conductor: Conductor | HostedConductor, tools: Tools) -> None:
+    """Raise `ConfigError` for tools that no worker of a conductor can be offered."""
+    if not tools.offered or isinstance(conductor, HostedConductor):
+        return
+    if not any(worker.takes_tools for worker in conductor.pool.workers):
+        told = "the agent has tools or handoffs, and no participant of its conductor takes any"
+        raise ConfigError(f"{told}: give them to a participant, or give a model among the participants")
 
 
 _DEFAULTS: Final = (("parallel_tool_calls", True), ("verbosity", "low"))

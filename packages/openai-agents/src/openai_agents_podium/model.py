@@ -187,7 +187,8 @@ class ConductorModel(Model):
         """Yield the answer of a run for a step of another, within the limits of that run."""
         conductor = self.conductor
         assert isinstance(conductor, Conductor)  # no other is given a step to answer
-        async with aclosing(conductor.call(call.as_request(outer.request, stream=stream))) as pieces:
+        request = call.as_request(conductor, outer.request, stream=stream)
+        async with aclosing(conductor.call(request)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Completion):
                     outer.answers.append(piece)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from agents import Agent, FunctionTool, Model, RunConfig, Runner, RunResult, RunResultStreaming
 from agents.run import DEFAULT_MAX_TURNS
@@ -12,7 +12,7 @@ from openai_agents_podium.messages import read_usage, to_items
 from openai_agents_podium.workers.errors import read_agents_error
 from openai_agents_podium.workers.finish import WatchedProvider
 from openai_agents_podium.workers.nested import OuterStep, working_for
-from openai_agents_podium.workers.settings import model_settings
+from openai_agents_podium.workers.settings import SchemaOutput, model_settings
 from openai_agents_podium.workers.tool import raising
 from openai_agents_podium.workers.watch import RunWatch
 from podium.aio import events_of
@@ -67,6 +67,11 @@ class AgentWorker(Worker):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.card.name!r})"
 
+    @property
+    def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
+        """A JSON schema, unless the agent has an output type of its own."""
+        return frozenset({"json"} if self.agent.output_type in (None, str) else ())
+
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Run the agent with what the step is shown, and return its final output.
 
@@ -102,7 +107,7 @@ class AgentWorker(Worker):
 
     async def _run(self, request: Request, watch: RunWatch, emit: Callable[[str | _Ended], None]) -> None:
         _check(self.agent)
-        agent, items = self._watched(watch), to_items(request.messages)
+        agent, items = self._prepared(request, watch), to_items(request.messages)
         config = replace(
             self._config,
             model=watch.finishes.watched(self._config.model)
@@ -118,7 +123,7 @@ class AgentWorker(Worker):
             "run_config": config,
         }
         with working_for(self._model(), request) as outer:
-            if not (request.stream and self._streams()):
+            if not (request.stream and self._streams(agent)):
                 emit((await Runner.run(agent, items, **told), outer))
                 return
             result = Runner.run_streamed(agent, items, **told)
@@ -127,9 +132,11 @@ class AgentWorker(Worker):
                     emit(event.data.delta)
             emit((result, outer))
 
-    def _watched(self, watch: RunWatch) -> Agent[Any]:
+    def _prepared(self, request: Request, watch: RunWatch) -> Agent[Any]:
         """Return the agent as it is run: its model watched; tools whose output is the answer raise."""
         agent, changed = self.agent, dict[str, Any]()
+        if request.sampling.constraint is not None:
+            changed["output_type"] = SchemaOutput(request.sampling.constraint)
         if isinstance(agent.model, Model):
             changed["model"] = watch.finishes.watched(agent.model)
         if agent.tool_use_behavior != "run_llm_again":
@@ -138,9 +145,8 @@ class AgentWorker(Worker):
             ]
         return agent.clone(**changed)
 
-    def _streams(self) -> bool:
+    def _streams(self, agent: Agent[Any]) -> bool:
         """Return whether the first text that the agent's model writes is the answer."""
-        agent = self.agent
         works = agent.tools or agent.mcp_servers
         checked = agent.output_guardrails or self._config.output_guardrails
         return not (works or checked) and agent.output_type in (None, str)
@@ -195,6 +201,11 @@ class NestedAgentWorker(AgentWorker):
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
         """Return the conductor's: within a run, it reserves for its own calls."""
         return self._conductor.worst_case(request, answer_tokens)
+
+    @property
+    def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
+        """None: a nested run passes no form on."""
+        return frozenset()
 
     def _model(self) -> object:
         return self.agent.model

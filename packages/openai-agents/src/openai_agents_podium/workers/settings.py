@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from agents import AgentOutputSchemaBase, ModelSettings
+from agents import AgentOutputSchemaBase, ModelSettings, UserError
+from agents.strict_schema import ensure_strict_json_schema
 from openai.types.shared import Reasoning
 
 from podium.hosts import sampling_arguments
@@ -54,8 +56,11 @@ class SchemaOutput(AgentOutputSchemaBase):
         return self._schema
 
     def is_strict_json_schema(self) -> bool:
-        """Return that a server is to hold the answer to it."""
-        return True
+        """Return whether the schema has the form that strict decoding needs."""
+        try:
+            return ensure_strict_json_schema(deepcopy(self._schema)) == self._schema
+        except UserError:
+            return False
 
     def validate_json(self, json_str: str) -> Any:
         """Return the JSON value of an answer."""
