@@ -1,7 +1,7 @@
-"""LlamaIndex keeps to what every adapter keeps to: LLMs as workers, a query engine and an LLM as the face."""
+"""LlamaIndex keeps to what every adapter keeps to: LLMs as workers, and each of its faces."""
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
@@ -9,11 +9,15 @@ from llama_index.core.base.response.schema import AsyncStreamingResponse, Respon
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import ChatMessage
+from llama_index.core.schema import NodeWithScore
+from llama_index.core.tools import ToolOutput
 from llamaindex.speaking import TOKENS, Native
 from pydantic import Field
 
-from llama_index_podium import ConductorLLM, ConductorQueryEngine
+from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever
 from llama_index_podium.events import StepInProgressEvent
+from llama_index_podium.planner import conductor_of
+from llama_index_podium.tools import ConductorToolSpec
 from podium import Conductor
 from podium.planners import FixedPlanner
 
@@ -91,6 +95,46 @@ class LLMFace(EngineFace):
         return _answer(response.message.content, response.raw["podium"])  # type: ignore[index]
 
 
+class RetrieverFace(EngineFace):
+    """A retriever, whose first node is the answer."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        super().__init__(conductor)
+        self._retriever = ConductorRetriever(conductor, answer=True)
+
+    async def ask(self, question: str) -> Answer:
+        """Retrieve."""
+        return self._told(await self._retriever.aretrieve(question))
+
+    def ask_sync(self, question: str) -> Answer:
+        """Retrieve."""
+        return self._told(self._retriever.retrieve(question))
+
+    def _told(self, nodes: list[NodeWithScore]) -> Answer:
+        (node,) = nodes
+        return _answer(node.text, node.metadata["podium_run"])
+
+
+class ToolFace(EngineFace):
+    """A tool of an agent."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        super().__init__(conductor)
+        self._tool = ConductorToolSpec(conductor).to_tool_list()[0]
+
+    async def ask(self, question: str) -> Answer:
+        """Call it."""
+        return self._told(await self._tool.acall(question=question))
+
+    def ask_sync(self, question: str) -> Answer:
+        """Call it."""
+        return self._told(self._tool.call(question=question))
+
+    def _told(self, output: ToolOutput) -> Answer:
+        text, _, _ = output.content.partition("\n\n(Not complete: ")  # told to the agent's model
+        return _answer(text, output.raw_output.metadata)
+
+
 def _answer(text: str | None, facts: Any) -> Answer:
     told = tuple(
         Told(
@@ -128,6 +172,22 @@ class LLMAdapter(EngineAdapter):
         return LLMFace(ConductorLLM.from_defaults(workers, planner, **options).conductor)
 
 
+class RetrieverAdapter(EngineAdapter):
+    """Makes retrievers over LLMs."""
+
+    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+        """Return a retriever."""
+        return RetrieverFace(ConductorQueryEngine.from_defaults(workers, planner, **options).conductor)
+
+
+class ToolAdapter(EngineAdapter):
+    """Makes tools over LLMs."""
+
+    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+        """Return a tool."""
+        return ToolFace(conductor_of(planner, workers, **options))
+
+
 class TestQueryEngine(AdapterContract):
     """A conductor as a query engine."""
 
@@ -144,3 +204,25 @@ class TestLLM(AdapterContract):
     def adapter(self) -> Adapter:
         """LlamaIndex's."""
         return LLMAdapter()
+
+
+class TestRetriever(AdapterContract):
+    """A conductor as a retriever."""
+
+    lacks: ClassVar = {"test_pieces_are_streamed_with_their_step": "nodes are returned at once"}
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        """LlamaIndex's."""
+        return RetrieverAdapter()
+
+
+class TestTool(AdapterContract):
+    """A conductor as a tool of an agent."""
+
+    lacks: ClassVar = {"test_pieces_are_streamed_with_their_step": "what a tool returns is no stream"}
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        """LlamaIndex's."""
+        return ToolAdapter()
