@@ -319,3 +319,22 @@ async def test_a_conversation_may_end_in_any_message(role: str) -> None:
     shown = worker.requests[0].messages
     assert "It is cold." in [message.text for message in shown[:-1]]
     assert "How warm is it?" in shown[-1].text
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [ChatMessage("Say how warm it is.", role="system")],
+        ASKED,
+        [*ASKED, ChatMessage("Where?", role="assistant")],
+        [ChatMessage("Hi"), *ASKED, ChatMessage("Say.", role="developer")],
+    ],
+)
+async def test_a_conversation_may_end_in_a_message_without_text(before: list[ChatMessage]) -> None:
+    """What was said before is the question."""
+    worker = ScriptedWorker("writer", "It is 20 degrees.")
+    llm = ConductorLLM(Conductor(planned((0, "write", ())), [worker]))
+    assert (await llm.achat([*before, ChatMessage(" ")])).message.content == "It is 20 degrees."
+    assert "warm" in worker.requests[0].messages[-1].text
+    with pytest.raises(QueryError, match="empty"):
+        await llm.achat([ChatMessage("")])

@@ -248,6 +248,15 @@ async def test_nodes_of_a_nested_conductor_are_those_of_its_step() -> None:
     assert {n.node_id: n.metadata["podium_steps"] for n in nodes} == {"c1": [0], "shared": [0, 1], "i2": [1]}
 
 
+async def test_a_tool_around_it_has_its_nodes() -> None:
+    """And the run's metadata, for the agent that calls it."""
+    engine = ConductorQueryEngine.from_defaults([silos()[0]], planned((0, "March", ())))
+    output = await QueryEngineTool.from_defaults(engine, name="team", description="d").acall("?")
+    assert [node.node_id for node in output.raw_output.source_nodes] == ["c1"]
+    assert output.raw_output.metadata["status"] == "ok"
+    assert output.raw_output.metadata["planner"]["name"] == "fixed"
+
+
 def engine_tool(silo: str, llm: Any) -> QueryEngineTool:
     """Return a query engine over a vector index, as a tool."""
     engine = index_of(silo).as_query_engine(llm=llm, similarity_top_k=1)

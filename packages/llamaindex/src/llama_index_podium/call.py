@@ -24,7 +24,7 @@ class LLMCall:
     Args:
         conductor: the conductor that answers.
         callbacks: the callback manager that is told of its steps.
-        messages: the conversation.
+        messages: the conversation; messages of the user without content are left out.
         options: what else the call says: tools, and how to write.
         partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
 
@@ -47,7 +47,7 @@ class LLMCall:
         self._conductor = conductor
         self._partial: Partial = partial
         self._callbacks = callbacks
-        self._messages = messages
+        self._messages = [each for each in messages if not _is_blank(each)] or messages
         self._where = Ambient.here()
 
     async def response(self) -> ChatResponse:
@@ -83,6 +83,13 @@ class LLMCall:
                     yield _response(call.text, text)
                 text = await anext(events, None)
         yield _last(call, stream=stream)
+
+
+def _is_blank(message: ChatMessage) -> bool:
+    """Say whether a message of the user says nothing: the question is then in another message."""
+    return message.role == MessageRole.USER and all(
+        isinstance(block, TextBlock) and not block.text.strip() for block in message.blocks
+    )
 
 
 def _last(call: ConductedCall, *, stream: bool) -> ChatResponse:
