@@ -11,9 +11,9 @@ from podium.conductor import Conductor
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
-from podium.types import Completion, Result, RunEnded
+from podium.types import Completion, Message, Result, RunEnded
 from podium.usage import Usage
-from podium.workers import FREE, Card, FunctionWorker, Price, ScriptedWorker, StepInput
+from podium.workers import FREE, Card, FunctionWorker, Price, Request, ScriptedWorker, StepInput, complete
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +51,15 @@ def _asks_by_stream(inner: Conductor) -> Callable[[StepInput], object]:
     return agent
 
 
-WAYS = pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_by_stream])
+def _asks_as_a_worker(inner: Conductor) -> Callable[[StepInput], object]:
+    async def agent(step: StepInput) -> str:
+        """Ask a conductor."""
+        return (await complete(inner, Request(messages=(Message("user", step.subtask),)))).text
+
+    return agent
+
+
+WAYS = pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_by_stream, _asks_as_a_worker])
 
 
 async def _run(worker: FunctionWorker | Actor, steps: int = 1, **options: object) -> Result:

@@ -10,7 +10,7 @@ from podium.errors import PlannerError, WorkerFailed
 from podium.execution.run_context import ConductorSettings, RunRequest, outer_run
 from podium.resume.paid_results import step_key
 from podium.run.listeners import Listener
-from podium.run.request import check_depth
+from podium.run.request import check_depth, within_call
 from podium.run.runner import RunSession
 from podium.run.streamed_answer import StreamedAnswer
 from podium.types.events import AnswerDelta, Event, RunEnded
@@ -85,7 +85,7 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
     if caller is not None and outer is not None and outer.context.journal is not None:
         key = step_key(settings.name, step_input_of(asked), asked.tool_messages)
         run_id, is_new_id = _nested_id(caller, key), False
-    return RunRequest(
+    request = RunRequest(
         run_id=run_id,
         is_new_id=is_new_id,
         query=read_query(asked.messages[: len(asked.messages) - len(asked.tool_messages)]),
@@ -98,6 +98,7 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
         middleware=None if outer is None else outer.context.request.middleware,
         caller=caller,
     )
+    return within_call(request)
 
 
 def _nested_id(caller: Caller, key: str) -> str:

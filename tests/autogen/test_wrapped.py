@@ -1,0 +1,74 @@
+"""Conductors inside AutoGen's own agents, teams and tools: their runs belong to the run around them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent, MessageFilterAgent, SocietyOfMindAgent
+from autogen_agentchat.agents._message_filter_agent import MessageFilterConfig, PerSourceFilter
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_agentchat.tools import AgentTool, TeamTool
+from contracts.adapter_contract import planner_of
+
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, to_graph_flow
+from autogen_podium.workers import as_worker
+from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+
+pytestmark = pytest.mark.anyio
+
+CHAIN = planner_of(*((0, f"part {number}", (number - 1,) if number else ()) for number in range(6)))
+"""A plan of six calls."""
+
+
+def client(worker: ScriptedWorker) -> ConductorChatCompletionClient:
+    """Return a model client whose every answer takes six calls."""
+    return ConductorChatCompletionClient([worker], CHAIN)
+
+
+def chat(worker: ScriptedWorker) -> Any:
+    """Return a team with such a conductor, and one who ends the conversation."""
+    return RoundRobinGroupChat([ConductorAgent("lead", [worker], CHAIN)], max_turns=1, name="chat")
+
+
+WRAPPED: dict[str, Callable[[ScriptedWorker], Any]] = {
+    "agent over a client": lambda worker: AssistantAgent("solo", client(worker)),
+    "streaming agent over a client": lambda worker: AssistantAgent(
+        "solo", client(worker), model_client_stream=True
+    ),
+    "team of an agent": chat,
+    "swarm of an agent over a client": lambda worker: Swarm(
+        [AssistantAgent("solo", client(worker))], max_turns=1, name="swarm"
+    ),
+    "society of a team": lambda worker: SocietyOfMindAgent(
+        "society", ConductorTeam([worker], CHAIN), client(worker)
+    ),
+    "filter of an agent": lambda worker: MessageFilterAgent(
+        "filtered",
+        ConductorAgent("lead", [worker], CHAIN),
+        MessageFilterConfig(per_source=[PerSourceFilter(source="user")]),
+    ),
+    "flow of an agent": lambda worker: as_worker(
+        to_graph_flow(Plan((Step(0, "Ask."),)), [ConductorAgent("lead", [worker], CHAIN)]), name="flow"
+    ),
+    "tool of an agent": lambda worker: AgentTool(ConductorAgent("lead", [worker], CHAIN)),
+    "tool of a team": lambda worker: TeamTool(chat(worker), "room", "Measures."),
+    "tool of a conducting team": lambda worker: TeamTool(
+        ConductorTeam([worker], CHAIN),  # type: ignore[arg-type]  # counts as a group chat
+        "room",
+        "Measures.",
+    ),
+}
+
+
+@pytest.mark.parametrize("make", WRAPPED.values(), ids=WRAPPED.keys())
+async def test_calls_count_against_the_limits_around(make: Callable[[ScriptedWorker], Any]) -> None:
+    """No more than three are made where three are allowed; where they fit, there is an answer."""
+    worker = ScriptedWorker("worker", "12 m")
+    outer = ConductorAgent("outer", [make(worker)], planner_of((0, "Ask.", ())), limits=Limits(calls=3))
+    result = await outer.conductor.run("How large?")
+    assert result.status != "ok"
+    assert len(worker.requests) <= 3
+    fitting = Conductor(planner_of((0, "Ask.", ())), [*outer.conductor.pool], limits=Limits(calls=20))
+    result = await fitting.run("How large?")
+    assert result.status == "ok", result.explain()
+    assert "12 m" in result.answer
