@@ -220,3 +220,21 @@ def test_hosted_conductor_runs_too(podium: Podium, config: Path, server: ChatSer
     assert podium("plan", "What is it?").exit_code == 2
     assert podium("run", "What is it?", "--rounds", "2").exit_code == 2
     assert podium("run", "What is it?", "--seconds", "nan").exit_code == 2
+
+
+def test_a_step_is_shown_with_the_number_that_its_planner_gave_it(
+    podium: Podium, config: Path, server: ChatServer
+) -> None:
+    """Beside the index, in the table of the plan, in the tree of the run and in what is said of it."""
+    plan = (
+        '{"id": 1, "worker": 0, "subtask": "Think of a number.", "access": []}\n'
+        '{"id": 2, "worker": 1, "subtask": "Say it aloud.", "access": [1]}\n'
+    )
+    server.reply = lambda call: says(call, plan if "structured_outputs" in call.body else "forty-two")
+    assert "0 (id 1)" in podium("plan", "What is it?").stdout
+    run_id = json.loads(podium("run", "What is it?", "--json").stdout)["run_id"]
+    shown = podium("show", run_id).stdout
+    assert "✓ 0 (id 1) thinker" in shown
+    assert "✓ 1 (id 2) speaker  Say it aloud.  sees 0" in shown
+    explained = json.loads(podium("show", run_id, "--json").stdout)["explain"]
+    assert "Step 1 (id 2), speaker, seeing 0: ok" in explained

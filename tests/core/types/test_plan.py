@@ -116,6 +116,14 @@ def test_mermaid_shows_workers_and_arrows() -> None:
     assert drawn.endswith("    s3 --> answer([answer])\n")
 
 
+def test_the_planners_own_number_stands_beside_the_index() -> None:
+    """Only where it is another."""
+    plan = Plan((Step(0, "a", label=0), Step(0, "b", (0,), label=7)))
+    assert [plan.numbered(index) for index in (0, 1, 2)] == ["0", "1 (id 7)", "2"]
+    assert '"1 (id 7): worker 0<br/>b"' in plan.to_mermaid()
+    assert DIAMOND.numbered(2) == "2"
+
+
 def test_mermaid_is_not_written_by_subtasks() -> None:
     """Quotes, tags and directives in a subtask stay text."""
     drawn = Plan((Step(0, '"] --> x\n%%{init: 1}%% <script> `#'),)).to_mermaid()

@@ -26,7 +26,7 @@ def keep_text(spelling: Spelling) -> str:
 
 
 def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None = None) -> str:
-    """Write `plan` so that `parse_plan` reads the same plan again.
+    """Write `plan` so that `parse_plan` reads the same plan again, but for labels in `lists`.
 
     Args:
         plan: what to write.
@@ -37,7 +37,8 @@ def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None 
         The text: `lists` in three lines, `json` in one, `rows` in one line per step, each
         with a newline at its end. Lists cannot say that some inputs are enough: a plan
         that does is written as `json` in place of `lists`. Steps with labels are written with
-        them as ids, but for `lists`, which count steps from 0.
+        them as ids, but for `lists`, which have no place for ids: they count steps from 0, and the
+        plan that is read from them has no labels.
     """
     steps = [_object(step, plan.labels, workers) for step in plan.steps]
     match spelling:

@@ -42,7 +42,8 @@ def _did(proposal: Proposal) -> str:
 def _outcome(outcome: Outcome, current: Round) -> str:
     steps = current.plan.steps if current.plan is not None else ()
     access = steps[outcome.step].access if outcome.step < len(steps) else ()
-    head = f"Step {outcome.step}, {outcome.worker}, {_sees(access, outcome.shown)}: {outcome.status}"
+    number = str(outcome.step) if current.plan is None else current.plan.numbered(outcome.step)
+    head = f"Step {number}, {outcome.worker}, {_sees(access, outcome.shown)}: {outcome.status}"
     if outcome.problem is not None:
         head += f" ({_problem(outcome)})"
     if outcome.reused:

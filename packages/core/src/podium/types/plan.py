@@ -37,7 +37,8 @@ class Step:
     previous: bool = False
     """Whether its worker is also shown the subtasks and outputs of all steps of the round before."""
     label: int | None = field(default=None, compare=False)
-    """The number that the planner gave the step, under which workers are shown it; `None`: its index."""
+    """The number that the planner gave the step, under which workers are shown it; `None`: its index.
+    Events, outcomes, approvals and edits count steps by index."""
 
     def __post_init__(self) -> None:
         if not _are_numbers(self.worker, *self.access):
@@ -132,6 +133,11 @@ class Plan:
     def labels(self) -> tuple[int, ...]:
         """The number of each step as its workers are shown it: the planner's own, else its index."""
         return tuple(label_of(step, index) for index, step in enumerate(self.steps))
+
+    def numbered(self, index: int) -> str:
+        """Return the index of a step as it is shown: beside the planner's number, where that is another."""
+        label = self.steps[index].label if index < len(self.steps) else None
+        return str(index) if label in (None, index) else f"{index} (id {label})"
 
     @property
     def dependencies(self) -> tuple[tuple[int, ...], ...]:
@@ -247,7 +253,7 @@ class Plan:
             who = f"worker {step.worker}" if workers is None else workers[step.worker]
             subtask = step.subtask if len(step.subtask) <= 60 else step.subtask[:59] + "…"
             some = "" if step.enough is None else f"<br/>after {step.enough} of {len(step.access)}"
-            lines.append(f'    s{index}["{index}: {_label(who)}<br/>{_label(subtask)}{some}"]')
+            lines.append(f'    s{index}["{self.numbered(index)}: {_label(who)}<br/>{_label(subtask)}{some}"]')
             lines += [f"    s{seen} --> s{index}" for seen in step.access]
             if step.previous:
                 lines.append(f"    before([the round before]) --> s{index}")

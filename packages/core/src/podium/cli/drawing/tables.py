@@ -21,7 +21,7 @@ def plan_table(plan: Plan, workers: Sequence[str] | None, shown: Callable[[str],
         who = str(step.worker) if workers is None else workers[step.worker]
         sees = ", ".join(map(str, step.access_list)) or "-"
         sees += "" if step.enough is None else f" ({step.enough} of them)"
-        table.add_row(str(index), Text(shown(who)), Text(shown(step.subtask)), sees)
+        table.add_row(plan.numbered(index), Text(shown(who)), Text(shown(step.subtask)), sees)
     if not plan.steps:
         table.add_row("-", "-", Text("keep the previous answer"), "-")
     return table

@@ -13,6 +13,8 @@ class StepRow:
 
     worker: str
     subtask: str
+    number: str = ""
+    """Its index in the plan, with the planner's own number; empty before the plan is whole."""
     sees: tuple[int | str, ...] = ()
     first: int = 1
     """The number of its first call; earlier calls belong to a step that it replaced."""

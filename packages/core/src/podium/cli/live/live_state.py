@@ -126,7 +126,7 @@ class LiveState:
         known, go_on = current.steps, True
         current.steps = {}
         for index, step in enumerate(plan.steps):
-            row = StepRow(names[step.worker], step.subtask, tuple(step.access_list))
+            row = StepRow(names[step.worker], step.subtask, plan.numbered(index), tuple(step.access_list))
             before = known.get(index)
             if before is not None:
                 # Steps go on up to the first that differs. One that ended unstarted told no subtask;
@@ -135,7 +135,7 @@ class LiveState:
                 go_on = go_on and same_worker and before.subtask in ("", row.subtask)
                 row.first = max(before.first, before.last) + 1
             if before is not None and go_on:
-                row = replace(before, subtask=step.subtask, sees=tuple(step.access_list))
+                row = replace(before, subtask=step.subtask, number=row.number, sees=row.sees)
             current.steps[index] = row
 
     def _take_step(self, event: _OfStep, now: float) -> None:
@@ -161,8 +161,8 @@ class LiveState:
 def _call(current: RoundRow, row: StepRow | None, event: StepStarted, now: float) -> None:
     goes_on = row is not None and row.outcome is None and row.subtask == event.subtask
     if row is None or not (goes_on and (row.last or row.failed)):
-        sees = () if row is None else row.sees
-        row = StepRow(event.worker, event.subtask, sees, first=event.attempt)
+        number, sees = ("", ()) if row is None else (row.number, row.sees)
+        row = StepRow(event.worker, event.subtask, number, sees, first=event.attempt)
         current.steps[event.step] = row
     elif row.since is not None and len(row.failed) < event.attempt - row.first:
         row.beside, row.last = event.worker, event.attempt
@@ -185,7 +185,7 @@ def _end(current: RoundRow, row: StepRow | None, event: StepEnded) -> None:
         row.beside = ""
     elif current.is_planned:  # what the plan has in its place is yet to start
         first = event.attempt + 1
-        current.steps[event.step] = StepRow(row.worker, row.subtask, row.sees, first=first)
+        current.steps[event.step] = StepRow(row.worker, row.subtask, row.number, row.sees, first=first)
     else:
         row.outcome = outcome
 

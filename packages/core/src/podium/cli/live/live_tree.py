@@ -89,7 +89,7 @@ class TreeRenderer:
 
     def _step(self, index: int, step: StepRow) -> Text:
         mark, style = _MARKS[step.status]
-        text = Text(f"{mark or self._frame()} {index} ", style=style)
+        text = Text(f"{mark or self._frame()} {step.number or index} ", style=style)
         text.append(self.shown(step.worker), style="bold")
         text.append(f"  {self._short(step.subtask)}")
         if step.sees:
