@@ -30,16 +30,16 @@ URL = PROJECTS["core"]["urls"]["Repository"]
 
 
 _PATH = r"(?:'\./[^'\n{]+'|\./[\w/-]+)"
+_HINT = re.compile(r"install_hint\(['\"]([^'\"]+)['\"]\)")
 _INSTALL = re.compile(rf"(?:pip|tool) install ({_PATH}(?: {_PATH})*|['\"]?[\w-]+)")
 
 
 def install_lines() -> list[tuple[str, list[str]]]:
     """Return every line of the texts for users that installs something, with its arguments."""
-    return [
-        (str(file.relative_to(ROOT)), re.findall(r"[^\s'\"]+", line))
-        for file in TEXTS
-        for line in _INSTALL.findall(file.read_text(encoding="utf-8"))
-    ]
+    texts = {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in TEXTS}
+    hints = [(name, [f"./packages/{found}"]) for name, text in texts.items() for found in _HINT.findall(text)]
+    lines = [(name, line) for name, text in texts.items() for line in _INSTALL.findall(text)]
+    return [(name, re.findall(r"[^\s'\"]+", line)) for name, line in lines] + hints
 
 
 def folder_and_extras(argument: str) -> tuple[str, set[str]]:

@@ -12,6 +12,7 @@ ROOT = Path(podium.__file__).parent
 ORDER = (
     "usage",
     "errors",
+    "installing",
     "budget",
     "secrets",
     "types",

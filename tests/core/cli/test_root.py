@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 
 from podium.cli import root
 from podium.cli.root import COMMANDS, app
+from podium.errors import ConfigError
+from podium.workers import Calculator
 
 Podium = Callable[..., Result]
 
@@ -60,6 +62,34 @@ def test_a_command_that_is_not_installed_says_how_to_install_it(
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"`podium {name}` needs {distribution}, which is not installed" in result.stderr
     assert f"run `pip install './packages/{folder}'` in a clone" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("receipt", "package", "extra"),
+    [
+        (
+            "uv-receipt.toml",
+            "uv tool install --force ./packages/core --with './packages/server'",
+            "uv tool install --force './packages/core[offline]'",
+        ),
+        (
+            "pipx_metadata.json",
+            "pipx inject podium-conductor './packages/server'",
+            "pipx install --force './packages/core[offline]'",
+        ),
+    ],
+)
+def test_an_environment_without_pip_is_told_its_own_command(
+    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receipt: str, package: str, extra: str
+) -> None:
+    """For packages as for extras of core."""
+    (tmp_path / receipt).touch()
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    assert f"run `{package}` in a clone" in podium("serve").stderr
+    monkeypatch.setitem(sys.modules, "simpleeval", None)
+    with pytest.raises(ConfigError) as caught:
+        Calculator()
+    assert f"run `{extra}` in a clone" in str(caught.value)
 
 
 def test_a_package_may_be_too_old_for_a_command(podium: Podium, install: Install) -> None:

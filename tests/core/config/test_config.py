@@ -172,11 +172,11 @@ def test_what_is_wrong_is_told_with_line_and_remedy(path: Path, old: str, new: s
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('"http://localhost:8000/v1"', '"localhost"', "toml:1: base_url is not an http(s) URL"),
-        ('"vllm"', '"vlm"', "podium.toml:1: provider 'vlm' is not known"),
+        ('"http://localhost:8000/v1"', '"localhost"', "toml:2: base_url is not an http(s) URL"),
+        ('"vllm"', '"vlm"', "podium.toml:3: provider 'vlm' is not known"),
         ("solver", '"so\\tlver"', "podium.toml:5: worker name"),
         ('worker = "solver"', 'type = "fixed"\nplan = "none.json"', "podium.toml:11: the plan"),
-        ('worker = "solver"', 'type = "rule"\n[workers.d]\ntype = "documents"\nfolder = "none"', "toml:11: "),
+        ('worker = "solver"', 'type = "rule"\n[workers.d]\ntype = "documents"\nfolder = "none"', "toml:13: "),
     ],
 )
 def test_what_cannot_be_made_is_told_with_its_line(path: Path, old: str, new: str, told: str) -> None:
@@ -357,14 +357,14 @@ def test_what_is_wrong_in_a_table_is_told(path: Path, table: str, told: str) -> 
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ("[retry]\nfallbacks = {x = ['solver']}", "podium.toml:9: Retry.fallbacks: 'x'"),
+        ("[retry]\nfallbacks = {x = ['solver']}", "podium.toml:10: Retry.fallbacks: 'x'"),
         ("[policy]\nrequired = ['x']", "podium.toml:9: "),
         ("[[policy.rules]]\nlabel = 'x'", "podium.toml:9: the rule on 'x' needs one of"),
         ("[journal]\nurl_env = 'NO_SUCH'", "podium.toml:10: the environment variable NO"),
     ],
 )
 def test_what_does_not_fit_the_pool_is_told(path: Path, table: str, told: str) -> None:
-    """What shows only beside the workers is told with the line of its table."""
+    """What shows only beside the workers is told with the line of its key, or else its table."""
     path.write_text(GOOD.replace("[planner]", f"{table}\n[planner]"))
     config = load_config(path)
     with pytest.raises(ConfigError) as caught:
@@ -422,3 +422,44 @@ def test_where_runs_are_recorded(path: Path, tmp_path: Path, monkeypatch: pytest
     assert find_journal(path) is not None
     monkeypatch.chdir(tmp_path)
     assert find_journal(environ={"XDG_CONFIG_HOME": str(tmp_path / "none")}) is not None
+
+
+def test_all_that_is_wrong_with_the_surroundings_is_told_at_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys, folders and plans that are missing, each with the line of its key, each once."""
+    monkeypatch.delenv("NO_KEY", raising=False)
+    path.write_text(
+        """[endpoints.e]
+base_url = "https://example.com/v1"
+key_env = "NO_KEY"
+
+[endpoints.wrong]
+provider = "vllm"
+base_url = "example"
+
+[workers.a]
+endpoint = "e"
+model = "m"
+
+[workers.b]
+endpoint = "e"
+model = "m"
+
+[workers.c]
+endpoint = "wrong"
+model = "m"
+
+[workers.shelf]
+type = "documents"
+folder = "nowhere"
+
+[planner]
+type = "fixed"
+plan = "no-plan.txt"
+"""
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(path).conductor()
+    lines = [line.removeprefix(f"{path}:").split(":")[0] for line in str(caught.value).splitlines()]
+    assert lines == ["3", "7", "23", "27"]

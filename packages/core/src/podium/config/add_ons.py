@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from typing import Literal
 
 from podium.errors import ConfigError
+from podium.installing import install_hint
 
 Group = Literal["podium.commands", "podium.config"]
 
@@ -37,15 +38,6 @@ ADD_ONS = (
         {"shadow": "Compare candidates with what is in production, or delete recorded pairs."},
     ),
 )
-
-
-def install_hint(folder: str) -> str:
-    """Return how to install a package of this project, until there is a release.
-
-    Args:
-        folder: its folder below `packages/`; may name extras, as in `langchain[shadow]`.
-    """
-    return f"run `pip install './packages/{folder}'` in a clone of Podium"
 
 
 def announced(group: Group) -> dict[str, EntryPoint]:

@@ -24,7 +24,7 @@ from podium.config.sections import (
     RulePlannerSection,
     Sections,
 )
-from podium.config.source import Source
+from podium.config.source import Findings, Source
 from podium.config.variables import read_variable
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
@@ -105,15 +105,24 @@ class Config:
         given["seconds"] = seconds
         limits = replace(self.limits, **{key: value for key, value in given.items() if value is not None})
         section = self._sections.conductor
-        workers = {name: self.workers(name) for name in self.worker_names}
-        pool = Pool([worker for made in workers.values() for worker in made])
-        policy = self._policy()
+        findings = Findings()
+        workers = self._all_workers(findings)
+        with findings.collected():
+            policy = self._policy()
+        with findings.collected():
+            planner = self.planner()
+        with findings.collected():
+            cache = self._cache()
+        with findings.collected():
+            journal = self.journal() if journaled else None
+        findings.raise_found()
+        pool = Pool([worker for name in self.worker_names for worker in workers[name]])
         with self._source.at("retry"):
             self._sections.retry.check(pool)
         with self._source.at("policy"):
             policy.fit(pool.cards)
         return Conductor(
-            self.planner(),
+            planner,
             pool,
             limits=limits,
             fallback_planner=self._fallback_planner(),
@@ -123,9 +132,18 @@ class Config:
             on_failure=section.on_failure,
             retry=self._sections.retry,
             policy=policy,
-            cache=self._cache(),
-            journal=self.journal() if journaled else None,
+            cache=cache,
+            journal=journal,
         )
+
+    def _all_workers(self, findings: Findings) -> Mapping[str, Sequence[Worker]]:
+        """Build the workers of all tables, MCP servers last: none is started where something is wrong."""
+        made: dict[str, Sequence[Worker]] = {}
+        for name in sorted(self.worker_names, key=self.has_mcp_server):
+            if not (findings and self.has_mcp_server(name)):
+                with findings.collected():
+                    made[name] = self.workers(name)
+        return made
 
     def journal(self) -> Journal | None:
         """Return the journal; `None` with `off = true`.

@@ -17,6 +17,7 @@ import anyio
 from pydantic import AnyUrl
 
 from podium.errors import ConfigError
+from podium.installing import install_hint
 from podium.mcp.stderr_tail import StderrTail
 from podium.mcp.transports import Stdio, StreamableHttp, Transport
 
@@ -40,9 +41,7 @@ def sdk_version() -> int:
     try:
         return int(version("mcp").partition(".")[0])
     except PackageNotFoundError as error:
-        raise ConfigError(
-            "MCP needs the package mcp: pip install './packages/core[mcp]' in a clone of Podium"
-        ) from error
+        raise ConfigError(f"MCP needs the package mcp: {install_hint('core[mcp]')}") from error
 
 
 class Client:

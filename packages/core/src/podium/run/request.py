@@ -120,16 +120,21 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     )
     if policy is not None:
         policy.fit(settings.pool.cards)
-    request = within_call(request)
+    return _with_checked_plan(within_call(request), settings)
+
+
+def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunRequest:
+    """Return a request whose plan, if it has one, fits the pool, the limits and the policies."""
+    plan, pool = request.plan, settings.pool
     rules = settings.policy if request.policy is None else request.policy & settings.policy
     if plan is None:
         return request
-    plan.fit(len(settings.pool), settings.limits.plan_steps)
+    plan.fit(len(pool), settings.limits.plan_steps)
     for step in plan.steps:
         check_names(step.subtask, request.context)
     if rules.silent:
         return request
-    return replace(request, plan=rules.check(plan, settings.pool.cards, request.labels))
+    return replace(request, plan=rules.check(plan, pool.cards, request.labels))
 
 
 def _checked_texts(context: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, unquote
 from platformdirs import user_state_path
 
 from podium.errors import ConfigError
+from podium.installing import install_hint
 from podium.journal.sql.database import DatabaseUrl
 from podium.journal.sql.sqlite import SqliteUrl
 from podium.secrets import register
@@ -79,8 +80,6 @@ def _postgres(url: str) -> DatabaseUrl:
     try:
         from podium.journal.sql.postgres import PostgresUrl  # noqa: PLC0415  (the driver is an extra)
     except ImportError as error:
-        raise ConfigError(
-            "PostgreSQL needs asyncpg: pip install './packages/core[postgres]' in a clone of Podium"
-        ) from error
+        raise ConfigError(f"PostgreSQL needs asyncpg: {install_hint('core[postgres]')}") from error
     user = "" if found["user"] is None else found["user"] + (":***@" if found["password"] else "@")
     return PostgresUrl(url, f"postgresql://{user}{found['hosts']}{found['name'] or ''}")

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from decimal import Decimal
 
 from podium.errors import ConfigError, WorkerRefused
+from podium.installing import install_hint
 from podium.types.messages import Completion
 from podium.workers.offline.expression_finder import MAX_READ, find_expressions, formula
 from podium.workers.offline.foreign_quantities import mask
@@ -44,10 +45,8 @@ class Calculator(Worker):
         try:
             import simpleeval  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra
         except ImportError as error:
-            message = (
-                "the calculator needs simpleeval: pip install './packages/core[offline]' in a clone of Podium"
-            )
-            raise ConfigError(message) from error
+            hint = install_hint("core[offline]")
+            raise ConfigError(f"the calculator needs simpleeval: {hint}") from error
         self._library = simpleeval
         self.card = Card(name=name, description=DESCRIPTION, price=FREE, labels=frozenset(labels))
 

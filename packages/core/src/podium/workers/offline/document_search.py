@@ -10,6 +10,7 @@ from typing import Any
 import anyio.to_thread
 
 from podium.errors import ConfigError
+from podium.installing import install_hint
 from podium.plan_text.stemming import words
 from podium.types.messages import Completion, storable
 from podium.workers.offline.passages import Passage, documents_in, passages_of
@@ -59,12 +60,10 @@ class Documents(Worker):
         labels: Iterable[str] = (),
     ) -> None:
         if find_spec("bm25s") is None:
-            raise ConfigError(
-                "the document search needs bm25s: pip install './packages/core[offline]' in a clone of Podium"
-            )
+            raise ConfigError(f"the document search needs bm25s: {install_hint('core[offline]')}")
         self.folder = Path(folder)
         if not self.folder.is_dir():
-            raise ConfigError(f"there is no folder {str(folder)!r} to search: name one that exists")
+            raise ConfigError(f"folder {str(folder)!r} does not exist: name one that does")
         if top < 1:
             raise ConfigError(f"top {top} must be 1 or more")
         told = _DESCRIPTION.format(folder=repr(self.folder.resolve().name))
