@@ -1,7 +1,7 @@
 """A graph ready to run, for who has none yet: a conversation, answered by a conductor."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage
@@ -17,13 +17,21 @@ from langchain_podium.graph.graph_node import Data
 from langchain_podium.graph.message_stream import Show
 from langchain_podium.graph.node import draw
 from langchain_podium.graph.state import RECORD, VIEW, schema
+from langchain_podium.graph.state_keys import STRUCTURED
 from langchain_podium.planner import as_planner
+from langchain_podium.response_format import ResponseFormat
 from langchain_podium.workers import as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosts import make_conductor
 from podium.planners import Planner
 from podium.workers import Worker
+
+_OPTIONS: Final = (
+    *("executor", "approve", "partial", "show"),
+    *("checkpointer", "store", "name", "response_format"),
+)
+"""Options of the agent besides those of its conductor."""
 
 
 def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph, most are left out
@@ -37,6 +45,7 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
     checkpointer: Checkpointer = None,
     store: BaseStore | None = None,
     name: str = "conductor",
+    response_format: dict[str, Any] | type | None = None,
     **options: Any,
 ) -> "CompiledStateGraph[Any, Any, Any, Any]":
     """Return a graph that answers a conversation.
@@ -53,7 +62,9 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
         show: which texts of a run are messages in the graph's streams, as in `conductor_node`.
         checkpointer: where threads are kept; `None` keeps none.
         store: what workers that are of LangGraph find by `get_store()`; `None` gives them none.
-        name: what the graph is called inside another.
+        name: what the graph is called inside another, and the name on its messages.
+        response_format: the form of the answer, as in `conductor_node`: the state has it under
+            `structured_response`, and the last message as JSON.
         options: the rest of what `Conductor` takes, where only a planner is given; `fallback_planner`
             may be a chat model.
 
@@ -68,7 +79,16 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
             options,
             as_planner=as_planner,
             face="create_conductor_agent",
-            takes=("executor", "approve", "partial", "show", "checkpointer", "store", "name"),
+            takes=(
+                "executor",
+                "approve",
+                "partial",
+                "show",
+                "checkpointer",
+                "store",
+                "name",
+                "response_format",
+            ),
         )
     elif workers or options:
         told = ", ".join([*(["workers"] if workers else []), *options])
@@ -81,12 +101,15 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
         approve=approve,
         partial=partial,
         show=show,
+        response_format=None if response_format is None else ResponseFormat(response_format),
+        name=name,
     )
+    form = {} if response_format is None else {STRUCTURED: Any}
     messages: Any = Annotated[list[AnyMessage], add_messages]
     graph = StateGraph(
-        schema({"messages": messages, VIEW: Data, RECORD: list[str]}),
+        schema({"messages": messages, VIEW: Data, RECORD: list[str], **form}),
         input_schema=schema({"messages": messages}),
-        output_schema=schema({"messages": messages, VIEW: Data}),
+        output_schema=schema({"messages": messages, VIEW: Data, **form}),
     )
     draw(graph, nodes)
     return graph.compile(checkpointer=checkpointer, store=store, name=name)

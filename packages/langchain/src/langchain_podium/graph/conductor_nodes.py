@@ -26,9 +26,10 @@ from langchain_podium.graph.message_stream import Listener, MessageStream, Show,
 from langchain_podium.graph.named_texts import named_texts
 from langchain_podium.graph.plan_graph import raised_above
 from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
-from langchain_podium.graph.state_keys import MESSAGES, answer_message
+from langchain_podium.graph.state_keys import MESSAGES, STRUCTURED, answer_message
 from langchain_podium.graph.step_starter import GraphStepStarter, is_kept, pause_round
 from langchain_podium.messages import to_query
+from langchain_podium.response_format import ResponseFormat
 from langchain_podium.tracing import child_runs, under
 from podium.conductor import Conductor
 from podium.errors import ConfigError
@@ -70,6 +71,10 @@ class ConductorNodes:
     """Which texts of a run are messages in the graph's streams."""
     context: Mapping[str, str] = field(default_factory=dict)
     """By name of a text, the key of the state that holds it."""
+    response_format: ResponseFormat | None = None
+    """The form of the answer, which the state then has under `structured_response` too; `None`: text."""
+    name: str | None = None
+    """The name on the message that holds the answer."""
     is_inner: bool = True
     """Whether the nodes stand in a graph of the conductor's own, which may be inside of the user's."""
 
@@ -144,7 +149,8 @@ class ConductorNodes:
         named = run_id if journal is not None else None
         heard: list[Event] | None = None if self.conductor.journal is None else []
         texts = named_texts(state, self.context)
-        begun = bound(self.conductor.run, query, run_id=named, context=texts)
+        tools = () if self.response_format is None else self.response_format.tools
+        begun = bound(self.conductor.run, query, run_id=named, context=texts, tools=tools)
         result = await self._called(begun, config, journal, step_starter, heard)
         if heard is not None and result.status in ("failed", "partial") and isinstance(heard[0], RunEnded):
             # It failed in an earlier call of the node, and is there to be gone on with.
@@ -204,12 +210,15 @@ class ConductorNodes:
         if not refused:
             answered(result, partial=self.partial)
         said = result.answer
-        view = of_result(result)
+        data: Data = {VIEW: of_result(result)}
+        if self.response_format is not None:
+            data[STRUCTURED] = None if refused else self.response_format.read(result)
+            said = said if refused else self.response_format.text(data[STRUCTURED])
         if self.output != MESSAGES:
-            return {self.output: said, VIEW: view}
+            return data | {self.output: said}
         if refused and result.problem is not None and not said:
             said = result.problem.message
-        return {self.output: [answer_message(said, view)], VIEW: view}
+        return data | {self.output: [answer_message(said, data[VIEW], self.name)]}
 
     def _query(self, state: State) -> tuple[Message, ...]:
         asked = state.get(self.input)

@@ -10,7 +10,8 @@ from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Par
 from langchain_podium.graph.graph_node import Data, Node, State
 from langchain_podium.graph.message_stream import Show
 from langchain_podium.graph.state import RECORD, VIEW, schema
-from langchain_podium.graph.state_keys import InParent, StateKeys
+from langchain_podium.graph.state_keys import STRUCTURED, InParent, StateKeys
+from langchain_podium.response_format import ResponseFormat
 from podium.conductor import Conductor
 
 
@@ -25,6 +26,8 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
     show: Show = "answer",
     result: str | None = "podium",
     context: Mapping[str, str] | None = None,
+    response_format: dict[str, Any] | type | None = None,
+    name: str | None = None,
 ) -> Runnable[Any, Any]:
     """Return a node that plans what it is asked and has the conductor's pool carry it out.
 
@@ -52,10 +55,17 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
         context: parts of the state that steps can be given, by name: `{"contract": "contract_text"}`. A
             worker is shown those whose names stand in its subtask, as in `{{contract}}`; the planner
             is shown names and lengths. A list becomes `doc_1`, `doc_2` and so on. `None` gives none.
+        response_format: the form of the answer: a Pydantic class, a `TypedDict` or a JSON schema with a
+            `title`. It is offered as a tool that has to be called to the worker of the plan's last step.
+            The state's key `structured_response` takes the answer in this form, and `output` takes it
+            as JSON. An answer that does not fit raises `RunFailed`. `None` asks for text.
+        name: the name on the message with the answer, by which other agents know who speaks; `None`
+            means that on the conductor's card.
 
     Raises:
-        ConfigError: `executor`, `partial` or `show` has another value. When the node is called: the
-            graph's state lacks the key `output`, or a `result` other than `podium`.
+        ConfigError: `executor`, `partial` or `show` has another value, or `response_format` is no
+            form. When the node is called: the graph's state lacks the key `output`, or a `result` other
+            than `podium`, or `structured_response` where there is a form.
     """
     output = output or (input if input == "messages" else "answer")
     nodes = ConductorNodes(
@@ -67,8 +77,12 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
         partial=partial,
         show=show,
         context=context or {},
+        response_format=None if response_format is None else ResponseFormat(response_format),
+        name=name or conductor.card.name,
     )
-    state_keys = StateKeys(output=output, result=result)
+    state_keys = StateKeys(
+        output=output, result=result, structured=response_format is not None, name=nodes.name
+    )
     if executor == "podium" and not nodes.waits:
         nodes.is_inner = False
 
@@ -78,10 +92,11 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
 
         return Node("conduct", conduct)
     asked = dict.fromkeys((input, *nodes.context.values()), Any)
+    form = {} if response_format is None else {STRUCTURED: Any}
     graph = StateGraph(
-        schema({**asked, output: Any, VIEW: Data, RECORD: list[str]}),
+        schema({**asked, output: Any, VIEW: Data, RECORD: list[str], **form}),
         input_schema=schema(asked),
-        output_schema=schema({output: Any, VIEW: Data}),
+        output_schema=schema({output: Any, VIEW: Data, **form}),
     )
     draw(graph, nodes)
 

@@ -8,9 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from pydantic import TypeAdapter
+from typing_extensions import TypedDict  # Pydantic takes no other before Python 3.12
 
 from langchain_podium.graph.graph_node import Data
 from langchain_podium.graph.message_stream import answer_id

@@ -13,6 +13,8 @@ from langchain_podium.graph.state import VIEW
 from podium.errors import ConfigError
 
 MESSAGES: Final = "messages"
+STRUCTURED: Final = "structured_response"
+"""Takes the answer in the form that was asked for, as in the agents of LangChain."""
 _READ: Final = "__pregel_read"
 """Key of the configuration under which LangGraph gives a node a function that reads the graph's state."""
 _UNDECLARED: Final = object()
@@ -26,6 +28,10 @@ class StateKeys:
     """Takes the answer."""
     result: str | None
     """Takes the run as plain data; `None` keeps it out of the state."""
+    structured: bool = False
+    """Whether the answer has a form, and `structured_response` takes it."""
+    name: str | None = None
+    """The name on the message that holds the answer."""
 
     def check(self, config: RunnableConfig) -> None:
         """Check the keys against the graph that runs the node, before anything is paid for.
@@ -33,6 +39,9 @@ class StateKeys:
         Raises:
             ConfigError: the state declares no key for the answer, or none of the name given for the run.
         """
+        if self.structured and _held(config, STRUCTURED) is _UNDECLARED:
+            told = f"the graph's state has no key {STRUCTURED!r}, which response_format needs"
+            raise ConfigError(f"{told}: declare it, of any type")
         for argument, key in (("output", self.output), ("result", self.result)):
             if key is None or (argument == "result" and key == VIEW):  # the default may be left out
                 continue
@@ -56,17 +65,19 @@ class StateKeys:
         held = _held(config, self.output)
         if isinstance(held, list) and isinstance(answer, str):
             has_messages = any(isinstance(item, BaseMessage) for item in held)
-            answer = [answer_message(answer, view) if has_messages else answer]
+            answer = [answer_message(answer, view, self.name) if has_messages else answer]
         data = {self.output: answer}
+        if self.structured:
+            data[STRUCTURED] = update.get(STRUCTURED)
         if self.result is not None and (held := _held(config, self.result)) is not _UNDECLARED:
             data[self.result] = [view] if isinstance(held, list) else view
         return data
 
 
-def answer_message(text: str, view: Data) -> AIMessage:
+def answer_message(text: str, view: Data, name: str | None = None) -> AIMessage:
     """Return the message that holds an answer; its id is that under which the answer was streamed."""
     facts = {"podium_run_id": view["run_id"], "podium_status": view["status"]}
-    return AIMessage(text, id=view.get("message_id"), response_metadata=facts)
+    return AIMessage(text, name=name, id=view.get("message_id"), response_metadata=facts)
 
 
 class InParent(Runnable[Any, Any]):

@@ -1,0 +1,87 @@
+"""The form that an answer is asked for in, and reading the answer of a run in that form.
+
+The form is offered as a tool to the worker of the plan's last step, which has to call it. An answer that
+does not fit raises: no value is made up in its place.
+"""
+
+import json
+from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError as SchemaMismatch
+from jsonschema.exceptions import best_match
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.utils.pydantic import is_basemodel_subclass
+from referencing import Registry
+
+from podium.errors import ConfigError, RunFailed
+from podium.hosts import run_failed, tool_arguments
+from podium.secrets import scrub
+from podium.types import Result, Tools
+
+_MAX_QUOTE = 500
+
+
+class ResponseFormat:
+    """A form of answers.
+
+    Args:
+        schema: a Pydantic class, a `TypedDict`, or a JSON schema with a `title`.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+
+    def __init__(self, schema: dict[str, Any] | type) -> None:
+        is_model = isinstance(schema, type) and is_basemodel_subclass(schema)
+        self._model: Any = schema if is_model else None
+        try:
+            tool = convert_to_openai_tool(schema)
+        except (TypeError, ValueError, NotImplementedError) as error:
+            told = "response_format is a Pydantic class, a TypedDict, or a JSON schema with a title"
+            raise ConfigError(f"{told}: {scrub(str(error))[:_MAX_QUOTE]}") from error
+        self.name: str = tool["function"]["name"]
+        self.tools = Tools((tool,), {"type": "function", "function": {"name": self.name}})
+        self._validator = Draft202012Validator(
+            tool["function"].get("parameters") or {"type": "object"}, registry=Registry()
+        )
+
+    def read(self, result: Result) -> Any:
+        """Return the answer of a run in this form: an object of the Pydantic class, else a dict.
+
+        Raises:
+            RunFailed: the answer does not fit.
+        """
+        try:
+            return self._checked(self._data(result))
+        except (ValueError, SchemaMismatch) as error:
+            raise self._unread(result, scrub(str(error))) from error
+
+    def text(self, response: Any) -> str:
+        """Return an answer in this form as JSON."""
+        if self._model is not None and hasattr(response, "model_dump_json"):
+            return str(response.model_dump_json())
+        return json.dumps(response, ensure_ascii=False, default=str)
+
+    def _data(self, result: Result) -> Any:
+        """Return the arguments of the call, or the JSON in the text of a worker that takes no tools."""
+        for call in result.tool_calls:
+            if call["function"].get("name") == self.name:
+                if (arguments := tool_arguments(call)) is None:
+                    raise ValueError("the arguments of the call are no JSON object")
+                return arguments
+        text = result.answer.strip()
+        if text.startswith("```"):
+            text = text.removesuffix("```").partition("\n")[2]
+        return json.loads(text)
+
+    def _checked(self, data: Any) -> Any:
+        if self._model is not None:
+            read = getattr(self._model, "model_validate", None) or self._model.parse_obj  # of Pydantic 1
+            return read(data)
+        if (error := best_match(self._validator.iter_errors(data))) is not None:
+            raise error
+        return data
+
+    def _unread(self, result: Result, why: str) -> RunFailed:
+        hint = "" if result.tool_calls else " (its worker called no tool: see `takes_tools` of the workers)"
+        return run_failed(f"the answer cannot be read as {self.name}{hint}: {why[:_MAX_QUOTE]}", result)
