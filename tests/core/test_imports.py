@@ -32,6 +32,7 @@ ORDER = (
     "replay",
     "hosts",
     "mcp",
+    "a2a",
     "config",
     "cli",
     "__main__",

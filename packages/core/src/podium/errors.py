@@ -21,13 +21,17 @@
     └── WorkerError            one call of one worker went wrong
         ├── WorkerUnavailable  it could not be reached, or says it is overloaded or down
         ├── WorkerRefused      it understood the request and will not serve it
-        │   └── AnswerRefused      the model or a content filter refused to answer
+        │   ├── AnswerRefused      the model or a content filter refused to answer
+        │   ├── AgentRejected      a remote agent does not take the task
+        │   ├── AgentNeedsInput    a remote agent asks something before it goes on
+        │   └── AgentNeedsAuth     a remote agent wants to be authorized before it goes on
         ├── WorkerTimeout      it did not answer in time; if it was sent, it may be paid
         ├── WorkerBroken       what came back is not a whole answer
         │   ├── AnswerToolCalls    the answer calls tools, and none were offered
         │   └── AnswerNotUtf8      the answer's bytes are not UTF-8
         └── WorkerFailed       code behind a worker raised
-            └── ToolFailed         the tool says that it failed
+            ├── ToolFailed         the tool says that it failed
+            └── AgentFailed        a remote agent says that its task failed, or has cancelled it
 
 Every error has a stable `code`, which is what is journalled and matched on; the
 sentence says what was wrong and how to mend it. Errors of libraries are translated
@@ -328,3 +332,27 @@ class ToolFailed(WorkerFailed):
     """The tool was called, and says that it failed."""
 
     code = "tool_failed"
+
+
+class AgentFailed(WorkerFailed):
+    """A remote agent says that its task failed, or has cancelled the task itself."""
+
+    code = "agent_failed"
+
+
+class AgentRejected(WorkerRefused):
+    """A remote agent does not take the task."""
+
+    code = "agent_rejected"
+
+
+class AgentNeedsInput(WorkerRefused):
+    """A remote agent asks something before it goes on, and a step has nobody to answer."""
+
+    code = "agent_needs_input"
+
+
+class AgentNeedsAuth(WorkerRefused):
+    """A remote agent wants to be authorized before it goes on."""
+
+    code = "agent_needs_auth"

@@ -12,7 +12,15 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from podium.config.sections import ChatPlannerSection, ChatSection, JournalSection, McpSection, Sections
+from podium.config.sections import (
+    A2aSection,
+    ChatPlannerSection,
+    ChatSection,
+    JournalSection,
+    McpSection,
+    Sections,
+    WorkerSection,
+)
 from podium.config.toml_lines import KeyPath
 
 Complaint = tuple[KeyPath, str]
@@ -81,15 +89,21 @@ def dangling(sections: Sections) -> Iterator[Complaint]:
     if not sections.workers:
         yield (), "there are no workers: add at least one [workers.NAME]"
     for name, worker in sections.workers.items():
-        if isinstance(worker, ChatSection):
-            path = ("workers", name, "endpoint")
-            yield from _known(path, worker.endpoint, sections.endpoints, "endpoints")
-        elif isinstance(worker, McpSection):
-            yield from _wrong_mcp(("workers", name), worker)
+        yield from _wrong_worker(("workers", name), worker, sections)
     if isinstance(sections.planner, ChatPlannerSection):
         yield from _dangling_planner(sections.planner, sections)
     if sections.conductor.accept is not None:
         yield from _wrong_judge(sections.conductor.accept, sections)
+
+
+def _wrong_worker(table: KeyPath, worker: WorkerSection, sections: Sections) -> Iterator[Complaint]:
+    if isinstance(worker, ChatSection):
+        yield from _known((*table, "endpoint"), worker.endpoint, sections.endpoints, "endpoints")
+    if isinstance(worker, McpSection):
+        yield from _wrong_mcp(table, worker)
+        yield from _keys_in(table, "env", worker.env, "env_from")
+    if isinstance(worker, McpSection | A2aSection):
+        yield from _keys_in(table, "headers", worker.headers, "headers_env")
 
 
 def _wrong_judge(name: str, sections: Sections) -> Iterator[Complaint]:
@@ -110,11 +124,14 @@ def _wrong_mcp(table: KeyPath, section: McpSection) -> Iterator[Complaint]:
     for key in others:
         if getattr(section, key):
             yield (*table, key), f"{key!r} in {_title(table)} says nothing beside {kind!r}: leave it out"
-    for key, remedy in (("headers", "headers_env"), ("env", "env_from")):
-        for name in getattr(section, key):
-            if any(word in name.lower().replace("-", "_") for word in _SECRET):
-                told = f"{name!r} in {_title((*table, key))}: a key does not belong into this file"
-                yield (*table, key), f"{told}; put it into an environment variable and name that in {remedy}"
+
+
+def _keys_in(table: KeyPath, key: str, values: Mapping[str, str], remedy: str) -> Iterator[Complaint]:
+    """Find keys in the file that belong into environment variables."""
+    for name in values:
+        if any(word in name.lower().replace("-", "_") for word in _SECRET):
+            told = f"{name!r} in {_title((*table, key))}: a key does not belong into this file"
+            yield (*table, key), f"{told}; put it into an environment variable and name that in {remedy}"
 
 
 def wrong_journal(journal: JournalSection) -> Iterator[Complaint]:

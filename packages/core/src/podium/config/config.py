@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from podium.conductor import Conductor
 from podium.config.files import read_text
 from podium.config.sections import (
+    A2aSection,
     CalculatorSection,
     ChatPlannerSection,
     ChatSection,
@@ -57,8 +58,8 @@ class Config:
     """What a `podium.toml` says, checked; made by `load_config`.
 
     Workers of one endpoint share it. Building a part reads the key of its endpoint from the
-    environment, and opens no connection or file, but for MCP servers: they are asked for what they
-    offer.
+    environment, and opens no connection or file, but for MCP servers and agents: they are asked for
+    what they offer.
     """
 
     def __init__(self, sections: Sections, source: Source, added: Mapping[str, BaseModel]) -> None:
@@ -197,7 +198,7 @@ class Config:
 
         Raises:
             ConfigError: as for `conductor`.
-            WorkerError: an MCP server did not tell what it offers.
+            WorkerError: an MCP server did not tell what it offers, or an agent sent no card.
         """
         section = self._sections.workers[name]
         if isinstance(section, ChatSection):
@@ -206,6 +207,10 @@ class Config:
             server = self.mcp_server(name)
             with self._source.at("workers", name):
                 return server.workers_sync(tools=section.tools, resources=section.resources)
+        if isinstance(section, A2aSection):
+            from podium.config.remote_workers import make_agent_worker  # noqa: PLC0415 - jsonschema is slow to import
+
+            return (make_agent_worker(name, section, self._source),)
         with self._source.at("workers", name):
             match section:
                 case CalculatorSection():
@@ -226,7 +231,7 @@ class Config:
         Raises:
             ConfigError: as for `conductor`.
         """
-        from podium.config.mcp_servers import make_mcp_server  # noqa: PLC0415 - jsonschema is slow to import
+        from podium.config.remote_workers import make_mcp_server  # noqa: PLC0415 - jsonschema is slow to import
 
         section = self._sections.workers[name]
         assert isinstance(section, McpSection)

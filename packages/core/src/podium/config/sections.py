@@ -100,6 +100,20 @@ class McpSection(Section):
     labels: list[str] = Field(default_factory=list)
 
 
+class A2aSection(Section):
+    """`[workers.NAME]` of type `a2a`: a remote agent, whose card describes it unless the table does."""
+
+    type: Literal["a2a"]
+    url: str
+    headers: dict[str, str] = Field(default_factory=dict)
+    headers_env: dict[str, VariableName] = Field(default_factory=dict)
+    description: str | None = None
+    seconds: Seconds = 300.0
+    safe_to_repeat: bool = True
+    price: PriceTable | None = None
+    labels: list[str] = Field(default_factory=list)
+
+
 class ChatPlannerSection(Section):
     """`[planner]` of type `chat`, which is the default: a model writes the plan.
 
@@ -215,7 +229,8 @@ WorkerSection = Annotated[
     | Annotated[CalculatorSection, Tag("calculator")]
     | Annotated[DocumentsSection, Tag("documents")]
     | Annotated[GatherSection, Tag("gather")]
-    | Annotated[McpSection, Tag("mcp")],
+    | Annotated[McpSection, Tag("mcp")]
+    | Annotated[A2aSection, Tag("a2a")],
     Discriminator(_type_of),
 ]
 PlannerSection = Annotated[

@@ -11,6 +11,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from podium.errors import (
+    AgentFailed,
+    AgentNeedsAuth,
+    AgentNeedsInput,
+    AgentRejected,
     AnswerNotUtf8,
     AnswerRefused,
     AnswerToolCalls,
@@ -37,8 +41,10 @@ OnFailure = Literal["note", "skip", "replan", "fail"]
 - `fail`: the other steps are cancelled.
 """
 
-_REFUSALS = frozenset(kind.code for kind in (WorkerRefused, AnswerRefused, AnswerToolCalls, AnswerNotUtf8))
-_FAILURES = (WorkerUnavailable, WorkerTimeout, WorkerBroken, WorkerFailed, ToolFailed)
+_REFUSED = (WorkerRefused, AnswerRefused, AnswerToolCalls, AnswerNotUtf8)
+_REFUSED_BY_AGENT = (AgentRejected, AgentNeedsInput, AgentNeedsAuth)
+_REFUSALS = frozenset(kind.code for kind in (*_REFUSED, *_REFUSED_BY_AGENT))
+_FAILURES = (WorkerUnavailable, WorkerTimeout, WorkerBroken, WorkerFailed, ToolFailed, AgentFailed)
 _CODES = _REFUSALS.union(kind.code for kind in _FAILURES)
 
 

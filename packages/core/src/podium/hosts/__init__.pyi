@@ -47,6 +47,10 @@ from .results import (
     run_failed as run_failed,
     steps_behind as steps_behind,
 )
+from .text_answers import (
+    encoded_size as encoded_size,
+    text_completion as text_completion,
+)
 from .tool_continuation import (
     ContinuationStore as ContinuationStore,
 )

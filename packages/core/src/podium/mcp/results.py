@@ -1,15 +1,15 @@
 """Results of tools and contents of resources as text.
 
-The output of a step is text. What is no text (images, sound, binary resources) is stated in the
-output and in `Completion.missing`, so that the step is `partial`; it is never left out in silence.
+What is no text (images, sound, binary resources) is a stated gap, as `text_completion` says.
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from podium.errors import ToolFailed, WorkerFailed
-from podium.types import Completion, storable
+from podium.errors import ToolFailed
+from podium.hosts import encoded_size, text_completion
+from podium.types import Completion
 from podium.workers.openai.error_mapping import Origin
 
 _DONE = "The tool ended well and returned nothing."
@@ -34,7 +34,7 @@ def tool_completion(result: Mapping[str, Any], worker: str) -> Completion:
     structured = result.get("structuredContent")
     if structured is not None and not _is_told(structured, texts):
         texts.append(json.dumps(structured, ensure_ascii=False))
-    return _completion(texts, gaps, worker, _DONE)
+    return text_completion(texts, gaps, worker) or Completion(_DONE)
 
 
 def resource_completion(result: Mapping[str, Any], worker: str) -> Completion:
@@ -48,17 +48,7 @@ def resource_completion(result: Mapping[str, Any], worker: str) -> Completion:
         WorkerFailed: the contents are not text.
     """
     texts, gaps = _read({"type": "resource", "resource": part} for part in result.get("contents") or [])
-    return _completion(texts, gaps, worker, "The resource is empty.")
-
-
-def _completion(texts: list[str], gaps: list[str], worker: str, empty: str) -> Completion:
-    text = "\n\n".join(filter(str.strip, texts))
-    if not gaps:
-        return Completion(storable(text or empty))
-    told = f"not passed on, since the output of a step is text: {', '.join(gaps)}"
-    if not text:
-        raise WorkerFailed(f"worker {worker!r} returned no text; {told}", maybe_paid=True)
-    return Completion(storable(f"{text}\n\n[{told}]"), missing=told)
+    return text_completion(texts, gaps, worker) or Completion("The resource is empty.")
 
 
 def _read(blocks: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
@@ -72,19 +62,14 @@ def _read(blocks: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
             case {"type": "resource", "resource": {"text": str(text)}}:
                 texts.append(text)
             case {"type": "resource", "resource": {"blob": str(data), "uri": uri, **rest}}:
-                gaps.append(f"the resource {uri} ({rest.get('mimeType') or 'binary'}, {_size(data)})")
+                gaps.append(f"the resource {uri} ({rest.get('mimeType') or 'binary'}, {encoded_size(data)})")
             case {"type": "resource_link", "uri": uri}:
                 texts.append(f"{block.get('title') or block.get('name') or 'resource'}: {uri}")
             case {"type": "image" | "audio" as kind, "data": str(data)}:
-                gaps.append(f"an {kind} ({block.get('mimeType') or 'of unknown type'}, {_size(data)})")
+                gaps.append(f"an {kind} ({block.get('mimeType') or 'of unknown type'}, {encoded_size(data)})")
             case _:
                 gaps.append(f"content of type {block.get('type')!r}")
     return texts, gaps
-
-
-def _size(data: str) -> str:
-    """Return the size of what is encoded in base64."""
-    return f"{len(data) * 3 // 4:,} bytes"
 
 
 def _is_told(structured: object, texts: list[str]) -> bool:

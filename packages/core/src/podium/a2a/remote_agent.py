@@ -1,0 +1,104 @@
+"""A remote agent: its card, and the worker made of it."""
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+from urllib.parse import urlsplit
+
+import anyio
+
+from podium.a2a.agent_worker import AgentConnection, AgentWorker
+from podium.a2a.sdk import check_installed, fetch_card
+from podium.aio import run_sync
+from podium.errors import ConfigError, WorkerRefused, WorkerTimeout
+from podium.hosts import CardMaker, CardOptions, worker_errors
+from podium.secrets import register
+from podium.workers import Card
+
+_CARD_SECONDS = 30.0
+"""Longest wait for an agent's card, in seconds."""
+
+
+class RemoteAgent:
+    """An agent that speaks A2A.
+
+    Args:
+        url: where its card is, below `/.well-known/agent-card.json`.
+        headers: sent with every request, such as `Authorization`. Their values are shown nowhere. With
+            headers, the card may name no other host than that of `url`.
+        seconds: longest wait for the answer to one message.
+
+    Raises:
+        ConfigError: the URL is not an HTTP URL, `seconds` is not above 0, or the SDK is not installed.
+    """
+
+    def __init__(self, url: str, *, headers: Mapping[str, str] | None = None, seconds: float = 300.0) -> None:
+        check_installed()
+        if _origin(url) is None:
+            raise ConfigError("the URL of a remote agent is not an http(s) URL with a host")
+        if not seconds > 0:
+            raise ConfigError(f"seconds of a remote agent is {seconds!r}: it must be above 0")
+        for value in (headers or {}).values():
+            register(value)
+            register(value.rpartition(" ")[2])
+        self.url = url
+        self._headers = dict(headers or {})
+        self._seconds = seconds
+
+    def __repr__(self) -> str:
+        return f"RemoteAgent({self.url!r})"
+
+    async def worker(self, *, safe_to_repeat: bool = True, **options: Unpack[CardOptions]) -> AgentWorker:
+        """Return a worker that gives the agent its steps, with the name and skills on the agent's card.
+
+        Args:
+            safe_to_repeat: whether a second call does no harm; see `Worker.safe_to_repeat`.
+            options: see `CardOptions`.
+
+        Raises:
+            ConfigError: options do not go together.
+            WorkerError: the agent's card cannot be had, or names another host.
+        """
+        connection = AgentConnection(self._headers)
+        async with connection.opened() as http:
+            with worker_errors(self.url):
+                try:
+                    with anyio.fail_after(_CARD_SECONDS):
+                        card = await fetch_card(http, self.url)
+                except TimeoutError as error:
+                    told = f"the agent at {self.url} sent no card within {_CARD_SECONDS:g} s"
+                    raise WorkerTimeout(told) from error
+                self._check_hosts(card)
+        worker = AgentWorker(connection, card, card=_card_of(card, options), seconds=self._seconds)
+        worker.safe_to_repeat = safe_to_repeat
+        return worker
+
+    def worker_sync(self, *, safe_to_repeat: bool = True, **options: Unpack[CardOptions]) -> AgentWorker:
+        """Do as `worker` from code that is not async."""
+        return run_sync(lambda: self.worker(safe_to_repeat=safe_to_repeat, **options))
+
+    def _check_hosts(self, card: Any) -> None:
+        """Refuse a card that would have the headers sent elsewhere."""
+        if not self._headers:
+            return
+        for interface in card.supported_interfaces:
+            if _origin(interface.url) != _origin(self.url):
+                told = f"the agent at {self.url} is to be called at {interface.url}, another host"
+                raise WorkerRefused(f"{told}: its headers are not sent there; give that URL if you trust it")
+
+
+def _card_of(card: Any, options: CardOptions) -> Card:
+    skills = [f"{skill.name}: {skill.description}" for skill in card.skills]
+    told = f"{card.description} {'Skills: ' if skills else ''}{'; '.join(skills)}"
+    return CardMaker(options).card(name=card.name, description=told)
+
+
+def _origin(url: str) -> tuple[str, str, int | None] | None:
+    """Return scheme, host and port of an HTTP URL; `None` for any other text."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return None
+    return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)

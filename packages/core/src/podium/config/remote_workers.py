@@ -1,0 +1,58 @@
+"""Builds the workers of a config that are elsewhere: those of MCP servers, and A2A agents."""
+
+from collections.abc import Mapping
+
+from podium.a2a import AgentWorker, RemoteAgent
+from podium.config.sections import A2aSection, McpSection
+from podium.config.source import Source
+from podium.config.variables import read_variable
+from podium.mcp import McpServer, Stdio, StreamableHttp
+
+
+def make_mcp_server(name: str, section: McpSection, source: Source) -> McpServer:
+    """Return the server of `[workers.NAME]` of type `mcp`. Nothing is started.
+
+    Raises:
+        ConfigError: a named environment variable is not set, or the command or URL is wrong.
+    """
+    variables = {variable: variable for variable in section.env_from}
+    given = _values(name, "env_from", variables, source)
+    headers = _values(name, "headers_env", section.headers_env, source)
+    with source.at("workers", name):
+        transport: Stdio | StreamableHttp
+        if section.url is None:
+            folder = source.path.parent if section.folder is None else source.near(section.folder)
+            env = {**section.env, **given}
+            transport = Stdio(section.command or "", section.args, env=env, folder=folder)
+        else:
+            transport = StreamableHttp(section.url, {**section.headers, **headers})
+        return McpServer(name, transport, seconds=section.seconds, labels=section.labels, price=section.price)
+
+
+def make_agent_worker(name: str, section: A2aSection, source: Source) -> AgentWorker:
+    """Return the agent of `[workers.NAME]` of type `a2a`, which is asked for its card.
+
+    Raises:
+        ConfigError: a named environment variable is not set, or the URL is wrong.
+        WorkerError: the agent's card cannot be had.
+    """
+    headers = _values(name, "headers_env", section.headers_env, source)
+    with source.at("workers", name):
+        agent = RemoteAgent(section.url, headers={**section.headers, **headers}, seconds=section.seconds)
+        return agent.worker_sync(
+            safe_to_repeat=section.safe_to_repeat,
+            name=name,
+            description=section.description,
+            price=section.price,
+            labels=section.labels,
+        )
+
+
+def _values(name: str, key: str, variables: Mapping[str, str], source: Source) -> dict[str, str]:
+    """Return the values of environment variables, by what they are for."""
+    use = f"[workers.{name}] needs it"
+    remedy = "with the value, or take its workers out"
+    return {
+        given: read_variable(source, ("workers", name, key), variable, use, remedy)
+        for given, variable in variables.items()
+    }

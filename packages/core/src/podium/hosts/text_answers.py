@@ -1,0 +1,36 @@
+"""Answers of which a part is no text: images, sound, files."""
+
+from collections.abc import Sequence
+
+from podium.errors import WorkerFailed
+from podium.types import Completion, storable
+
+
+def text_completion(texts: Sequence[str], gaps: Sequence[str], worker: str) -> Completion | None:
+    """Return an answer whose parts that are no text are stated in its text and in `missing`.
+
+    The output of a step is text, so that nothing else reaches other workers or the user.
+
+    Args:
+        texts: the texts of the answer.
+        gaps: the other parts, in words, as in `an image (image/png, 15 bytes)`.
+        worker: the worker's name.
+
+    Returns:
+        `None` where there are neither texts nor gaps.
+
+    Raises:
+        WorkerFailed: there are gaps and no text.
+    """
+    text = storable("\n\n".join(filter(str.strip, texts)))
+    if not gaps:
+        return Completion(text) if text else None
+    told = storable(f"not passed on, since the output of a step is text: {', '.join(gaps)}")
+    if not text:
+        raise WorkerFailed(f"worker {worker!r} returned no text; {told}", maybe_paid=True)
+    return Completion(f"{text}\n\n[{told}]", missing=told)
+
+
+def encoded_size(data: str) -> str:
+    """Return the size of what is encoded in base64, as in `1,024 bytes`."""
+    return f"{len(data) * 3 // 4 - data.count('='):,} bytes"
