@@ -1,6 +1,3 @@
-from .add_ons import (
-    install_hint as install_hint,
-)
 from .config import (
     Config as Config,
 )

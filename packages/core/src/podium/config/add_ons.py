@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from typing import Literal
 
 from podium.errors import ConfigError
-from podium.installing import install_hint as install_hint
+from podium.installing import install_hint
 
 Group = Literal["podium.commands", "podium.config"]
 

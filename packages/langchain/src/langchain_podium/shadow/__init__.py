@@ -3,7 +3,7 @@
 Needs podium-shadow, which the extra `langchain-podium[shadow]` brings.
 """
 
-from podium.config import install_hint
+from podium.installing import install_hint
 
 try:
     from langchain_podium.shadow.runnable import Shadow, shadow
