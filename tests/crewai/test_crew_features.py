@@ -19,7 +19,8 @@ from rich.console import Console
 from servers.crew_scene import PLAN, Finding, Scene
 from servers.speaking_llm import SpeakingLLM
 
-from crewai_podium import ConductorManager, as_worker
+from crewai_podium import ConductorLLM, ConductorManager, as_worker
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed
 from podium.execution import Retry
@@ -92,6 +93,36 @@ def test_a_manager_is_not_restored_from_a_checkpoint(tmp_path: Path) -> None:
     assert scene.sent == []
     with pytest.raises(ValueError, match="restores a ConductorManager as a plain agent"):
         Agent.model_validate(scene.manager.model_dump(mode="json"))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wrapped", ["agent", "crew"])
+async def test_a_conductor_inside_an_object_of_crewais_is_held_to_the_outer_limits(wrapped: str) -> None:
+    """However often it would call: its calls count in the run around it."""
+    called: list[str] = []
+
+    def say(shown: str, tools: Any) -> str:
+        called.append(shown)
+        return "done"
+
+    llm = SpeakingLLM(model="speaking", say=say)
+    parts = tuple(Step(0, f"part {part}") for part in range(6))
+    inner = FixedPlanner(Plan((*parts, Step(0, "join", tuple(range(6))))))
+    conducted = ConductorLLM(Conductor(inner, [as_worker(llm)]))
+    worker = Agent(role="Guide", goal="a", backstory="b", llm=conducted)
+    if wrapped == "crew":
+        agents = [Agent(role="Clerk", goal="a", backstory="b", llm=llm)]
+        task = Scene.task("{asked}")
+        thing: Any = Scene.crew_of(ConductorManager(planner=inner), agents, [task])
+    else:
+        thing = worker
+    outer = FixedPlanner(Plan((Step(0, "all of it"),)))
+    result = await Conductor(
+        outer, [as_worker(thing, name="inside")], limits=Limits(calls=3), retry=Retry(attempts=1)
+    ).run("?")
+    assert len(called) <= 3
+    assert result.status == "failed"
+    assert "Limits.calls" in result.explain()
 
 
 def test_names_of_runs_need_a_journal() -> None:

@@ -8,6 +8,7 @@ from core.actors import Actor, answering, boss, plan_of, rows
 
 from podium.budget import Limits
 from podium.conductor import Conductor
+from podium.errors import WorkerRefused
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
@@ -93,6 +94,20 @@ async def test_what_they_spend_is_on_the_bill_once(
     result = await _run(FunctionWorker(way(inner), price=FREE))  # type: ignore[arg-type]  # of a way
     assert result.usage.total_tokens == alone.usage.total_tokens > 0
     assert result.cost == alone.cost is not None
+
+
+@WAYS
+async def test_a_partial_run_makes_its_step_partial(
+    way: Callable[[Conductor], Callable[[StepInput], object]],
+) -> None:
+    """The text that the worker makes of it does not say what it lacks."""
+    down = ScriptedWorker("down", WorkerRefused("it is closed"))
+    plan = plan_of((0, "look", ()), (1, "write", ()), (1, "sum up", (0, 1)))
+    inner = Conductor(FixedPlanner(plan), [down, ScriptedWorker("w", "what there is")])
+    result = await _run(FunctionWorker(way(inner), price=FREE))  # type: ignore[arg-type]  # of a way
+    assert (result.answer, result.status) == ("what there is", "partial")
+    assert result.problem is not None
+    assert "a run that it began is partial" in result.problem.message
 
 
 async def test_what_is_set_aside_for_the_worker_is_free_for_them() -> None:

@@ -176,7 +176,11 @@ class Attempt:
         if self._differs(completion):
             raise self._broken("yielded pieces of another text than its completion has", completion)
         text = storable(completion.text)
-        return completion if text is completion.text else replace(completion, text=text)
+        completion = completion if text is completion.text else replace(completion, text=text)
+        outer = outer_run(self.request.caller)
+        if outer is not None and outer.gaps and completion.missing is None:
+            return replace(completion, missing=f"a run that it began is partial: {'; '.join(outer.gaps)}")
+        return completion
 
     def _differs(self, completion: Completion) -> bool:
         """Say whether the pieces are another text than the whole, white space aside.

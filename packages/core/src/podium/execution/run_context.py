@@ -197,6 +197,8 @@ class OuterRun:
     """What is set aside for the call; `None` until it is made."""
     has_ended: bool = False
     """Whether the call has ended. A run that its code begins later is not nested in it."""
+    gaps: list[str] = field(default_factory=list)
+    """What partial runs lack that the worker's code began. The text that it makes of them does not say so."""
 
 
 def outer_run(caller: Caller | None) -> OuterRun | None:

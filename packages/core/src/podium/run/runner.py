@@ -79,6 +79,9 @@ class RunSession:
         """
         result = await self._run()
         raise_unplanned(result, self._cause)
+        within = outer_run(self._request.within)
+        if within is not None and result.status == "partial" and result.problem is not None:
+            within.gaps.append(result.problem.message)
         return result
 
     async def _run(self) -> Result:
