@@ -1,4 +1,4 @@
-"""Podium for LlamaIndex: a conductor as a query engine and as an LLM, over retrievers, engines and models.
+"""Podium for LlamaIndex: a conductor as a query engine, a retriever and an LLM.
 
 LlamaIndex's names are kept. The tools for agents are in `llama_index_podium.tools`, the
 planner that is an LLM in `llama_index_podium.planner`, the events of a run in

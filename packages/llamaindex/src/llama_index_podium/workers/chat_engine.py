@@ -68,7 +68,7 @@ class ChatEngineWorker(Worker):
                     if piece is None:
                         break
                     text, held = text + piece, held + piece
-                    if not is_empty_text(text):  # LlamaIndex's words for no answer come in one piece
+                    if held and not is_empty_text(text):  # LlamaIndex's words for no answer come in one piece
                         yield held
                         held = ""
         with worker_errors(self.card.name, usage=lambda: spent.known):

@@ -54,7 +54,7 @@ class WorkflowWorker(ToolWorker):
 def _schema(workflow: Workflow, input_field: str | None, name: str) -> dict[str, Any]:
     """Return the JSON schema of what a workflow is given."""
     start = workflow.start_event_class
-    declared = start.model_fields.keys() - StartEvent.model_fields.keys()
+    declared = [name for name in start.model_fields if name not in StartEvent.model_fields]
     if input_field is None and declared:
         return start.model_json_schema()
     if input_field is None:
