@@ -151,9 +151,9 @@ class Conductor(Worker):
         missing and why.
 
         Args:
-            asked: a question, a conversation, or a plan. After its question a conversation may
-                have tool calls and their results, which are shown to the worker of the plan's
-                last step.
+            asked: a question, a conversation, or a plan. The question of a conversation is the
+                user's last message; see `podium.types.read_conversation`. Tool calls after it, with
+                their results, are shown to the worker of the plan's last step.
             on_event: takes each event as it happens, as `stream` yields them.
             options: see `podium.run.RunOptions`.
 

@@ -25,7 +25,8 @@ Participant = ChatAgent | Team | BaseTool[Any, Any] | ChatCompletionClient | Wor
 def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
     """Return an object of AutoGen's as a worker.
 
-    An agent or a team is reset before each step, and does one step at a time. An agent, a team
+    An agent or a team is reset before each step, and does one step at a time. A human is shown
+    what the step is about; an agent with handoffs is refused. An agent, a team
     or a client that is a conductor runs it within the limits of the run around it. A tool is
     called with the subtask. A model client is sent messages. A worker of Podium's is returned
     as it is.
