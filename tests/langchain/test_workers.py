@@ -288,7 +288,8 @@ class Books(BaseRetriever):
 async def test_a_retriever_gives_passages_with_their_sources() -> None:
     """And says so where it finds none."""
     assert (await complete(as_worker(Books()), ask("colours"))).text == "[red.md]\nRed.\n\n[Blue]\nBlue."
-    assert (await complete(as_worker(Books()), ask("nothing"))).text == "Nothing was found for: nothing"
+    nothing = await complete(as_worker(Books()), ask("nothing"))
+    assert (nothing.text, nothing.missing) == ("Nothing was found for: nothing", "nothing was found")
 
 
 async def test_a_tool_of_several_arguments_is_given_json() -> None:

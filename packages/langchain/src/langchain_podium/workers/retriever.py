@@ -35,7 +35,9 @@ class RetrieverWorker(Worker):
         with langchain_errors(self.card.name):
             found = await apart(self.retriever.ainvoke(subtask))
             text = cited(found)
-        text = text if text.strip() else f"Nothing was found for: {subtask[:200]}"
+        answer = Completion(text)
+        if not text.strip():
+            answer = Completion(f"Nothing was found for: {subtask[:200]}", missing="nothing was found")
         if request.stream:
-            yield text
-        yield Completion(text)
+            yield answer.text
+        yield answer
