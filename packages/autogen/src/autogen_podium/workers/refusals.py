@@ -12,8 +12,12 @@ _METHODS: Final = ("create", "parse")
 
 
 def is_openai(client: ChatCompletionClient) -> bool:
-    """Say whether a client asks models by OpenAI's SDK."""
-    return any(kind.__name__ == "BaseOpenAIChatCompletionClient" for kind in type(client).__mro__)
+    """Say whether a client is AutoGen's of OpenAI's SDK, which need not be installed."""
+    return _is(client, "BaseOpenAIChatCompletionClient")
+
+
+def _is(thing: object, kind: str) -> bool:
+    return any(each.__name__ == kind for each in type(thing).__mro__)
 
 
 @contextmanager
@@ -45,11 +49,13 @@ async def hearing_stream(
 
 def _hook(client: ChatCompletionClient) -> None:
     """Have the methods of the SDK's client that ask models tell what is refused. They stay hooked."""
-    sdk: Any = vars(client)["_client"]
+    sdk: Any = vars(client).get("_client")
+    if not _is(sdk, "AsyncOpenAI"):
+        return
     for completions in (sdk.chat.completions, sdk.beta.chat.completions):
         for name in _METHODS:
-            ask = getattr(completions, name)
-            if not isinstance(ask, _Telling):
+            ask = getattr(completions, name, None)  # not all versions have all
+            if ask is not None and not isinstance(ask, _Telling):
                 setattr(completions, name, _Telling(ask))
 
 
