@@ -264,6 +264,22 @@ async def test_a_fallback_planner_does_not_wait_for_one_that_is_left_out() -> No
     assert anyio.current_time() == began
 
 
+async def test_a_plan_that_is_remembered_needs_no_model() -> None:
+    """It is used while the model is left out, and says nothing of the model."""
+    replies: list[str | Exception] = [GOOD, WorkerUnavailable("down")]
+    model = ScriptedWorker("model", lambda request: replies.pop(0) if len(replies) > 1 else replies[0])
+    retry = Retry(attempts=1, break_after=1, break_seconds=60.0)
+    planner = CachedPlanner(ChatPlanner(model))
+    conductor = Conductor(planner, [ScriptedWorker("a", "A"), model], retry=retry)
+    assert (await conductor.run("What?")).answer == "A"
+    with pytest.raises(PlannerError, match="down"):
+        await conductor.run("Why?")
+    assert (await conductor.run("What?")).answer == "A"
+    with pytest.raises(PlannerError, match="is left out"):
+        await conductor.run("Why?")
+    assert len(model.requests) == 2
+
+
 async def test_one_run_tries_whether_a_planner_is_back_and_the_others_wait() -> None:
     """Of runs at once, one asks; the others go on when it has its plan."""
     replies: list[str | Exception] = [WorkerUnavailable("down"), GOOD]

@@ -146,7 +146,6 @@ class PlanRequester:
             with anyio.move_on_after(limit) as scope, Boundary(f"planner {planner.name!r}", PlannerError):
                 order = order_of(context, planner)
                 held = await take(*slots_of(context, planner))
-                await self._check_breaker(written)
                 plan = await self._plan(written, order, turns, began + limit)
             if scope.cancelled_caught:
                 error = _late(planner, limit, written)
@@ -214,6 +213,8 @@ class PlanRequester:
         may_keep = self.may_keep
         request = plan_request(context, planner, order, turns=turns, may_keep=may_keep, deadline=deadline)
         worst = planner.worst_case(request, context.settings.limits.answer_tokens)
+        if worst.calls:  # a plan that is remembered needs no model
+            await self._check_breaker(written)
         worst = context.overlong.worst_case(planner.card, worst)
         written.reserved = await self._reserve(worst)
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
