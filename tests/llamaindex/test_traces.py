@@ -17,8 +17,8 @@ from llamaindex.library import Shelf
 from llamaindex.speaking import Blocking, Native
 from pydantic import Field
 
-from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
-from llama_index_podium.events import PlanReadyEvent, StepEndEvent, StepEvent, StepStartEvent
+from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever, as_worker
+from llama_index_podium.events import PlanReadyEvent, RunEndEvent, StepEndEvent, StepEvent, StepStartEvent
 from podium import Card, Conductor, Plan, ScriptedWorker, Step
 from podium.errors import RunFailed
 from podium.execution import Retry
@@ -28,6 +28,7 @@ from podium.planners import FixedPlanner
 pytestmark = pytest.mark.anyio
 
 _TOLD = (PlanReadyEvent, StepEvent, QueryStartEvent, QueryEndEvent)
+ONE = Plan((Step(0, "Acme"),))
 PLAN = Plan((Step(0, "Acme"), Step(1, "write", (0,))))
 
 
@@ -140,6 +141,26 @@ async def test_the_plan_and_the_steps_are_events(heard: Heard) -> None:
     assert (second.output, second.usage["output_tokens"]) == ("it is written", 12)
     assert [event.span_id for event in heard.events.of(StepStartEvent)] == [first.span_id, second.span_id]
     assert heard.named("step.shelf").id_ == first.span_id
+
+
+async def test_the_end_of_a_run_is_an_event(heard: Heard) -> None:
+    """Of each face, in the span of its call; also where the run failed."""
+    response = await engine().aquery("?")
+    await ConductorLLM(engine().conductor).achat([ChatMessage("?")])
+    await ConductorRetriever(engine().conductor).aretrieve("?")
+    assert response.metadata is not None
+    ended = heard.events.of(RunEndEvent)
+    assert [(event.status, event.problem) for event in ended] == [("ok", None)] * 3
+    assert ended[0].run_id == response.metadata["run_id"]
+    assert ended[0].usage["output_tokens"] == response.metadata["usage"]["completion_tokens"]
+    spans = [event.span_id.partition("-")[0] for event in ended]
+    assert spans == ["ConductorQueryEngine._aquery", "ConductorLLM.achat", "ConductorRetriever.aretrieve"]
+    broken = Blocking(lambda prompt: 1 / 0, name="broken")  # type: ignore[arg-type, return-value]
+    failing = ConductorQueryEngine.from_defaults([broken], FixedPlanner(ONE), retry=Retry(attempts=1))
+    with pytest.raises(RunFailed):
+        await failing.aquery("?")
+    last = heard.events.of(RunEndEvent)[-1]
+    assert (last.status, "division by zero" in last.problem) == ("failed", True)
 
 
 async def test_a_call_that_fails_drops_its_span(heard: Heard) -> None:

@@ -232,7 +232,7 @@ class _Call:
             self._told.end({EventPayload.RESPONSE: output})
 
     def drop(self, error: BaseException) -> None:
-        """Tell that the call came to nothing."""
+        """Tell that the call failed or was cancelled."""
         if not self._ended:
             self._ended = True
             error = error if scrub_error(error) else PodiumError(scrub(repr(error)))

@@ -154,7 +154,7 @@ class _Heard:
 
     def __init__(self) -> None:
         self.output: Any = None
-        """What the run came to; `None` before its end."""
+        """The run's result; `None` before its end."""
         self._faults: dict[str, str] = {}
         """Why the last call of a tool failed, by the tool's name."""
 

@@ -48,7 +48,7 @@ async def events_of_run(handler: "WorkflowHandler", worker: str) -> AsyncGenerat
 
 
 def text_of_result(result: object) -> str:
-    """Return what a workflow came to as text: text as it is, nodes as passages, anything else as JSON."""
+    """Return the result of a workflow as text: text as it is, nodes as passages, anything else as JSON."""
     match result:
         case ChatMessage():
             return result.content or ""
@@ -64,5 +64,5 @@ def text_of_result(result: object) -> str:
 
 
 def nodes_of_result(result: object) -> Any:
-    """Return the nodes in what a workflow or a tool came to, if there are any."""
+    """Return the nodes in the result of a workflow or a tool, if there are any."""
     return getattr(result, "source_nodes", result)
