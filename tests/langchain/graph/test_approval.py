@@ -358,6 +358,40 @@ async def test_what_the_policy_forbids_is_not_approved(executor: Executor, calls
     assert state["podium"]["status"] == "ok"
 
 
+@EXECUTORS
+@pytest.mark.parametrize("kept_by", ["state", "journal"])
+async def test_a_plan_that_was_edited_in_the_state_is_carried_out_once_it_is_approved(
+    executor: Executor, kept_by: str, calls: Calls
+) -> None:
+    """By the first answer to the interrupt, which is not asked again."""
+    planner = Plans(Plan((Step(0, "a"), Step(1, "b", (0,)))))
+    journal = MemoryJournal() if kept_by == "journal" else None
+    conductor = Conductor(planner, calls.workers("ABC"), journal=journal)
+    graph = around(conductor, executor=executor, approve=True, checkpointer=InMemorySaver())
+    await graph.ainvoke(ASKED, CONFIG)
+    inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
+    edited = {**inner.values["podium"], "plan": Plan((Step(0, "a"), Step(2, "c", (0,)))).to_json()}
+    await graph.aupdate_state(inner.config, {"podium": edited})
+    state = await graph.ainvoke(Command(resume=True), CONFIG)
+    assert state["messages"][-1].content == "C(A())"
+    assert state["podium"]["status"] == "ok"
+    assert calls.names == ["A", "C"]
+    assert planner.asked == 1
+
+
+async def test_a_plan_that_was_edited_in_the_state_can_be_refused(calls: Calls) -> None:
+    """Then nobody is called."""
+    conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
+    graph = around(conductor, approve=True, checkpointer=InMemorySaver())
+    await graph.ainvoke(ASKED, CONFIG)
+    inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
+    edited = {**inner.values["podium"], "plan": Plan((Step(0, "a"),)).to_json()}
+    await graph.aupdate_state(inner.config, {"podium": edited})
+    state = await graph.ainvoke(Command(resume="not this one"), CONFIG)
+    assert "not this one" in state["messages"][-1].content
+    assert calls.names == []
+
+
 async def test_a_record_that_was_tampered_with_is_no_record(calls: Calls) -> None:
     """The error says so."""
     graph = around(

@@ -14,15 +14,16 @@ from podium.types import Message, Plan, RunStarted
 
 
 async def ask_approval(
-    conductor: Conductor, journal: Journal, view: Data, query: tuple[Message, ...]
+    conductor: Conductor, journal: Journal, view: Data, query: tuple[Message, ...], edited: Plan | None
 ) -> None:
-    """Ask, and record what was decided; nothing is asked that was decided out of band.
+    """Ask for a decision on a plan, and record it; a plan that was decided out of band is not asked about.
 
     Args:
         conductor: whose plan it is.
         journal: where the run waits.
         view: the run's, as it stands in the state.
         query: what it is to answer.
+        edited: the plan of the view, numbered as the pool is now, if it was edited in the state.
 
     Raises:
         GraphInterrupt: nobody has answered yet.
@@ -39,10 +40,11 @@ async def ask_approval(
         try:
             # Whoever answers has read the workers' numbers as they were when it was planned.
             decision = read_decision(said, plan, then, conductor.limits.plan_steps)
+            changed = edited if decision.plan is None else renumbered(decision.plan, then, now)
             await conductor.decide(
                 run_id,
                 approved=decision.approved,
-                plan=decision.plan and renumbered(decision.plan, then, now),
+                plan=changed if decision.approved else None,
                 by="interrupt",
                 why=decision.why,
                 journal=journal,

@@ -122,9 +122,14 @@ class ConductorNodes:
     async def ask(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Show the plan at an interrupt, until somebody has said something of it that can be done."""
         del config, is_sync
-        journal = self._journal(state)
-        await ask_approval(self.conductor, journal, state[VIEW], self._query(state))
-        return {RECORD: _lines(journal)}
+        journal, view = self._journal(state), state[VIEW]
+        edited = self._edited(view)
+        await ask_approval(self.conductor, journal, view, self._query(state), edited)
+        if edited is None:
+            return {RECORD: _lines(journal)}
+        names = self.conductor.pool.names  # the decision holds the edited plan, which is no edit any more
+        decided = of_plan(view["run_id"], view["round"], edited, names, status=view["status"])
+        return {RECORD: _lines(journal), VIEW: decided}
 
     def first(self, state: State, config: RunnableConfig) -> Literal["plan", "execute"]:
         """Return the node that a run begins in."""
