@@ -114,6 +114,7 @@ class Conductor(Worker):
             show_question=show_question,
         )
         _check_settings(self._settings)
+        self.is_interruptible = any(worker.is_interruptible for worker in self.pool)
         self._entries = LoopLocal(int)
 
     async def plan(

@@ -1,5 +1,6 @@
 from .external_scheduler import (
     ExternalScheduler as ExternalScheduler,
+    HostExit as HostExit,
     Pause as Pause,
     StepStarter as StepStarter,
 )

@@ -13,20 +13,22 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.aio.interrupts import interrupt_of
-from podium.budget.spend import NOTHING, Spend
+from podium.budget.spend import NOTHING
 from podium.errors import ConfigError
 from podium.execution.dependencies import DependencyGraph
-from podium.execution.external_scheduler import Pause
+from podium.execution.early_steps import EarlySteps
+from podium.execution.external_scheduler import HostExit, Pause
 from podium.execution.last_step_reserve import is_metered, reserve_for_last_step
 from podium.execution.paid_steps import PaidSteps
 from podium.execution.run_context import RunContext
 from podium.execution.step_runner import StepRunner
 from podium.execution.step_state import ABORTED, ENOUGH, STOPPED, SUPERSEDED, UNSEEN, StepState
+from podium.execution.stored_calls import StoredCalls
 from podium.policy import after
 from podium.resume.paid_results import PaidResults
 from podium.secrets.boundary import BUGS
 from podium.types.events import AnswerDelta, StepDelta
-from podium.types.outcome import Call, Outcome, Problem, total_cost
+from podium.types.outcome import Outcome, Problem, total_cost
 from podium.types.plan import Plan, Step
 from podium.usage import Usage
 
@@ -69,13 +71,13 @@ class RoundScheduler:
         )
         self._answering: StepState | None = None
         self._ended = 0
-        self._repeated: dict[int, tuple[Call, ...]] = {}
-        """By step, the calls that a host stored and the run's record lacks, where the step runs again."""
+        self._stored = StoredCalls(context, number)
         self._has_unwanted = False
         self.answer_sent = False
         """Whether some of the answer was sent on while it was written."""
         self.broke: Exception | None = None
         """What the user's code raised, or somebody else who started the steps."""
+        self._early = EarlySteps(context)
         self._tasks = anyio.create_task_group()
         self._room = anyio.Semaphore(context.settings.limits.concurrency, fast_acquire=True)
 
@@ -96,10 +98,8 @@ class RoundScheduler:
                 raise interrupt from None
             raise
         finally:
-            for state in self._graph:
-                if state.outcome is None and not isinstance(
-                    self.broke, Pause
-                ):  # stopped before it could start
+            for state in () if isinstance(self.broke, Pause) else self._graph:
+                if state.outcome is None:  # stopped before it could start
                     self._end(state, self._never_ran(state, STOPPED))
             self._context.ledger.keep(NOTHING)
 
@@ -123,7 +123,7 @@ class RoundScheduler:
 
     def add(self, step: Step) -> None:
         """Take the next step of the plan; it starts once the steps it may see have ended."""
-        self._start(self._settle(self._decide([self._graph.append(step)])))
+        self._start(self._admitted(self._settle(self._decide([self._graph.append(step)]))))
 
     def complete(self, plan: Plan) -> None:
         """Take the whole plan, and start the steps that can start.
@@ -151,18 +151,21 @@ class RoundScheduler:
         What that raises is kept in `broke`.
         """
         self._prepare(plan)
+        self._early.leave_to_host(self._graph)
         try:
             await step_starter()
         except Exception as error:  # noqa: BLE001 - raised when the execution is left: a task group would wrap it
             self.broke = error
 
     async def run_one(self, index: int) -> Outcome:
-        """Run a step whose inputs have ended, and return what it came to.
+        """Run a step whose inputs have ended, and return its outcome; wait for a step that started early.
 
         Raises:
-            ConfigError: it is under way, or steps that it is shown have not ended.
+            ConfigError: the host has started it before, or steps that it is shown have not ended.
+            HostExit: what a step that started early raised.
         """
         state = self._graph[index]
+        await self._early.wait(state)
         if state.outcome is None:
             if state.visible is None:
                 raise ConfigError(f"step {index} was started before the steps that it is shown had ended")
@@ -178,7 +181,7 @@ class RoundScheduler:
         state = self._graph[index]
         if state.outcome is not None or state.runner is not None:
             return
-        self._charge(index, outcome)
+        self._stored.charge(index, outcome)
         if state.visible is None:
             state.visible, state.labels = (), self._shown_labels(state.step)
         self._end(state, replace(outcome, round=self._number, step=index, reused=True))
@@ -186,24 +189,7 @@ class RoundScheduler:
 
     def charge(self, index: int, outcome: Outcome) -> None:
         """Charge what a stored attempt of a step spent, before the step runs again."""
-        self._repeated[index] = (*self._repeated.get(index, ()), *self._charge(index, outcome))
-
-    def _charge(self, index: int, outcome: Outcome) -> tuple[Call, ...]:
-        """Charge and return those calls of a stored outcome that are not charged yet."""
-        if not outcome.attempts:
-            return ()
-        paid_results = self._context.paid_results
-        charged = set() if paid_results is None else paid_results.charged
-        known = {call.attempt for call in self._repeated.get(index, ())}
-        calls = tuple(
-            call
-            for call in outcome.calls or (outcome.as_call(),)
-            if call.attempt not in known and (self._number, index, call.attempt) not in charged
-        )
-        if calls:
-            usage, cost = Usage.total(call.usage for call in calls), total_cost(call.cost for call in calls)
-            self._context.ledger.charge(Spend.of(usage, cost, calls=len(calls)), steps=1)
-        return calls
+        self._stored.repeat(index, outcome)
 
     def _written(self, index: int) -> frozenset[str]:
         """Return the labels of what a step wrote, or by its plan wrote, where the host keeps its outcome."""
@@ -231,6 +217,9 @@ class RoundScheduler:
         for state in self._graph.take(plan, last_differs=self._context.last_step_differs):
             self._give_up(state, SUPERSEDED)
 
+    def _admitted(self, ready: list[StepState]) -> list[StepState]:
+        return self._early.admit(ready, is_whole=self._graph.plan is not None)
+
     def _start(self, ready: Iterable[StepState]) -> None:
         for state in ready:
             self._tasks.start_soon(self._work, state)
@@ -240,12 +229,16 @@ class RoundScheduler:
         current: StepState | None = state
         while current is not None:
             if current.outcome is None:
+                if self._early.is_hosted and current not in self._early:
+                    return
                 try:
                     await self._run(current)
                 except BUGS as bug:
                     self.stop(bug)
-                    return
-            ready = self._settle(self._release(current))
+            self._early.ended(current)
+            if current.outcome is None or self.broke is not None:  # it is left to the host, or a mistake
+                return
+            ready = self._admitted(self._settle(self._release(current)))
             current = ready.pop(0) if ready else None
             self._start(ready)
 
@@ -306,32 +299,32 @@ class RoundScheduler:
             number=state.number,
             last=state is self._graph.last,
             labels=state.labels,
-            before=self._lost(state),
+            before=self._stored.lost(state.index),
         )
         deadline = min(context.ledger.deadline, context.clock() + context.settings.limits.step_seconds)
-        outcome = None
+        outcome, is_left = None, False
         with anyio.CancelScope(deadline=deadline) as scope:
             state.scope = scope
             try:
                 async with self._room:
                     await checkpoint_if_cancelled()  # a slot can come free in the moment of a cancel
                     outcome = await runner.run(deadline)
+            except HostExit as left:
+                if state not in self._early:
+                    raise
+                self._early.exit(state, left)
+                is_left = True
             finally:
-                if outcome is None:
+                if outcome is None and not is_left:
                     # The run may be at its own deadline, which can be noticed first.
                     timed_out = state.reason is None and context.clock() >= deadline
                     outcome = runner.timed_out() if timed_out else runner.stopped(state.reason or STOPPED)
                 state.following = runner.following
                 state.runner = state.scope = None
-                self._end(state, outcome)
+                if outcome is not None:
+                    self._end(state, outcome)
         if runner.bug is not None:
             raise runner.bug
-
-    def _lost(self, state: StepState) -> tuple[Call, ...]:
-        """Return the calls that were made for the step before the run was resumed, to no end."""
-        repeated, paid_results = self._repeated.pop(state.index, ()), self._context.paid_results
-        lost = () if paid_results is None else paid_results.lost.pop((self._number, state.index), ())
-        return (*repeated, *lost)
 
     def _send_answer(self) -> None:
         """From here on, what the last step writes is known to be the answer."""
@@ -366,7 +359,7 @@ class RoundScheduler:
             self._end(state, self._never_ran(state, reason))
 
     def _never_ran(self, state: StepState, problem: Problem) -> Outcome:
-        calls = self._lost(state)
+        calls = self._stored.lost(state.index)
         return Outcome(
             round=self._number,
             step=state.index,

@@ -40,8 +40,9 @@ from podium.usage import Usage
 def runs_again(outcome: Outcome, latest: float) -> bool:
     """Return whether a step that ended without success runs again when the run is resumed.
 
-    Steps that failed in the latest round run again. A failure of an earlier round stands, since
-    the latest round was planned around it. Skipped and cancelled steps run again in any round.
+    Steps that failed in the latest round run again, unless the run was put off since. A failure of an
+    earlier round stands, since the latest round was planned around it. Skipped and cancelled steps run
+    again in any round.
 
     Args:
         outcome: how the step ended.
@@ -74,12 +75,15 @@ def paid_results_of(
         ConfigError: the pool lacks a worker that a plan names.
     """
     latest = max((e.round for e in events if isinstance(e, RoundStarted)), default=0) if again else inf
-    paid_results = _read(events, workers, latest)
+    standing = _standing(events)
+    paid_results = _read(events, workers, latest, standing)
+    stand = {id(event.outcome) for event in events[standing:] if isinstance(event, StepEnded)}
     calls = list(calls_of(events))
     for call in calls:
         paid_results.charged.add((call.round, call.step, call.bill.attempt))
         ended = call.ended
-        if ended is None or (ended.status != "ok" and ended.round == latest and not is_aside(ended)):
+        failed = ended is not None and ended.status != "ok" and ended.round == latest and not is_aside(ended)
+        if ended is None or (failed and not (ended.status == "failed" and id(ended) in stand)):
             bill = call.bill if ended is not None else with_nested(call, calls, nested, events[0].run_id)
             paid_results.lost.setdefault((call.round, call.step), []).append(bill)
             if ended is None:
@@ -123,11 +127,11 @@ def _unbilled(event: Event) -> Event:
 
 
 def _read(  # noqa: C901 - one case for each event
-    events: Sequence[Event], workers: Sequence[str], latest: float
+    events: Sequence[Event], workers: Sequence[str], latest: float, standing: int
 ) -> PaidResults:
     paid_results = PaidResults()
     names: tuple[str, ...] = ()
-    for event in events:
+    for position, event in enumerate(events):
         match event:
             case RunStarted() | RunResumed():
                 names = event.workers
@@ -145,7 +149,7 @@ def _read(  # noqa: C901 - one case for each event
                 plan = event.plan and renumbered(event.plan, names, workers)
                 paid_results.decisions[event.round] = replace(event, plan=plan)
             case StepEnded():
-                if event.key and not runs_again(event.outcome, latest):
+                if event.key and not runs_again(event.outcome, inf if position >= standing else latest):
                     paid_results.add(event.key, event.outcome)
             case (
                 PlannerStarted()
@@ -161,6 +165,23 @@ def _read(  # noqa: C901 - one case for each event
             case _:
                 assert_never(event)
     return paid_results
+
+
+def _standing(events: Sequence[Event]) -> int:
+    """Return the position from which failed steps stand.
+
+    A run that was put off goes on where it stood: what failed since its last other end is not tried again.
+    """
+    last = events[-1] if events else None
+    if not isinstance(last, RunEnded) or last.result.status != "waiting":
+        return len(events)
+    standing = 0
+    for position, event in enumerate(events, 1):
+        if isinstance(event, RunStopped) or (
+            isinstance(event, RunEnded) and event.result.status != "waiting"
+        ):
+            standing = position
+    return standing
 
 
 def _forget_decision(paid_results: PaidResults, number: int, plan: Plan) -> None:

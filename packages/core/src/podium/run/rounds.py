@@ -211,7 +211,7 @@ class Rounds:
         if given is not None:
             return given
         # A later round may keep the answer or repeat itself: nothing starts before that is known.
-        on_step = execution.add if number == 1 and self.context.request.step_starter is None else None
+        on_step = execution.add if number == 1 else None
         return await PlanRequester(context, number, turns, self._has_answer, on_step, proposals).make()
 
     def _is_repeated(self, plan: Plan) -> bool:

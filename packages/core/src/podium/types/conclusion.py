@@ -39,7 +39,9 @@ def answer_outcome(rounds: Sequence[Round]) -> Outcome | None:
 def answer_of(current: Round) -> Outcome | None:
     """Return the outcome of the last step of the round's plan, if that step ended well."""
     outcomes = steps_of(current)
-    return outcomes[-1] if outcomes and outcomes[-1].status == "ok" else None
+    if current.plan is None or not outcomes or outcomes[-1].step != len(current.plan.steps) - 1:
+        return None  # the last step of a round that was put off has no outcome
+    return outcomes[-1] if outcomes[-1].status == "ok" else None
 
 
 def steps_of(current: Round) -> tuple[Outcome, ...]:

@@ -190,6 +190,9 @@ class Worker(ResourceGroup, ABC):
     reads_prose: bool = True
     """Whether it makes sense of a subtask as a model does. A search, a tool or a function does not: in its
     subtask `{{n}}` is replaced by the output of step n."""
+    is_interruptible: bool = False
+    """Whether a call may be interrupted to wait for a person, and goes on where it stood, as a graph does. A
+    host that starts steps itself starts those of such workers, so that it can keep what they have done."""
     takes_texts: bool = False
     """Whether it reads the named texts of a step from `Request.step_input`, as a conductor does, which gives
     them to its own steps. The messages of such a worker do not hold the texts."""

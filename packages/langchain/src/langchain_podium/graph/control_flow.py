@@ -12,13 +12,14 @@ from typing import TypeVar
 from langgraph.errors import GraphBubbleUp
 
 from podium.errors import PodiumError
+from podium.execution import HostExit
 from podium.types import Completion
 from podium.workers import CallMiddleware, Request, Worker
 
 T = TypeVar("T")
 
 
-class GraphExit(BaseException):
+class GraphExit(HostExit):
     """Carries an exception of LangGraph's from a worker's call through the run.
 
     Attributes:

@@ -37,6 +37,8 @@ class GraphWorker(RunnableWorker):
     before it ends; LangChain's callbacks get its tokens as they come.
     """
 
+    is_interruptible = True
+
     def __init__(
         self, runnable: Runnable[Any, Any], *, card: Card, give: Callable[[StepInput], Any] | None = None
     ) -> None:
