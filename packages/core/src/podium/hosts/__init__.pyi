@@ -16,6 +16,7 @@ from .chat_options import (
 )
 from .errors import (
     HostErrorReader as HostErrorReader,
+    ReportedFault as ReportedFault,
     worker_error as worker_error,
     worker_errors as worker_errors,
 )

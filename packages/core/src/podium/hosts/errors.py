@@ -25,7 +25,9 @@ from podium.errors import (
 from podium.secrets import Boundary
 from podium.types import storable
 from podium.usage import Usage
-from podium.workers.openai.error_mapping import Origin, status_fault
+from podium.workers.openai.error_mapping import Origin, ReportedFault, answer_fault, status_fault
+
+__all__ = ["HostErrorReader", "ReportedFault", "worker_error", "worker_errors"]
 
 HostErrorReader = Callable[[BaseException], WorkerError | None]
 """Returns the error for an exception that only this host raises; `None` for any other exception."""
@@ -127,6 +129,8 @@ def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader |
     if any(isinstance(each, UnicodeDecodeError) for each in chain):
         return AnswerNotUtf8(f"{origin.url} sent bytes that are not UTF-8: {said}", maybe_paid=True)
     for each in chain:
+        if (reported := _reported(each)) is not None:
+            return answer_fault(origin, {"error": reported})
         if (status := _status(each)) is not None:
             fault = status_fault(origin, status, _headers(each), _body(each))
             # a success whose answer the client could not read
@@ -162,6 +166,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _class_names(error: BaseException) -> list[str]:
     return [kind.__name__ for kind in type(error).__mro__]
+
+
+def _reported(error: BaseException) -> object:
+    """Return the error that a server reported within a stream; `None` where it did not.
+
+    OpenAI's client then raises the base class of its errors, which has no response.
+    """
+    is_base = type(error).__name__ == "APIError" and getattr(error, "response", None) is None
+    return getattr(error, "body", None) if is_base else None
 
 
 def _status(error: BaseException) -> int | None:

@@ -6,6 +6,7 @@ nothing; a model's own retries are its owner's to turn off.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, Literal
 
@@ -16,11 +17,12 @@ from pydantic import SecretStr
 
 from langchain_podium.cancellation import apart, each
 from langchain_podium.cards import facts_of, innermost, settings
+from langchain_podium.content import missing_of
 from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import to_langchain, usage_counts, write_calls
 from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
-from podium.hosts import joined_finish, read_completion, sampling_arguments
+from podium.hosts import ReportedFault, joined_finish, read_completion, sampling_arguments
 from podium.secrets import register, scrubbing
 from podium.types import Completion, Part, Sampling, Tools
 from podium.workers import Card, Request, Worker
@@ -108,6 +110,8 @@ class ChatModelWorker(Worker):
                         try:
                             with langchain_errors(self.card.name):
                                 chunk = await anext(stream, None)
+                        except ReportedFault:
+                            raise
                         except (WorkerBroken, WorkerTimeout):
                             if finish is None:
                                 raise
@@ -144,7 +148,7 @@ class ChatModelWorker(Worker):
             raise WorkerBroken(f"worker {self.card.name!r} returned {told}", maybe_paid=True)
         metadata = answer.response_metadata
         provider = metadata.get("model_provider") or self._facts.get("ls_provider")
-        return read_completion(
+        completion = read_completion(
             request.messages,
             text=streamed or str(answer.text),
             finish_reason=finish or (None if provider in _STATING else "stop"),
@@ -153,6 +157,8 @@ class ChatModelWorker(Worker):
             usage=usage_counts(answer.usage_metadata),
             model=metadata.get("model_name") or metadata.get("model"),
         )
+        missing = completion.missing or missing_of(answer)
+        return completion if missing is None else replace(completion, missing=missing)
 
 
 def _choice(choice: str | Part) -> str:

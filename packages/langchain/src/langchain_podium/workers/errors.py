@@ -16,6 +16,8 @@ from podium.usage import Usage
 
 _EMPTY: Final = ("null value for", "No generation")
 """Words of ChatOpenAI, and of the base of all chat models, for an answer with nothing in it."""
+_NO_JSON: Final = "Unexpected response type from OpenAI-compatible endpoint"
+"""Words of ChatOpenAI for an answer that is no JSON, such as a page of HTML."""
 
 
 def langchain_errors(
@@ -45,4 +47,6 @@ def _read(worker: str, error: BaseException) -> WorkerError | None:
         return interrupted(worker)
     if any(words in str(error) for words in _EMPTY):
         return WorkerBroken(f"worker {worker!r} sent no answer: {str(error)[:300]}", maybe_paid=True)
+    if _NO_JSON in str(error):
+        return WorkerBroken(f"worker {worker!r} sent no JSON: {str(error)[:300]}", maybe_paid=True)
     return None

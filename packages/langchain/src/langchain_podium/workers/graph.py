@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config
 
 from langchain_podium.graph.graph_node import is_called_sync
-from langchain_podium.messages import to_langchain
+from langchain_podium.messages import text_of, to_langchain
 from langchain_podium.usage import Spent
 from langchain_podium.workers.errors import interrupted
 from langchain_podium.workers.runnable import RunnableWorker
@@ -29,6 +29,8 @@ _HOST: Final = "__pregel_checkpointer"
 
 class GraphWorker(RunnableWorker):
     """Has a graph do the subtask; the last of its state's messages is the answer.
+
+    Of an agent that answers in a form, `structured_response` is the answer, as JSON.
 
     Each call begins with no more than the step is shown: a graph with a checkpointer of its own
     remembers every call in another thread.
@@ -74,6 +76,8 @@ class GraphWorker(RunnableWorker):
     def _text(self, returned: object) -> str:
         if isinstance(returned, dict) and returned.get("__interrupt__"):
             raise interrupted(self.card.name)
+        if isinstance(returned, dict) and returned.get("structured_response") is not None:
+            return text_of(returned["structured_response"])
         return super()._text(returned)
 
 

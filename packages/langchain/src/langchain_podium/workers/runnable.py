@@ -14,6 +14,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs
 
 from langchain_podium.cancellation import apart, each
+from langchain_podium.content import missing_of
 from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import text_of, write_calls
 from langchain_podium.usage import Spent
@@ -99,7 +100,9 @@ def _completion(text: str, returned: object, spent: Spent, card: Card) -> Comple
     if message is not None and (own := finish_of(message)) is not None:
         finish, refusal = own, refusal_of(message)
     usage = None if spent.is_open else spent.usage
-    return spent_completion(text, usage, card, finish_reason=finish, refusal=refusal)
+    completion = spent_completion(text, usage, card, finish_reason=finish, refusal=refusal)
+    missing = completion.missing or missing_of(message)
+    return completion if missing is None else replace(completion, missing=missing)
 
 
 def _calls(returned: object) -> tuple[Part, ...]:

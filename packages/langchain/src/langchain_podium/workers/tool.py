@@ -1,24 +1,53 @@
 """A worker that is one of LangChain's tools."""
 
 from typing import Any
+from uuid import uuid4
 
+from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 
 from langchain_podium.cancellation import apart
+from langchain_podium.content import content_completion, is_content
 from langchain_podium.messages import text_of
 from langchain_podium.workers.errors import langchain_errors
+from podium.errors import ToolFailed
 from podium.hosts import ToolWorker
+from podium.types import Completion, storable
 from podium.workers import Card
 
 
 def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
     """Return a worker that calls a tool."""
 
-    async def call(arguments: dict[str, Any]) -> str:
+    async def call(arguments: dict[str, Any]) -> Completion:
         with langchain_errors(card.name):
-            return text_of(await apart(tool.ainvoke(arguments)))
+            if tool.response_format == "content":
+                return _completion(await apart(tool.ainvoke(arguments)), card.name)
+            # Only a call with an id returns the artifact, too.
+            asked = ToolCall(type="tool_call", id=uuid4().hex, name=tool.name, args=arguments)
+            returned = await apart(tool.ainvoke(asked))
+            if not isinstance(returned, ToolMessage):
+                return _completion(returned, card.name)
+            if returned.status == "error":
+                raise ToolFailed(f"tool {card.name!r} failed: {str(returned.text)[:300]}", maybe_paid=True)
+            content = returned.content if isinstance(returned.content, list) else [returned.content]
+            return content_completion(content, returned.artifact, card.name)
 
-    return ToolWorker(_schema(tool), call, card=card)
+    worker = ToolWorker(_schema(tool), call, card=card)
+    worker.safe_to_repeat = _is_safe_to_repeat(tool)
+    return worker
+
+
+def _completion(returned: object, worker: str) -> Completion:
+    if isinstance(returned, list) and is_content(returned):
+        return content_completion(returned, None, worker)
+    return Completion(storable(text_of(returned)))
+
+
+def _is_safe_to_repeat(tool: BaseTool) -> bool:
+    """Say whether a second call does no harm, by the annotations of MCP in the tool's metadata."""
+    hints = tool.metadata or {}
+    return bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
 
 
 def _schema(tool: BaseTool) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """Makes a worker of an object of LangChain's or LangGraph's. It knows all kinds of them, and calls none."""
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
-from langchain_podium.cards import card_of, innermost
+from langchain_podium.cards import card_of, given_name, innermost
 from langchain_podium.workers.chat_model import ChatModelWorker
 from langchain_podium.workers.graph import GraphWorker, has_messages, is_graph
 from langchain_podium.workers.retriever import RetrieverWorker
@@ -17,6 +17,9 @@ from langchain_podium.workers.tool import tool_worker
 from podium.errors import ConfigError
 from podium.hosts import CardMaker, CardOptions
 from podium.workers import Card, StepInput, Worker
+
+_UNNAMED: Final = "LangGraph"
+"""What LangGraph calls a graph that nobody has named."""
 
 
 def as_worker(
@@ -43,10 +46,16 @@ def as_worker(
             card and parts of another.
     """
     maker = CardMaker(options)
+    has_name = options.get("name") is not None or options.get("card") is not None
     if (own := maker.podium_worker(thing)) is not None:
         return own
     if not isinstance(thing, Runnable):
         raise ConfigError(f"{thing!r:.80} is nothing of LangChain's: wrap a function in a FunctionWorker")
+    if is_graph(innermost(thing)) and not has_name and given_name(thing) in (None, _UNNAMED):
+        raise ConfigError(
+            "a graph has no name for plans to call it by: as_worker(graph, name='...'), "
+            "or name it where it is made, as in create_agent(..., name='...') or compile(name='...')"
+        )
     return _worker(thing, card_of(thing, maker), input)
 
 

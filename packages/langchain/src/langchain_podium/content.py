@@ -1,0 +1,94 @@
+"""Content of tools and of messages as the output of a step, which is text.
+
+Content that is no text (images, sound, files) is stated in the output of a tool, and in
+`Completion.missing`, so that the step is `partial`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage
+
+from langchain_podium.messages import text_of
+from podium.errors import WorkerFailed
+from podium.types import Completion, storable
+
+_NO_TEXT: Final[Mapping[str, str]] = {
+    "image": "an image",
+    "image_url": "an image",
+    "audio": "a sound",
+    "input_audio": "a sound",
+    "video": "a video",
+    "file": "a file",
+    "media": "a file",
+}
+"""Types of content blocks that are no text, in the words of an error."""
+_TEXT: Final = ("text", "text-plain")
+
+
+def is_content(returned: object) -> bool:
+    """Say whether what a tool returned is a list of content blocks."""
+    known = {*_TEXT, *_NO_TEXT, "non_standard"}
+    if not isinstance(returned, list) or not any(isinstance(block, dict) for block in returned):
+        return False
+    blocks = [block for block in returned if not isinstance(block, str)]
+    return all(isinstance(block, dict) and block.get("type") in known for block in blocks)
+
+
+def content_completion(blocks: Sequence[Any], artifact: object, worker: str) -> Completion:
+    """Return the content blocks of a tool's result as the output of a step.
+
+    Args:
+        blocks: the content; texts may stand among the blocks.
+        artifact: what the tool returned beside it; used where there is no content. `None` for nothing.
+        worker: the name on the worker's card.
+
+    Raises:
+        WorkerFailed: there is content, and none of it is text.
+    """
+    texts, gaps = _read(blocks)
+    text = "\n\n".join(filter(str.strip, texts))
+    if not text and not gaps and artifact is not None:
+        text = text_of(artifact)
+    if not gaps:
+        return Completion(storable(text or "The tool ended well and returned nothing."))
+    told = _left_out(gaps)
+    if not text:
+        raise WorkerFailed(f"worker {worker!r} returned no text; {told}", maybe_paid=True)
+    return Completion(storable(f"{text}\n\n[{told}]"), missing=told)
+
+
+def missing_of(message: object) -> str | None:
+    """Return what a model's message has besides text, in words; `None` where that is nothing."""
+    if not isinstance(message, AIMessage) or not isinstance(message.content, list):
+        return None
+    gaps = [
+        _gap(block) for block in message.content if isinstance(block, dict) and block.get("type") in _NO_TEXT
+    ]
+    return _left_out(gaps) if gaps else None
+
+
+def _left_out(gaps: Sequence[str]) -> str:
+    return f"not passed on, since the output of a step is text: {', '.join(gaps)}"
+
+
+def _read(blocks: Sequence[Any]) -> tuple[list[str], list[str]]:
+    """Return the texts of content blocks, and what is no text, in words."""
+    texts: list[str] = []
+    gaps: list[str] = []
+    for block in blocks:
+        if isinstance(block, str):
+            texts.append(block)
+        elif block["type"] in _TEXT:
+            texts.append(str(block.get("text", "")))
+        elif block["type"] == "file" and str(block.get("url", "")).startswith(("http:", "https:", "file:")):
+            texts.append(f"file: {block['url']}")  # a link, which is text
+        else:
+            gaps.append(_gap(block))
+    return texts, gaps
+
+
+def _gap(block: Mapping[str, Any]) -> str:
+    kind = _NO_TEXT.get(block["type"], f"content of type {block['type']!r}")
+    mime_type = block.get("mime_type") or block.get("mimeType")
+    return f"{kind} ({mime_type})" if mime_type else kind
