@@ -263,7 +263,14 @@ async def test_structured_output_is_the_answer(llm: Make) -> None:
     async with ChatServer(reply) as server:
         result = await run(FunctionAgent(name="finder", llm=llm(server.url), output_cls=Place))
         assert (result.answer, result.status) == ('{"city": "Bern"}', "ok"), result.explain()
+        model = llm(server.url)
+        plain = FunctionAgent(name="plain", description="Talks.", llm=model)
+        typed = FunctionAgent(name="typed", description="Finds.", llm=model, output_cls=Place)
+        team = AgentWorkflow(agents=[typed, plain], root_agent="plain", timeout=None)
     async with ChatServer(lambda call: says(call, "I do not know.")) as server:
+        plain.llm = typed.llm = llm(server.url)
+        result = await run(team)
+        assert (result.answer, result.status) == ("I do not know.", "ok"), result.explain()
         result = await run(FunctionAgent(name="finder", llm=llm(server.url), output_cls=Place), retry=ONCE)
         assert result.status == "failed"
         assert "gave no structured output" in result.explain()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final, TypeGuard
+from typing import Final, TypeGuard
 
 from llama_index.core.agent.workflow import (
     AgentOutput,
@@ -31,7 +31,6 @@ from podium.workers import Card, Request, Worker
 _MEMORY_TOKENS: Final = 10**9
 """LlamaIndex's own memory silently leaves out what is longer than a part of the model's context."""
 _MAX_QUOTE: Final = 300
-
 
 Agent = BaseWorkflowAgent | AgentWorkflow
 
@@ -115,6 +114,11 @@ class AgentWorker(Worker):
             and alone.tool_retriever is None
         )
 
+    def _wants_object(self, output: AgentOutput) -> bool:
+        """Say whether the answer was to be an object: as the team says, or the agent that answered."""
+        things = [self.agent, *(agent for agent in self.agents if agent.name == output.current_agent_name)]
+        return any(thing.output_cls or thing.structured_output_fn for thing in things)
+
     async def _listen(self, messages: list[ChatMessage], heard: "_Heard", spent: Spent) -> None:
         async with aclosing(self._events(messages, heard, spent)) as events:
             async for _ in events:
@@ -134,12 +138,12 @@ class AgentWorker(Worker):
         heard.output = await handler
 
     def _completion(self, heard: "_Heard", spent: Spent) -> Completion:
-        output: Any = heard.output
-        text = text_of(output.response.content if isinstance(output, AgentOutput) else str(output))
-        structured = getattr(output, "structured_response", None)
-        if structured is not None:
-            text = text_of(structured)
-        elif any(thing.output_cls is not None for thing in (self.agent, *self.agents)):
+        output = heard.output
+        assert output is not None  # a run that ends otherwise raises
+        text = text_of(output.response.content)
+        if output.structured_response is not None:
+            text = text_of(output.structured_response)
+        elif self._wants_object(output):
             told = f"agent {self.card.name!r} gave no structured output: {text[:_MAX_QUOTE]!r}"
             raise WorkerBroken(told, maybe_paid=True)
         ending, failed = spent.ending, heard.failed
@@ -153,7 +157,7 @@ class _Heard:
     """What an agent's events say that its answer does not."""
 
     def __init__(self) -> None:
-        self.output: Any = None
+        self.output: AgentOutput | None = None
         """The run's result; `None` before its end."""
         self._faults: dict[str, str] = {}
         """Why the last call of a tool failed, by the tool's name."""
