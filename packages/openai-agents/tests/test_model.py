@@ -24,7 +24,8 @@ from servers.chat_server import STALL, Call, Reply, chunk, events, says
 from test_workers import no_maths, no_secrets
 
 from openai_agents_podium import ConductorModel, ConductorProvider, podium_metadata
-from podium import Conductor, Limits, ScriptedWorker
+from openai_agents_podium.workers import as_worker
+from podium import Conductor, Endpoint, HostedConductor, Limits, ScriptedWorker
 from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
@@ -358,6 +359,26 @@ def test_options_are_checked() -> None:
     conductor = Conductor(FixedPlanner("x"), [ScriptedWorker("one", "x")])
     with pytest.raises(ConfigError, match="it has its own"):
         ConductorModel(conductor, limits=Limits(calls=3))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_hosted_conductor_answers_with_the_tools_of_the_agent(*, stream: bool) -> None:
+    """It shows no plan, and its model is a worker as any model is."""
+    async with ModelServer(capable) as server:
+        hosted = HostedConductor("fugu", endpoint=Endpoint(server.url, api_key="key"), api="chat")
+        model = ConductorModel(hosted)
+        agent = Agent[Any](name="lead", model=model, tools=[look])
+        if stream:
+            streamed = Runner.run_streamed(agent, "How is it in 'Bern'?")
+            assert [event async for event in streamed.stream_events()]
+            text, facts = streamed.final_output, podium_metadata(streamed)
+        else:
+            result = await Runner.run(agent, "How is it in 'Bern'?")
+            text, facts = result.final_output, podium_metadata(result)
+        assert len(server.calls) == 2
+    assert (text, facts["status"], facts["plan"]) == ("The tools say rain in Bern.", "ok", None)
+    with pytest.raises(ConfigError, match="hosted conductor"):
+        as_worker(model)
 
 
 async def test_answers_without_a_conductor_have_no_metadata() -> None:

@@ -182,8 +182,8 @@ class ResponseEvents:
         )
 
     def _close_message(self, item: ResponseOutputMessage) -> Iterator[TResponseStreamEvent]:
-        if not self._text:
-            yield from self._open_message()
+        if not self._text:  # nothing was streamed
+            yield from self.text("".join(part.text for part in item.content if part.type == "output_text"))
         at: dict[str, Any] = {"content_index": 0, "item_id": self._item_id, "output_index": 0}
         yield ResponseTextDoneEvent(
             **at,
