@@ -1,8 +1,12 @@
 """Code that is not async, called from within the loop that such code shares."""
 
+import copy
+import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from contracts.interrupted_contract import ENDINGS, check_ends
 from langchain_core.runnables import RunnableLambda
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
@@ -47,3 +51,39 @@ def test_workers_that_block_the_loop_do_not_wait_for_themselves(
         runnable = ConductorRunnable(one(worker))
     assert runnable.invoke("What?") == "Forty-two."
     assert "".join(map(str, runnable.stream("What?"))) == "Forty-two."
+
+
+WORKERS = {
+    "function": "from langchain_core.runnables import RunnableLambda\n"
+    "worker = as_worker(RunnableLambda(lambda _: block()), name='worker', description='Blocks.')",
+    "tool": "from langchain_core.tools import StructuredTool\n"
+    "def blocking(query: str) -> str:\n"
+    "    'Blocks.'\n"
+    "    return block()\n"
+    "worker = as_worker(StructuredTool.from_function(blocking))",
+}
+CALLS = {
+    "invoke": "ConductorRunnable(conductor(worker)).invoke('What?')",
+    "stream": "list(ConductorRunnable(conductor(worker)).stream('What?'))",
+    "chat": "ChatPodium(conductor=conductor(worker)).invoke('What?')",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(("worker", "call"), [("function", call) for call in CALLS] + [("tool", "invoke")])
+def test_a_worker_that_blocks_a_thread_keeps_neither_call_nor_process(
+    worker: str, call: str, ending: str
+) -> None:
+    """A limit and Ctrl-C end both."""
+    imports = "from langchain_podium import ChatPodium, ConductorRunnable, as_worker\n"
+    check_ends(imports + WORKERS[worker], CALLS[call], ending)
+
+
+@pytest.mark.parametrize("make", [pickle.dumps, copy.deepcopy])
+@pytest.mark.parametrize(
+    "face", [ConductorRunnable, lambda asked: ChatPodium(conductor=asked)], ids=["runnable", "chat"]
+)
+def test_a_face_says_why_it_cannot_be_copied(face: Callable[[Conductor], Any], make: Any) -> None:
+    """And what to do."""
+    with pytest.raises(TypeError, match=r"cannot be copied or pickled: .* Share it, or make another"):
+        make(face(one(ScriptedWorker("writer", "Forty-two."))))

@@ -267,6 +267,38 @@ def test_the_interpreter_ends_while_a_call_hangs() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
 
 
+def test_the_interpreter_ends_while_a_blocking_call_hangs() -> None:
+    """A thread that a limit left behind does not keep the process alive."""
+    done = python(
+        "import asyncio, time\n"
+        "from podium.aio import run_sync\n"
+        "async def limited():\n"
+        "    try:\n"
+        "        async with asyncio.timeout(0.1):\n"
+        "            await asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)\n"
+        "    except TimeoutError:\n"
+        "        print('over')\n"
+        "run_sync(limited)\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
+
+
+def test_blocking_calls_share_threads_and_raise() -> None:
+    """As in any executor: results and exceptions reach the caller, and idle threads are used again."""
+
+    async def ask() -> set[str]:
+        loop, names = asyncio.get_running_loop(), set[str]()
+        for _ in range(20):
+            names.add(await loop.run_in_executor(None, lambda: threading.current_thread().name))
+        with pytest.raises(ZeroDivisionError):
+            await loop.run_in_executor(None, lambda: 1 // 0)
+        return names
+
+    before = threading.active_count()
+    assert run_sync(ask) == {"podium-sync"}
+    assert threading.active_count() <= before + 3
+
+
 @POSIX
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_process_has_a_loop_of_its_own() -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack, get_args
+from typing import Any, Literal, NoReturn, Self, Unpack, get_args
 
 from podium.aio.event_stream import events_of
 from podium.aio.per_loop import LoopLocal
@@ -116,6 +116,17 @@ class Conductor(Worker):
         _check_settings(self._settings)
         self.is_interruptible = any(worker.is_interruptible for worker in self.pool)
         self._entries = LoopLocal(int)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "a Conductor cannot be copied or pickled: it has connections, locks and limits of this process. "
+            "Share it, or make another with the same arguments where you need it"
+        )
 
     async def plan(
         self,

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NoReturn, get_args
 from uuid import uuid4
 
 import anyio
@@ -99,6 +99,17 @@ class HostedConductor(ResourceGroup):
         self._tools = tuple(tools)
         self._price = price
         self._seconds = seconds
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "a HostedConductor cannot be copied or pickled: it has connections of this process. "
+            "Share it, or make another with the same arguments where you need it"
+        )
 
     async def run(
         self,

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -110,6 +110,15 @@ class ConductorLLM(FunctionCallingLLM):
             **options,
         )
         return cls(conductor, partial=partial, callback_manager=callback_manager)
+
+    @override
+    def __getstate__(self) -> NoReturn:
+        """Refuse to be pickled: LlamaIndex would leave the conductor out, and only log it.
+
+        Raises:
+            TypeError: always.
+        """
+        self._conductor.__reduce__()
 
     @classmethod
     def class_name(cls) -> str:

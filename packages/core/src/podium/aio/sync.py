@@ -12,7 +12,6 @@ anyio's `BlockingPortal` does not fit; docs/decisions/0006-one-sync-bridge.md sa
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
@@ -20,6 +19,8 @@ from threading import Event, Lock, Thread
 from typing import Any, Final, Generic, TypeVar
 
 from anyio.to_thread import current_default_thread_limiter
+
+from podium.aio.daemon_threads import DaemonThreads
 
 T = TypeVar("T")
 _MAX_THREADS: Final = 256
@@ -145,7 +146,7 @@ class _LoopThread:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._loop.set_default_executor(ThreadPoolExecutor(_MAX_THREADS, "podium-sync"))
+                self._loop.set_default_executor(DaemonThreads(_MAX_THREADS, "podium-sync"))
                 asyncio.run_coroutine_threadsafe(_allow_threads(), self._loop)
                 Thread(target=_serve, args=(self._loop,), name="podium-sync", daemon=True).start()
             return self._loop

@@ -1,0 +1,59 @@
+"""Sync calls whose worker blocks a thread for a minute: limits and Ctrl-C end the call, and the process."""
+
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+
+ENDINGS: Final = ("limit", "ctrl-c")
+_CODE: Final = """
+import os, signal, threading, time
+from podium import Conductor, Limits, Plan, Step
+from podium.errors import RunFailed
+from podium.execution import Retry
+from podium.planners import FixedPlanner
+
+begun = threading.Event()
+
+def block():
+    begun.set()
+    time.sleep(60)
+
+def conductor(worker):
+    plan = Plan((Step(0, "Do it."),))
+    limits = Limits(seconds={seconds})
+    return Conductor(FixedPlanner(plan), [worker], limits=limits, retry=Retry(attempts=1))
+
+def interrupt():
+    begun.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+
+{setup}
+
+if {interrupts}:
+    threading.Thread(target=interrupt, daemon=True).start()
+try:
+    {call}
+except (RunFailed, KeyboardInterrupt) as error:
+    print(type(error).__name__)
+"""
+
+
+def check_ends(setup: str, call: str, ending: str) -> None:
+    """Run code in a process of its own, which must end long before the worker does.
+
+    Args:
+        setup: makes what is called, with `block` and `conductor`.
+        call: the sync call.
+        ending: one of `ENDINGS`.
+    """
+    if ending == "ctrl-c" and sys.platform == "win32":
+        pytest.skip("signals are POSIX's")
+    interrupts = ending == "ctrl-c"
+    code = _CODE.format(seconds=50 if interrupts else 0.5, setup=setup, interrupts=interrupts, call=call)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=45
+    )
+    assert done.stdout == ("KeyboardInterrupt\n" if interrupts else "RunFailed\n"), done.stderr
+    assert done.returncode == 0

@@ -1,0 +1,52 @@
+"""Sync calls of LlamaIndex's faces: limits and Ctrl-C end them; copies are refused."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from contracts.interrupted_contract import ENDINGS, check_ends
+
+from llama_index_podium import ConductorLLM, ConductorQueryEngine
+from podium import Conductor, Plan, ScriptedWorker, Step
+from podium.planners import FixedPlanner
+
+WORKERS = {
+    "tool": "from llama_index.core.tools import FunctionTool\n"
+    "def blocking(query: str) -> str:\n"
+    "    'Blocks.'\n"
+    "    return block()\n"
+    "worker = as_worker(FunctionTool.from_defaults(blocking))",
+    "retriever": "from llama_index.core.base.base_retriever import BaseRetriever\n"
+    "class Blocking(BaseRetriever):\n"
+    "    def _retrieve(self, query_bundle):\n"
+    "        return block()\n"
+    "worker = as_worker(Blocking(), name='worker')",
+}
+CALLS = {
+    "query": "str(ConductorQueryEngine(conductor(worker)).query('What?'))",
+    "chat": "ConductorLLM(conductor(worker)).chat([ChatMessage('What?')])",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(("worker", "call"), [("tool", "query"), ("tool", "chat"), ("retriever", "query")])
+def test_a_worker_that_blocks_a_thread_keeps_neither_call_nor_process(
+    worker: str, call: str, ending: str
+) -> None:
+    """A limit and Ctrl-C end both."""
+    imports = (
+        "from llama_index.core.llms import ChatMessage\n"
+        "from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker\n"
+    )
+    check_ends(imports + WORKERS[worker], CALLS[call], ending)
+
+
+@pytest.mark.parametrize("make", [pickle.dumps, copy.deepcopy])
+@pytest.mark.parametrize("face", [ConductorQueryEngine, ConductorLLM])
+def test_a_face_says_why_it_cannot_be_copied(face: Callable[[Conductor], Any], make: Any) -> None:
+    """And what to do."""
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [ScriptedWorker("writer", "Forty-two.")])
+    with pytest.raises(TypeError, match=r"cannot be copied or pickled: .* Share it, or make another"):
+        make(face(conductor))
