@@ -340,3 +340,15 @@ def test_a_conversation_may_end_in_a_system_message() -> None:
     shown = scene.writer.requests[0].messages
     assert "It is late." in [message.text for message in shown[:-1]]
     assert "What time is it?" in shown[-1].text
+
+
+@pytest.mark.parametrize("role", ["assistant", "system"])
+def test_a_conversation_may_end_in_any_message(role: str) -> None:
+    """As with agents that use tools by text: the user's last message is the question."""
+    worker = ScriptedWorker("w", "fine")
+    llm = ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "Answer."),))), [worker]))
+    asked = {"role": "user", "content": "How high is the tower?"}
+    assert llm.call([asked, {"role": role, "content": "Thought: I looked.\nObservation: 330 m"}]) == "fine"
+    sent = "\n".join(message.text for message in worker.requests[0].messages)
+    assert "How high is the tower?" in sent
+    assert "Observation: 330 m" in sent

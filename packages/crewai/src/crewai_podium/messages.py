@@ -1,19 +1,16 @@
 """Messages of CrewAI's as Podium's."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from podium.types import Message, storable
 
-_GO_ON: Final = "Go on from there."
-
 
 def from_crewai(messages: str | Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
-    """Return the messages that an LLM is sent as a conversation that ends with a question or a tool's result.
+    """Return the messages that an LLM is sent as a conversation.
 
     After a tool has run, CrewAI adds an instruction in the user's name. It is no new question,
-    so it becomes part of the tool's result. Where the last message is an assistant's text, as
-    with agents that use tools by text, the user asks to go on.
+    so it becomes part of the tool's result.
 
     Raises:
         QueryError: a message is none that a chat has.
@@ -27,6 +24,4 @@ def from_crewai(messages: str | Sequence[Mapping[str, Any]]) -> tuple[Message, .
             found[-1] = {**last, "content": f"{last['content']}\n\n{message['content']}"}
         else:
             found.append(message)
-    if found and found[-1]["role"] == "assistant":
-        found.append({"role": "user", "content": _GO_ON})
     return tuple(Message.from_wire(message) for message in found)
