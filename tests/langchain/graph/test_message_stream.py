@@ -112,17 +112,19 @@ async def test_a_stream_of_events_has_the_answer_as_one_model_s_run(
     executor: Executor, show: Any, openai: OpenAI
 ) -> None:
     """Steps and workers stay in it as chains."""
-    streamed, chains = defaultdict[str, str](str), set[str]()
+    streamed, chains, runs = defaultdict[str, str](str), set[str](), list[tuple[str, str]]()
     async with ChatServer(_reply) as server:
         graph = around(_conductor(server.url, openai), executor=executor, show=show)
         async for event in graph.astream_events(ASKED, version="v2"):
             if event["event"] == "on_chat_model_stream":
                 streamed[event["metadata"]["podium_role"]] += event["data"]["chunk"].text
-            elif event["event"] == "on_chain_start":
+            elif event["event"] in ("on_chain_start", "on_chain_end"):
                 chains.add(event["name"])
+                runs.append((event["event"], event["run_id"]))
     others = {"planner": PLAN, "worker": "some notes here"} if show == "all" else {}
     assert streamed == {"answer": "It is forty two.", **others}
     assert {"chief", "clerk"} <= chains
+    assert len(runs) == len(set(runs))  # each begins and ends once
 
 
 @EXECUTORS

@@ -12,7 +12,6 @@ from hashlib import sha256
 from typing import Final, Literal, get_args
 
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import patch_config
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import END
@@ -107,7 +106,7 @@ class ConductorNodes:
         number = None if begins else state[VIEW]["round"]
         step_starter = None
         if self.executor == "langgraph":
-            step_starter = GraphStepStarter(_inside(config), number, is_sync=is_sync)
+            step_starter = GraphStepStarter(config, number, is_sync=is_sync)
         if begins:
             run_id, journal = self._new_id(config), self.conductor.journal
             result = await self._begin(state, config, run_id, journal, step_starter)
@@ -263,12 +262,6 @@ class ConductorNodes:
 def _lines(journal: Journal | None) -> list[str]:
     """Return what the state keeps of a run: nothing, where it is recorded with the conductor."""
     return journal.lines() if isinstance(journal, StateJournal) else []
-
-
-def _inside(config: RunnableConfig) -> RunnableConfig:
-    """Return the configuration for a graph inside of a node, whose models are not streamed."""
-    quiet = without_streams(config.get("callbacks"))
-    return config if quiet is None else patch_config(config, callbacks=quiet)
 
 
 def _both(first: Listener, second: Listener | None) -> Listener:

@@ -1,6 +1,7 @@
 """Who starts the steps of a run's rounds in a graph: which round is carried out now, and which put off."""
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langgraph.errors import GraphInterrupt
 
 from langchain_podium.graph.plan_graph import carry_out
@@ -36,7 +37,9 @@ class GraphStepStarter:
                 await steps.run(index)
             return
         try:
-            await carry_out(steps, self._config, is_sync=self._is_sync)
+            # LangGraph adds the node's callbacks to those around the run, which do not stream: give these.
+            config = RunnableConfig(**{**self._config, "callbacks": ensure_config().get("callbacks")})
+            await carry_out(steps, config, is_sync=self._is_sync)
         except GraphInterrupt as raised:
             self.interrupt = raised
             raise Pause from None
