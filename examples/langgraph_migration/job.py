@@ -67,7 +67,7 @@ def make_team(base_url: str, models: dict[str, str]) -> Team:
     """
     key = SecretStr(os.environ.get("OPENAI_API_KEY", "none"))
     made = {
-        role: ChatOpenAI(model=model, base_url=base_url, api_key=key, temperature=0)
+        role: ChatOpenAI(model=model, base_url=base_url, api_key=key, temperature=0, max_retries=0)
         for role, model in models.items()
     }
     silos = {"handbook": Silo(documents=HANDBOOK), "tickets": Silo(documents=TICKETS)}

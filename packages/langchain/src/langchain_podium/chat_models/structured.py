@@ -3,16 +3,21 @@
 It knows the model by `bind` and `bind_tools` alone.
 """
 
+import json
+import re
 from operator import itemgetter
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
+from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import (
     BaseOutputParser,
     JsonOutputParser,
     PydanticOutputParser,
 )
 from langchain_core.output_parsers.openai_tools import JsonOutputKeyToolsParser, PydanticToolsParser
+from langchain_core.outputs import Generation
 from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from langchain_core.utils.pydantic import is_basemodel_subclass
@@ -23,6 +28,8 @@ Method = Literal["function_calling", "json_schema", "json_mode"]
 """How an answer comes to have a form: as the arguments of a tool; by the server's holding the text to it;
 by nothing but that the question asks for it."""
 Schema = dict[str, Any] | type
+
+_FENCE: Final = re.compile(r"```(?:json)?\s*\n?(.*?)```", re.DOTALL)
 
 
 def structured(
@@ -55,11 +62,56 @@ def structured(
 def _parser(schema: Schema, *, called: bool) -> BaseOutputParser[Any]:
     model: Any = schema if isinstance(schema, type) and is_basemodel_subclass(schema) else None
     if called and model is not None:
-        return PydanticToolsParser(tools=[model], first_tool_only=True)
+        return _WholeModel(tools=[model], first_tool_only=True)
     if called:
         name = convert_to_openai_tool(schema)["function"]["name"]
-        return JsonOutputKeyToolsParser(key_name=name, first_tool_only=True)
-    return JsonOutputParser() if model is None else PydanticOutputParser(pydantic_object=model)
+        return _WholeArguments(key_name=name, first_tool_only=True)
+    return _WholeJson() if model is None else _WholeModelText(pydantic_object=model)
+
+
+class _WholeCall(BaseOutputParser[Any]):
+    """Refuses a message whose call is missing or cut, of which LangChain's parsers make `None`."""
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        """Return what the call holds; within a stream, what there is of it."""
+        message = getattr(result[0], "message", None)
+        if not partial and isinstance(message, AIMessage) and not message.tool_calls:
+            broken = [call["args"] for call in message.invalid_tool_calls]
+            told = f"the arguments of the call are cut or no JSON object: {broken}" if broken else "no call"
+            raise OutputParserException(f"the answer cannot be read: {told}")
+        return super().parse_result(result, partial=partial)
+
+
+class _WholeModel(_WholeCall, PydanticToolsParser):
+    pass
+
+
+class _WholeArguments(_WholeCall, JsonOutputKeyToolsParser):
+    pass
+
+
+class _WholeText(BaseOutputParser[Any]):
+    """Refuses text that is cut, which LangChain's parsers complete by a guess."""
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        """Return the JSON in the text; within a stream, what there is of it."""
+        if not partial:
+            text = result[0].text.strip()
+            fenced = _FENCE.search(text)
+            try:
+                json.loads(fenced[1] if fenced else text, strict=False)
+            except ValueError as error:
+                told = f"the answer is not whole JSON: {error}"
+                raise OutputParserException(told, llm_output=text) from error
+        return super().parse_result(result, partial=partial)
+
+
+class _WholeJson(_WholeText, JsonOutputParser):
+    pass
+
+
+class _WholeModelText(_WholeText, PydanticOutputParser[Any]):
+    pass
 
 
 def _with_raw(

@@ -1,0 +1,69 @@
+"""Forms of a conductor as a chat model: what is cut or missing is an error, and no guess."""
+
+from typing import Any
+
+import pytest
+from langchain_core.exceptions import OutputParserException
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel
+from servers.chat_server import Call, ChatServer, Reply, says
+
+from langchain_podium import ChatPodium, as_worker
+from podium import Conductor, Plan, ScriptedWorker, Step
+from podium.planners import FixedPlanner
+
+pytestmark = pytest.mark.anyio
+
+
+class Person(BaseModel):
+    """A person."""
+
+    name: str
+
+
+SCHEMA = {"title": "Person", "type": "object", "properties": {"name": {"type": "string"}}}
+PLAN = Plan((Step(0, "Answer."),))
+FORMS = pytest.mark.parametrize("form", [Person, SCHEMA], ids=["model", "schema"])
+
+
+def over(worker: Any) -> ChatPodium:
+    """Return a conductor of one worker as a chat model."""
+    return ChatPodium(conductor=Conductor(FixedPlanner(PLAN), [worker]))
+
+
+@FORMS
+@pytest.mark.parametrize("text", ['{"name": "Ad', 'It is:\n```json\n{"name": "Ad', '{"name": "Ada"', "Ada"])
+async def test_text_that_is_cut_is_an_error(form: Any, text: str) -> None:
+    """LangChain's parsers would complete it: to a person called Ad."""
+    asks = over(ScriptedWorker("writer", text)).with_structured_output(form, method="json_mode")
+    with pytest.raises(OutputParserException):
+        await asks.ainvoke("Who?")
+    raw = over(ScriptedWorker("writer", text)).with_structured_output(
+        form, method="json_mode", include_raw=True
+    )
+    found = await raw.ainvoke("Who?")
+    assert (found["raw"].text, found["parsed"]) == (text, None)
+    assert isinstance(found["parsing_error"], OutputParserException)
+
+
+@FORMS
+async def test_text_that_is_whole_is_read(form: Any) -> None:
+    """Bare or fenced."""
+    for text in ('{"name": "Ada"}', 'It is:\n```json\n{"name": "Ada"}\n```'):
+        asks = over(ScriptedWorker("writer", text)).with_structured_output(form, method="json_mode")
+        found = await asks.ainvoke("Who?")
+        assert found == (Person(name="Ada") if form is Person else {"name": "Ada"})
+
+
+@FORMS
+async def test_a_call_that_is_cut_is_an_error(form: Any) -> None:
+    """LangChain's parsers would return `None`, as if that were the answer."""
+
+    def cut(call: Call) -> Reply:
+        made = {"id": "1", "type": "function", "function": {"name": "Person", "arguments": '{"name": "Ad'}}
+        return says(call, "", tool_calls=[made])
+
+    async with ChatServer(cut) as server:
+        model = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
+        with pytest.raises(OutputParserException, match="cut"):
+            await over(as_worker(model)).with_structured_output(form).ainvoke("Who?")
