@@ -1,10 +1,11 @@
 """A conductor as an MCP server, called by the SDK's own client."""
 
+import asyncio
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -41,21 +42,12 @@ def free_port() -> int:
 def served(conductor: Conductor, key: str | None = None) -> Iterator[str]:
     """Serve a conductor over HTTP, from a thread; yield its URL."""
     port = free_port()
-    scope: list[anyio.CancelScope] = []
-
-    async def serve() -> None:
-        with anyio.CancelScope() as running:
-            scope.append(running)
-            await serve_http(conductor, host="127.0.0.1", port=port, key=key)
-
-    async def stop() -> None:
-        scope[0].cancel()
-
-    tokens: list[anyio.lowlevel.EventLoopToken] = []
+    stops: list[Callable[[], object]] = []
 
     async def main() -> None:
-        tokens.append(anyio.lowlevel.current_token())
-        await serve()
+        with anyio.CancelScope() as running:
+            stops.append(partial(asyncio.get_running_loop().call_soon_threadsafe, running.cancel))
+            await serve_http(conductor, host="127.0.0.1", port=port, key=key)
 
     thread = threading.Thread(target=partial(anyio.run, main))
     thread.start()
@@ -67,7 +59,7 @@ def served(conductor: Conductor, key: str | None = None) -> Iterator[str]:
             time.sleep(0.02)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
-        anyio.from_thread.run(stop, token=tokens[0])
+        stops[0]()
         thread.join(15)
 
 

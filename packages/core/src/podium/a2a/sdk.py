@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from podium.errors import ConfigError
+from podium.installing import install_hint
 
 _CONNECT, _WRITE = 10.0, 30.0
 """Seconds to connect, and to send a request. The time for the answer is the caller's to limit."""
@@ -19,7 +20,7 @@ def check_installed() -> None:
         ConfigError: it is not.
     """
     if find_spec("a2a") is None:
-        raise ConfigError("A2A needs a2a-sdk: pip install './packages/core[a2a]' in a clone of Podium")
+        raise ConfigError(f"A2A needs a2a-sdk: {install_hint('core[a2a]')}")
 
 
 def http_client(headers: Mapping[str, str]) -> Any:
