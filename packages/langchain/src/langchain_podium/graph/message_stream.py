@@ -23,6 +23,7 @@ from langgraph.pregel._messages import StreamMessagesHandler
 
 from podium.aio import events_of
 from podium.errors import WorkerFailed
+from podium.hosts import answer_sources
 from podium.types import (
     AnswerDelta,
     AttemptFailed,
@@ -35,7 +36,6 @@ from podium.types import (
     StepEnded,
     StepStarted,
 )
-from podium.types.conclusion import answer_outcome
 
 Show = Literal["answer", "all"]
 """Which texts of a run are messages of its node: the answer; or what planners and workers write, too."""
@@ -58,8 +58,11 @@ def message_id(run_id: str, round: int | None, step: int | None, attempt: int | 
 
 def answer_id(result: Result) -> str | None:
     """Return the id of the message with a run's answer; `None` where there is no answer."""
-    source = answer_outcome(result.rounds)
-    return None if source is None else message_id(result.run_id, source.round, source.step, source.attempts)
+    sources = answer_sources(result)
+    if not sources:
+        return None
+    last = sources[-1]
+    return message_id(result.run_id, last.round, last.step, last.attempts)
 
 
 def without_streams(callbacks: object) -> BaseCallbackManager | None:
