@@ -7,7 +7,7 @@ chat model.
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun
 from langchain_core.messages import AnyMessage
@@ -29,9 +29,11 @@ from podium.policy import Policy
 from podium.run import StreamedAnswer
 from podium.types import AnswerDelta, Event, Result, RunEnded
 
+Given = TypeVar("Given", bound=str | Result)
+
 
 @ConductorFace.register
-class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
+class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Given]):
     """Asks a conductor.
 
     Each call takes, beside the configuration, the `labels` and the `policy` of its run, which
@@ -57,6 +59,26 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
     output: Literal["answer", "result"] = "answer"
     partial: Literal["return", "raise"] = "return"
 
+    @overload
+    def __init__(
+        self: "ConductorRunnable[str]",
+        conductor: Conductor | HostedConductor,
+        *,
+        output: Literal["answer"] = "answer",
+        partial: Literal["return", "raise"] = "return",
+        name: str | None = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "ConductorRunnable[Result]",
+        conductor: Conductor | HostedConductor,
+        *,
+        output: Literal["result"],
+        partial: Literal["return", "raise"] = "return",
+        name: str | None = None,
+    ) -> None: ...
+
     def __init__(self, conductor: Conductor | HostedConductor, **options: Any) -> None:
         super().__init__(**{"conductor": conductor, **options})
 
@@ -81,7 +103,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
         input: ConductorInput,  # noqa: A002 - LangChain's name, as below
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> str | Result:
+    ) -> Given:
         """Ask, and wait for the whole answer."""
         return await self._acall_with_config(partial(self._ask, input), shown(input), config, **kwargs)
 
@@ -90,7 +112,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
         input: ConductorInput,  # noqa: A002 - LangChain's name, as below
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> str | Result:
+    ) -> Given:
         """Do as `ainvoke` from code that is not async, inside a running event loop too."""
         return run_sync(lambda: self.ainvoke(input, config, **kwargs))
 
@@ -99,14 +121,14 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
         input: ConductorInput,  # noqa: A002 - LangChain's name, as below
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> AsyncGenerator[str | Result, None]:
+    ) -> AsyncGenerator[Given, None]:
         """Ask, and yield the answer as it comes; or the whole `Result`, where that is the output.
 
         Leaving the iteration cancels the run.
         """
         told, stream = _only(shown(input)), partial(self._stream, input)
         pieces = self._atransform_stream_with_config(told, stream, config, **kwargs)
-        async with aclosing(cast("AsyncGenerator[str | Result, None]", pieces)):
+        async with aclosing(cast("AsyncGenerator[Given, None]", pieces)):
             async for piece in pieces:
                 yield piece
 
@@ -115,16 +137,16 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
         input: ConductorInput,  # noqa: A002 - LangChain's name, as below
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> Iterator[str | Result]:
+    ) -> Iterator[Given]:
         """Do as `astream` from code that is not async, inside a running event loop too."""
         return iterate(lambda: self.astream(input, config, **kwargs))
 
-    async def abatch(self, inputs: list[ConductorInput], *args: Any, **kwargs: Any) -> list[str | Result]:
+    async def abatch(self, inputs: list[ConductorInput], *args: Any, **kwargs: Any) -> list[Given]:
         """Ask many things, as many at once as `max_concurrency` says, over the same connections."""
         async with self.conductor:
             return await super().abatch(inputs, *args, **kwargs)
 
-    def batch(self, inputs: list[ConductorInput], *args: Any, **kwargs: Any) -> list[str | Result]:
+    def batch(self, inputs: list[ConductorInput], *args: Any, **kwargs: Any) -> list[Given]:
         """Do as `abatch` from code that is not async, inside a running event loop too."""
         return run_sync(lambda: self.abatch(inputs, *args, **kwargs))
 
@@ -150,7 +172,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
         told: ConductorInput,
         run_manager: AsyncCallbackManagerForChainRun,
         **facts: Any,
-    ) -> str | Result:
+    ) -> Given:
         """Run; as a stream of events only where somebody takes them. LangChain was told `told`."""
         del told
         scrub_run(run_manager)
@@ -169,7 +191,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
         told: AsyncIterator[ConductorInput],
         run_manager: AsyncCallbackManagerForChainRun,
         **facts: Any,
-    ) -> AsyncGenerator[str | Result, None]:
+    ) -> AsyncGenerator[Given, None]:
         """Run, and yield the answer's pieces. LangChain was told `told`."""
         del told
         scrub_run(run_manager)
@@ -181,11 +203,11 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
                 if event.run_id != own or self.output != "answer":
                     continue
                 if isinstance(event, AnswerDelta) and (text := streamed.add(event)):
-                    yield text
+                    yield cast("Given", text)
         result = _ended(last)
         given = self._given(result)
         if rest := given if isinstance(given, Result) else streamed.rest(result):
-            yield rest
+            yield cast("Given", rest)
 
     async def _events(
         self, asked: ConductorInput, run_manager: AsyncCallbackManagerForChainRun, **facts: Any
@@ -225,16 +247,16 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, str | Result]):
             "middleware": middleware if stream else whole_answers(middleware),
         }
 
-    def _given(self, result: Result) -> str | Result:
+    def _given(self, result: Result) -> Given:
         """Return what the chain goes on with.
 
         Raises:
             RunFailed: there is nothing it could go on with.
         """
         if self.output == "result" and result.status == "waiting":
-            return result
+            return cast("Given", result)
         answered(result, partial=self.partial)
-        return result if self.output == "result" else result.answer
+        return cast("Given", result if self.output == "result" else result.answer)
 
 
 def _ended(event: Event) -> Result:
