@@ -77,6 +77,7 @@ async def main() -> None:
         provider="openai",  # what the server speaks
         base_url=os.environ["LLM_URL"],
         api_key=os.environ.get("LLM_KEY", "none"),
+        max_retries=0,  # Podium retries, in one place
     )
     print(await Briefing(llm=llm).kickoff_async({"topic": said.topic}))
 
