@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerTimeout
+from podium.execution import Retry
 from podium.hosts import ToolWorker, prompt_text, text_of, tool_arguments, tool_call
-from podium.types import Completion, Message
+from podium.planners import FixedPlanner
+from podium.types import Completion, Message, Plan, Step
 from podium.usage import Usage
-from podium.workers import Card, Request, complete
+from podium.workers import FREE, Card, Request, complete
 
 pytestmark = pytest.mark.anyio
 TEXT = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -187,3 +190,22 @@ def test_calls_are_written_and_read() -> None:
     assert [tool_arguments(tool_call("c", "look", told)) for told in ("{nonsense", "[1]", "", None)] == [
         None, None, {}, {},
     ]  # fmt: skip
+
+
+async def test_a_tool_that_may_have_done_its_work_is_not_called_again() -> None:
+    """It may have sent a mail before it was cut off. One that says that a second call does no harm is."""
+    calls: list[dict[str, Any]] = []
+
+    async def send(arguments: dict[str, Any]) -> str:
+        calls.append(arguments)
+        raise TimeoutError("no answer")
+
+    worker = ToolWorker(TEXT, send, card=Card(name="mail", price=FREE))
+    for repeatable, expected in ((False, 1), (True, 3)):
+        worker.safe_to_repeat = repeatable
+        calls.clear()
+        conductor = Conductor(
+            FixedPlanner(Plan((Step(0, "Bern"),))), [worker], retry=Retry(attempts=3, first_wait=0.001)
+        )
+        assert (await conductor.run("?")).status == "failed"
+        assert len(calls) == expected

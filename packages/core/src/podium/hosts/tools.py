@@ -46,6 +46,7 @@ class ToolWorker(Worker):
 
     uses_tokens = False
     reads_prose = False
+    safe_to_repeat = False  # it may send a mail; hosts that know better set it
 
     def __init__(
         self,
