@@ -1,6 +1,6 @@
 """A conductor as an agent of Agent Framework's: alone, with sessions, in a workflow."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Unpack, cast
 
@@ -23,16 +23,15 @@ from agent_framework import (
 )
 
 from autogen_podium.agent_framework.events import RunUpdates
-from autogen_podium.agent_framework.messages import from_framework, write_usage
+from autogen_podium.agent_framework.messages import from_framework, write_result, write_usage
 from autogen_podium.agent_framework.workers import Participant, as_planner, as_worker
 from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, QueryError
-from podium.hosts import ChatAnswer, ChatCall, ConductorFace, result_metadata
+from podium.hosts import ChatAnswer, ChatCall, ConductorFace
 from podium.planners import Planner
 from podium.types import Message as PodiumMessage
-from podium.usage import Usage
 from podium.workers import Card, Worker
 
 _Response = AgentResponse[Any]
@@ -150,13 +149,9 @@ class _Conducted(BaseAgent):
             agent_id=self.id,
             finish_reason=cast("Any", answer.finish_reason),
             usage_details=write_usage(answer.usage),
-            additional_properties={"podium": result_metadata(result, usage=_usage)},
+            additional_properties=write_result(result),
             raw_representation=result,
         )
-
-
-def _usage(usage: Usage) -> Mapping[str, Any]:
-    return {**write_usage(usage), "estimated": usage.estimated}
 
 
 @ConductorFace.register

@@ -5,8 +5,8 @@ from typing import Any
 
 from agent_framework import Content, Message as FrameworkMessage, UsageDetails
 
-from podium.hosts import tool_call
-from podium.types import Message, Part, Role, storable
+from podium.hosts import result_metadata, tool_call
+from podium.types import Message, Part, Result, Role, storable
 from podium.usage import Usage
 from podium.workers import read_usage as read_counts
 
@@ -21,6 +21,11 @@ def from_framework(messages: Sequence[FrameworkMessage], own: str | None) -> tup
         own: the name of the agent that reads it, whose own messages stay the assistant's.
     """
     return tuple(one for message in messages for one in _from_framework(message, own))
+
+
+def from_client(messages: Sequence[FrameworkMessage]) -> tuple[Message, ...]:
+    """Return the messages that a chat client is sent as Podium's: each has the role that it says."""
+    return tuple(one for message in messages for one in _from_framework(message, message.author_name))
 
 
 def _from_framework(message: FrameworkMessage, own: str | None) -> list[Message]:
@@ -59,6 +64,18 @@ def _call(content: Content) -> Part:
     return tool_call(content.call_id, content.name, content.arguments or {})
 
 
+def write_calls(calls: Sequence[Part]) -> list[Content]:
+    """Return calls of tools as Agent Framework's contents."""
+    return [
+        Content.from_function_call(
+            str(call.get("id") or ""),
+            call["function"]["name"],
+            arguments=call["function"].get("arguments") or "{}",
+        )
+        for call in calls
+    ]
+
+
 def to_framework(messages: Sequence[Message]) -> list[FrameworkMessage]:
     """Return Podium's messages as Agent Framework's."""
     return [_to_framework(message) for message in messages]
@@ -72,10 +89,7 @@ def _to_framework(message: Message) -> FrameworkMessage:
         [{"type": "text", "text": message.content}] if isinstance(message.content, str) else message.content
     )
     contents = [_content(part) for part in parts]
-    for call in message.tool_calls:
-        function = call["function"]
-        told = function.get("arguments") or "{}"
-        contents.append(Content.from_function_call(call.get("id") or "", function["name"], arguments=told))
+    contents += write_calls(message.tool_calls)
     return FrameworkMessage("system" if message.role == "developer" else message.role, contents)
 
 
@@ -115,3 +129,12 @@ def write_usage(usage: Usage) -> UsageDetails:
     if usage.reasoning_tokens:
         details["reasoning_output_token_count"] = usage.reasoning_tokens
     return details
+
+
+def write_result(result: Result) -> dict[str, Any]:
+    """Return what a response says of its run, besides the answer."""
+    return {"podium": result_metadata(result, usage=_details)}
+
+
+def _details(usage: Usage) -> Mapping[str, Any]:
+    return {**write_usage(usage), "estimated": usage.estimated}

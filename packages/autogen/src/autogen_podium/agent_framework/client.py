@@ -1,0 +1,165 @@
+"""A conductor as a chat client of Agent Framework's: each call is a run."""
+
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, ClassVar, Final, Unpack, cast
+
+from agent_framework import (
+    BaseChatClient,
+    ChatAndFunctionMiddlewareTypes,
+    ChatMiddlewareLayer,
+    ChatOptions,
+    ChatResponse,
+    ChatResponseUpdate,
+    Content,
+    FunctionInvocationConfiguration,
+    FunctionInvocationLayer,
+    Message,
+    ResponseStream,
+    SupportsChatGetResponse,
+)
+from agent_framework.observability import ChatTelemetryLayer
+
+from autogen_podium.agent_framework.call_options import call_sampling, call_tools, check_options
+from autogen_podium.agent_framework.messages import from_client, write_calls, write_result, write_usage
+from autogen_podium.agent_framework.workers import Participant, as_planner, as_worker
+from autogen_podium.conductor_options import ConductorOptions, conductor_of
+from podium.conductor import Conductor
+from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore, Partial, check_partial
+from podium.planners import Planner
+from podium.types import Message as PodiumMessage
+from podium.workers import Card, Worker
+
+_NAME: Final = "podium"
+
+
+class _ConductedClient(BaseChatClient[ChatOptions[None]]):
+    """The chat client inside the layers for functions, middleware and telemetry."""
+
+    OTEL_PROVIDER_NAME: ClassVar[str] = _NAME
+    conductor: Conductor
+    model: str
+    partial: Partial
+    _store: ContinuationStore
+
+    def _inner_get_response(
+        self, *, messages: Sequence[Message], stream: bool, options: Mapping[str, Any], **others: Any
+    ) -> Awaitable[ChatResponse[Any]] | ResponseStream[ChatResponseUpdate, ChatResponse[Any]]:
+        del others  # of the layers
+        form = options.get("response_format")
+        if not stream:
+            return self._whole(messages, options)
+        return self._build_response_stream(self._updates(messages, options), response_format=form)
+
+    async def _call(self, messages: Sequence[Message], options: Mapping[str, Any]) -> ChatCall:
+        check_options(options)
+        said = await self._validate_options(options)
+        instructions = said.get("instructions")
+        system = (PodiumMessage("system", instructions),) if instructions else ()
+        return ChatCall(
+            self.conductor,
+            (*system, *from_client(messages)),
+            tools=call_tools(said),
+            sampling=call_sampling(said),
+            store=self._store,
+            partial=self.partial,
+        )
+
+    async def _whole(self, messages: Sequence[Message], options: Mapping[str, Any]) -> ChatResponse[Any]:
+        call = await self._call(messages, options)
+        answer = await call.run()
+        run_id, text = answer.result.run_id, [Content.from_text(answer.text)] if answer.text else []
+        return ChatResponse(
+            messages=[Message("assistant", [*text, *write_calls(answer.tool_calls)], message_id=run_id)],
+            response_id=run_id,
+            model=self.model,
+            finish_reason=cast("Any", answer.finish_reason),
+            usage_details=write_usage(answer.usage),
+            response_format=options.get("response_format"),
+            additional_properties=write_result(answer.result),
+            raw_representation=answer.result,
+        )
+
+    async def _updates(
+        self, messages: Sequence[Message], options: Mapping[str, Any]
+    ) -> AsyncGenerator[ChatResponseUpdate, None]:
+        call = await self._call(messages, options)
+        async with aclosing(call.stream()) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ChatAnswer):
+                    yield self._last_update(piece)
+                else:
+                    text = [Content.from_text(piece)]
+                    yield ChatResponseUpdate(contents=text, role="assistant", model=self.model)
+
+    def _last_update(self, answer: ChatAnswer) -> ChatResponseUpdate:
+        """Return the update with what is known at the end only; all updates are of one message."""
+        return ChatResponseUpdate(
+            contents=[*write_calls(answer.tool_calls), Content.from_usage(write_usage(answer.usage))],
+            role="assistant",
+            response_id=answer.result.run_id,
+            model=self.model,
+            finish_reason=cast("Any", answer.finish_reason),
+            additional_properties=write_result(answer.result),
+            raw_representation=answer.result,
+        )
+
+
+@ConductorFace.register
+class ConductorChatClient(
+    FunctionInvocationLayer[ChatOptions[None]],
+    ChatMiddlewareLayer[ChatOptions[None]],
+    ChatTelemetryLayer[ChatOptions[None]],
+    _ConductedClient,
+):
+    """A chat client that plans, and has a pool do the work: `Agent(client=ConductorChatClient(...))`.
+
+    Tools of a call are offered to the worker of the plan's last step, if it takes any. The turn after
+    a call of tools reuses the plan and the outputs of the other steps. The response's
+    `raw_representation` is the `podium.Result`; what it says of the plan and the steps is in
+    `additional_properties["podium"]`.
+
+    Args:
+        participants: agents, chat clients and workers of Podium's, which do the steps; or a
+            `podium.Conductor`.
+        client: plans: a chat client, or a planner or worker of Podium's; `None` plans by rules, without
+            a model.
+        model: the model's name in responses and traces.
+        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+        middleware: chat and function middleware around each call.
+        function_invocation_configuration: how the framework calls tools.
+        options: limits, a policy, a journal, …, as `podium.Conductor` takes them.
+
+    Raises:
+        ConfigError: a participant or an option is wrong; from each call: an option of the call is one
+            that a conductor does not take.
+        RunFailed: from each call: there is no answer; `result` is the run's result.
+        PodiumError: from each call: as `Conductor.run`.
+    """
+
+    def __init__(
+        self,
+        participants: Sequence[Participant] | Conductor,
+        client: SupportsChatGetResponse[Any] | Planner | Worker | None = None,
+        *,
+        model: str = _NAME,
+        partial: Partial = "return",
+        middleware: Sequence[ChatAndFunctionMiddlewareTypes] | None = None,
+        function_invocation_configuration: FunctionInvocationConfiguration | None = None,
+        **options: Unpack[ConductorOptions],
+    ) -> None:
+        super().__init__(
+            middleware=middleware, function_invocation_configuration=function_invocation_configuration
+        )
+        self.model = model
+        self.partial = check_partial(partial)
+        self._store = ContinuationStore()
+        self.conductor = conductor_of(
+            participants,
+            client,
+            card=Card(name=model, description="Plans a task and has a team carry it out."),
+            as_worker=as_worker,
+            as_planner=as_planner,
+            options=options,
+            face="ConductorChatClient",
+        )
