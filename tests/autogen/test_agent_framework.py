@@ -11,7 +11,6 @@ import pytest
 from agent_framework import (
     Agent,
     AgentContext,
-    AgentResponseUpdate,
     AgentSession,
     Content,
     ContextProvider,
@@ -159,11 +158,6 @@ async def test_an_answer_that_is_tried_again_replaces_what_was_streamed() -> Non
             return made
 
     agent = ConductorAgent([Agent(Breaking(breaks), name="one")], planner_of((0, "x", ())), name="lead")
-    if not hasattr(AgentResponseUpdate(), "merge_mode"):
-        with pytest.raises(RunFailed, match="another than what was streamed") as caught:
-            await agent.run("?", stream=True).get_final_response()
-        assert caught.value.result.answer == "whole answer"
-        return
     updates = [update async for update in agent.run("?", stream=True)]
     assert [(u.text, u.merge_mode) for u in updates if u.text] == [
         ("half", None),
@@ -295,7 +289,7 @@ async def test_what_it_cannot_do_is_told() -> None:
     with pytest.raises(ConfigError, match="it has its own"):
         ConductorAgent(whole, limits=Limits(steps=1))
     nothing: Any = len
-    with pytest.raises(ConfigError, match="neither an agent nor a chat client"):
+    with pytest.raises(ConfigError, match="no agent, workflow or chat client"):
         as_worker(nothing)
 
 

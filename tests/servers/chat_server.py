@@ -146,7 +146,7 @@ def says(  # noqa: PLR0913  (what an answer may consist of)
         frames += [chunk({"tool_calls": [one]}) for one in calls]
         frames.append(chunk({}, finish_reason=finish_reason))
         if usage is not None and call.body.get("stream_options", {}).get("include_usage"):
-            frames.append({"object": "chat.completion.chunk", "model": MODEL, "choices": [], "usage": usage})
+            frames.append({**_head_of("chat.completion.chunk"), "choices": [], "usage": usage})
         reply = events(*frames, slice_size=slice_size)
     else:
         reply = whole(completion(text, usage=usage, finish_reason=finish_reason, tool_calls=tool_calls))
@@ -165,14 +165,18 @@ def completion(
     if tool_calls:
         message["tool_calls"] = list(tool_calls)
     choice = {"index": 0, "message": message, "finish_reason": finish_reason}
-    body = {"id": "c1", "object": "chat.completion", "model": MODEL, "choices": [choice]}
+    body = {**_head_of("chat.completion"), "choices": [choice]}
     return body if usage is None else {**body, "usage": dict(usage)}
 
 
 def chunk(delta: Mapping[str, Any], *, finish_reason: str | None = None) -> dict[str, Any]:
     """Return the data of one event of a streamed answer."""
     choice = {"index": 0, "delta": dict(delta), "finish_reason": finish_reason}
-    return {"id": "c1", "object": "chat.completion.chunk", "model": MODEL, "choices": [choice]}
+    return {**_head_of("chat.completion.chunk"), "choices": [choice]}
+
+
+def _head_of(kind: str) -> dict[str, Any]:
+    return {"id": "c1", "object": kind, "created": 1, "model": MODEL}
 
 
 class ChatServer:

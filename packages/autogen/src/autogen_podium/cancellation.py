@@ -1,22 +1,15 @@
-"""Links AutoGen's cancellation tokens to asyncio's cancellation, and lets one step at a time use an agent."""
+"""Links AutoGen's cancellation tokens to asyncio's cancellation."""
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
-from weakref import WeakKeyDictionary
 
 import anyio
 from autogen_core import CancellationToken
 
-from podium.aio import LoopLocal
-
 T = TypeVar("T")
 _GRACE: Final = 1.0
 """Seconds that a cancelled task has to end before it is cancelled again."""
-_POLL: Final = 0.01
-"""Seconds between two looks at an agent that is used in another event loop."""
 
 
 async def cancelling(token: CancellationToken, work: Coroutine[Any, Any, T]) -> T:
@@ -55,29 +48,3 @@ def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
         loop.call_soon_threadsafe(task.cancel)
     except RuntimeError:  # the loop was closed meanwhile, and the task with it
         return
-
-
-class _AgentLock:
-    """A lock on one agent, for steps in any event loop; fair among the steps of one loop."""
-
-    def __init__(self) -> None:
-        self._loops = LoopLocal(asyncio.Lock)
-        self._one = threading.Lock()
-
-    @asynccontextmanager
-    async def __call__(self) -> AsyncIterator[None]:
-        async with self._loops.get():
-            while not self._one.acquire(blocking=False):  # noqa: ASYNC110 - another loop can set no event of ours
-                await anyio.sleep(_POLL)
-            try:
-                yield
-            finally:
-                self._one.release()
-
-
-_locks: WeakKeyDictionary[object, _AgentLock] = WeakKeyDictionary()
-
-
-def exclusive(agent: object) -> Any:
-    """Return a context manager in which no other step uses the agent, whatever pools it is in."""
-    return _locks.setdefault(agent, _AgentLock())()

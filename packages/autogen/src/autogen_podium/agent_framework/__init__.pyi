@@ -1,3 +1,3 @@
 from .agent import ConductorAgent as ConductorAgent
 from .client import ConductorChatClient as ConductorChatClient
-from .workers import as_planner as as_planner, as_worker as as_worker
+from .wrap import as_planner as as_planner, as_worker as as_worker

@@ -24,7 +24,7 @@ from agent_framework import (
 
 from autogen_podium.agent_framework.events import RunUpdates
 from autogen_podium.agent_framework.messages import from_framework, write_result, write_usage
-from autogen_podium.agent_framework.workers import Participant, as_planner, as_worker
+from autogen_podium.agent_framework.wrap import Participant, as_planner, as_worker
 from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from podium.aio import events_of
 from podium.conductor import Conductor

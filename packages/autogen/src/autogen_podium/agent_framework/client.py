@@ -22,7 +22,7 @@ from agent_framework.observability import ChatTelemetryLayer
 
 from autogen_podium.agent_framework.call_options import call_sampling, call_tools, check_options
 from autogen_podium.agent_framework.messages import from_client, write_calls, write_result, write_usage
-from autogen_podium.agent_framework.workers import Participant, as_planner, as_worker
+from autogen_podium.agent_framework.wrap import Participant, as_planner, as_worker
 from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from podium.conductor import Conductor
 from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore, Partial, check_partial

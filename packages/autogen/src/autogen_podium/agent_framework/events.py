@@ -1,17 +1,13 @@
 """A run as updates of an agent's response."""
 
 from collections.abc import Callable
-from inspect import signature
-from typing import Any, Final
+from typing import Any
 
 from agent_framework import AgentResponseUpdate, BaseAgent, Content
 
 from autogen_podium.agent_framework.messages import write_usage
 from podium.hosts import ChatAnswer, ChatCall
 from podium.types import Event, StepEnded
-
-_CAN_REPLACE: Final = "merge_mode" in signature(AgentResponseUpdate.__init__).parameters
-"""Whether an update can replace the text of those before it, in this version of Agent Framework."""
 
 
 class RunUpdates:
@@ -38,12 +34,8 @@ class RunUpdates:
             self._step(event)
 
     def end(self, call: ChatCall, answer: ChatAnswer) -> None:
-        """Send the text of the answer that was not sent yet, and the usage.
-
-        Raises:
-            RunFailed: the answer differs from what was sent, and an update cannot replace that.
-        """
-        if _CAN_REPLACE and not answer.text.startswith(call.text):
+        """Send the text of the answer that was not sent yet, or all of it where it differs; and the usage."""
+        if not answer.text.startswith(call.text):
             self._update(Content.from_text(answer.text), merge_mode="replace")
         elif rest := call.rest():
             self._update(Content.from_text(rest))

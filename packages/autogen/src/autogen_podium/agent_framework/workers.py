@@ -1,57 +1,64 @@
-"""Workers that are Agent Framework's: agents, which remember nothing without a session, and chat clients."""
+"""Workers that are Agent Framework's agents and chat clients.
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+They do not retry. Turn off the own retries of a client.
+"""
+
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Unpack, cast
+from typing import Any, Literal, cast
 
 from agent_framework import (
-    AgentResponse,
     AgentResponseUpdate,
-    BaseChatClient,
-    ChatResponse,
     ChatResponseUpdate,
-    Message as FrameworkMessage,
+    FunctionTool,
+    RawAgent,
     ResponseStream,
     SupportsAgentRun,
     SupportsChatGetResponse,
 )
 
-from autogen_podium.agent_framework.messages import read_usage, to_framework
+from autogen_podium.agent_framework.messages import to_framework
+from autogen_podium.agent_framework.responses import Response, is_openai, read_response
 from podium.aio import events_of
-from podium.errors import ConfigError, WorkerBroken, WorkerFailed
-from podium.hosts import CardMaker, CardOptions, read_completion, sampling_arguments, tool_call, worker_errors
-from podium.planners import ChatPlanner, Planner, RulePlanner
-from podium.types import Completion, Part
+from podium.hosts import sampling_arguments, worker_errors
+from podium.types import Completion, Part, Sampling, Tools
 from podium.workers import Card, Request, Worker
 
-Participant = SupportsAgentRun | SupportsChatGetResponse[Any] | Worker
-"""What can do steps."""
-_Response = AgentResponse[Any] | ChatResponse[Any]
+_Stream = ResponseStream[AgentResponseUpdate | ChatResponseUpdate, Response]
 
 
 class FrameworkWorker(Worker):
-    """Has an agent or a chat client do the subtask.
-
-    An agent is run without a session: it sees only what the step is shown, and steps run side by side.
+    """Asks an object of Agent Framework's and reads its response.
 
     Args:
-        who: the agent or chat client.
+        client: the chat client behind it; `None` where it is not known.
         card: what the planner is told of it.
     """
 
-    def __init__(self, who: SupportsAgentRun | SupportsChatGetResponse[Any], *, card: Card) -> None:
-        self.who = who
+    def __init__(self, client: object, *, card: Card) -> None:
+        self._client = client
         self.card = card
 
     def __repr__(self) -> str:
-        return f"FrameworkWorker({self.card.name!r})"
+        return f"{type(self).__name__}({self.card.name!r})"
+
+    @abstractmethod
+    def ask(self, request: Request, *, stream: bool) -> Awaitable[Response] | _Stream:
+        """Return what the object returns for a request."""
+
+    @property
+    @abstractmethod
+    def has_one_text(self) -> bool:
+        """Whether the text of all updates together is the answer."""
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Ask; with `request.stream`, as a stream."""
-        name, sent, response = self.card.name, list[str](), None
-        if not request.stream:
+        """Ask; with `request.stream`, as a stream where there is one text."""
+        name, sent = self.card.name, list[str]()
+        response: Response | None = None
+        if not request.stream or not self.has_one_text:
             with worker_errors(name):
-                response = await cast("Awaitable[_Response]", self._asked(request))
+                response = await cast("Awaitable[Response]", self.ask(request, stream=False))
         else:
             async with aclosing(self._streamed(request)) as pieces:
                 while True:
@@ -64,13 +71,17 @@ class FrameworkWorker(Worker):
                     else:
                         sent.append(piece)
                         yield piece
-        yield self._completion(request, response, "".join(sent))
+        text = "".join(sent)
+        completion = read_response(request, response, text, worker=name, client=self._client)
+        if request.stream and not text and completion.text:
+            yield completion.text
+        yield completion
 
-    def _streamed(self, request: Request) -> AsyncGenerator[str | _Response, None]:
+    def _streamed(self, request: Request) -> AsyncGenerator[str | Response, None]:
         """Stream in a task of its own: a second cancellation would interrupt the client's own clean-up."""
 
-        async def read(emit: Callable[[str | _Response], None]) -> None:
-            stream: ResponseStream[AgentResponseUpdate | ChatResponseUpdate, _Response] = self._asked(request)
+        async def read(emit: Callable[[str | Response], None]) -> None:
+            stream = cast("_Stream", self.ask(request, stream=True))
             async with stream:
                 async for update in stream:
                     if update.text and update.role != "tool":
@@ -79,87 +90,89 @@ class FrameworkWorker(Worker):
 
         return events_of(read)
 
-    def _asked(self, request: Request) -> Any:
-        messages = to_framework(request.messages)
-        if isinstance(self.who, SupportsAgentRun):
-            return self.who.run(messages, stream=request.stream)  # type: ignore[call-overload]
-        options: Any = sampling_arguments(request.sampling)
-        return self.who.get_response(messages, stream=request.stream, options=options)  # type: ignore[call-overload]
 
-    def _completion(self, request: Request, response: _Response | None, sent: str) -> Completion:
-        """Return the answer, by the rules that hold for every chat model."""
-        if not isinstance(response, AgentResponse | ChatResponse):
-            raise WorkerBroken(f"worker {self.card.name!r} returned no response", maybe_paid=True)
-        if isinstance(response, AgentResponse) and response.user_input_requests:
-            waits = f"worker {self.card.name!r} asks for approval, which a step cannot wait for"
-            raise WorkerFailed(f"{waits}: give it tools that need none", maybe_paid=True)
-        last = next(
-            (m for m in reversed(response.messages) if m.role == "assistant" and m.text.strip()), None
-        )
-        finish = str(response.finish_reason or "stop")
-        return read_completion(
-            request.messages,
-            text=sent or ("" if last is None else last.text),
-            finish_reason="stop" if finish == "tool_calls" else finish,
-            tool_calls=_open_calls(response.messages),
-            usage=read_usage(response.usage_details),
-            model=getattr(response, "model", None),
-        )
-
-
-def _open_calls(messages: Sequence[FrameworkMessage]) -> list[Part]:
-    """Return the calls of tools in the last message, which nobody has made."""
-    contents = messages[-1].contents if messages else []
-    calls = [content for content in contents if content.type == "function_call"]
-    return [tool_call(call.call_id, call.name, call.arguments) for call in calls]
-
-
-def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
-    """Return an agent or a chat client of Agent Framework's as a worker.
-
-    A workflow is a worker as an agent: `workflow.as_agent(name)`. A `ConductorAgent` without
-    context providers and middleware is its conductor, whose steps share the limits of the run
-    around it. A worker of Podium's is returned as it is.
+class AgentWorker(FrameworkWorker):
+    """Runs an agent without a session: it sees only what the step is shown, and steps run side by side.
 
     Args:
-        thing: the object that does subtasks.
-        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
-            `podium.hosts.CardOptions` has them.
-
-    Raises:
-        ConfigError: it cannot be a worker, or has a card already, or there is a card and parts
-            of another.
+        agent: the agent.
+        card: what the planner is told of it.
     """
-    maker = CardMaker(options)
-    if not _is_layered(thing) and (own := maker.podium_worker(thing)) is not None:
-        return own
-    if not isinstance(thing, SupportsAgentRun | SupportsChatGetResponse):
-        raise ConfigError(f"{thing!r:.80} is neither an agent nor a chat client of Agent Framework's")
-    name = getattr(thing, "name", None) or getattr(thing, "model", None) or type(thing).__name__
-    words = getattr(thing, "description", None) or ""
-    if isinstance(thing, BaseChatClient):
-        model, url = str(getattr(thing, "model", None) or ""), str(thing.service_url() or "")
-        card = maker.card(name=str(name), description=words, model=model, base_url=url)
-    else:
-        card = maker.card(name=str(name), description=words)
-    return FrameworkWorker(thing, card=card)
+
+    def __init__(self, agent: SupportsAgentRun, *, card: Card) -> None:
+        super().__init__(getattr(agent, "client", None), card=card)
+        self.agent = agent
+
+    @property
+    def has_one_text(self) -> bool:
+        """Not where calls of tools may stand between the agent's texts."""
+        agent = self.agent
+        if not isinstance(agent, RawAgent):
+            return True
+        return not (agent.default_options.get("tools") or agent.mcp_tools or agent.context_providers)
+
+    def ask(self, request: Request, *, stream: bool) -> Awaitable[Response] | _Stream:
+        """Run the agent."""
+        run: Any = self.agent.run
+        return cast("Awaitable[Response] | _Stream", run(to_framework(request.messages), stream=stream))
 
 
-def _is_layered(thing: object) -> bool:
-    """Return whether an agent has context providers or middleware, which its conductor would leave out."""
-    return bool(getattr(thing, "context_providers", None) or getattr(thing, "middleware", None))
-
-
-def as_planner(model: SupportsChatGetResponse[Any] | Worker | Planner | None, **options: Any) -> Planner:
-    """Return a planner: one that asks a chat client or a worker, or the planner that was given.
+class ClientWorker(FrameworkWorker):
+    """Asks a chat client. Tools are offered to it as declarations: Podium's caller calls them.
 
     Args:
-        model: the chat client, worker or planner; `None` plans by rules.
-        options: options of `podium.ChatPlanner`.
-
-    Raises:
-        ConfigError: it is none of these.
+        client: the chat client.
+        card: what the planner is told of it.
     """
-    if model is None:
-        return RulePlanner()
-    return model if isinstance(model, Planner) else ChatPlanner(as_worker(model), **options)
+
+    takes_tools = True
+
+    def __init__(self, client: SupportsChatGetResponse[Any], *, card: Card) -> None:
+        super().__init__(client, card=card)
+        self.client = client
+
+    @property
+    def has_one_text(self) -> bool:
+        """Always: no tool is called between."""
+        return True
+
+    @property
+    def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
+        """A JSON schema, for clients of OpenAI's SDK; others may leave it out."""
+        return frozenset({"json"} if is_openai(self.client) else ())
+
+    def ask(self, request: Request, *, stream: bool) -> Awaitable[Response] | _Stream:
+        """Ask the client."""
+        options = self._options(request.sampling) | _offered(request.tools)
+        get: Any = self.client.get_response
+        asked = get(to_framework(request.messages), stream=stream, options=options)
+        return cast("Awaitable[Response] | _Stream", asked)
+
+    def _options(self, sampling: Sampling) -> dict[str, Any]:
+        options = sampling_arguments(sampling)
+        if sampling.effort is not None and is_openai(self.client):
+            options["reasoning_effort"] = sampling.effort
+        if sampling.constraint is not None and sampling.constraint.kind == "json":
+            schema = {"name": "answer", "schema": sampling.constraint.value, "strict": True}
+            options["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return options
+
+
+def _offered(tools: Tools | None) -> dict[str, Any]:
+    if tools is None or not tools.offered:
+        return {}
+    offered = [_tool(tool) for tool in tools.offered]
+    choice: object = tools.choice
+    if isinstance(tools.choice, dict):
+        choice = {"mode": "required", "required_function_name": tools.choice["function"]["name"]}
+    return {"tools": offered} | ({} if choice is None else {"tool_choice": choice})
+
+
+def _tool(tool: Part) -> FunctionTool:
+    function = tool["function"]
+    return FunctionTool(
+        name=function["name"],
+        description=function.get("description") or "",
+        func=None,
+        input_model=function.get("parameters") or {"type": "object", "properties": {}},
+    )

@@ -19,7 +19,8 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 from autogen_core.models import FunctionExecutionResult
 
-from autogen_podium.cancellation import cancelling, exclusive
+from autogen_podium.cancellation import cancelling
+from autogen_podium.exclusive import exclusive
 from autogen_podium.messages import read_usage, to_chat
 from autogen_podium.workers.finish import finishes_of
 from autogen_podium.workers.human import human_prompt, prompting

@@ -1,0 +1,129 @@
+"""A worker that is a workflow of Agent Framework's.
+
+A workflow remembers messages from run to run. So that a step is shown only its access list, the
+workflow is set back before each step, and does one step at a time.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from copy import deepcopy
+from functools import reduce
+from operator import add
+from weakref import WeakKeyDictionary
+
+from agent_framework import (
+    AgentExecutorResponse,
+    AgentResponse,
+    Message,
+    Workflow,
+    WorkflowCheckpoint,
+    WorkflowRunResult,
+    WorkflowRunState,
+)
+
+from autogen_podium.agent_framework.messages import read_usage, to_framework
+from autogen_podium.agent_framework.responses import AnyAgentResponse, failed_tools, read_response
+from autogen_podium.exclusive import exclusive
+from podium.aio import events_of
+from podium.errors import WorkerBroken, WorkerFailed
+from podium.hosts import worker_errors
+from podium.types import Completion, storable
+from podium.usage import Usage
+from podium.workers import Card, Request, Worker
+
+
+class WorkflowWorker(Worker):
+    """Runs a workflow with what the step is shown. Its last output is the answer, in one piece.
+
+    Each step starts from the state that the workflow had before its first step.
+
+    Args:
+        workflow: the workflow; its first executor takes messages.
+        card: what the planner is told of it.
+    """
+
+    def __init__(self, workflow: Workflow, *, card: Card) -> None:
+        self.workflow = workflow
+        self.card = card
+
+    def __repr__(self) -> str:
+        return f"WorkflowWorker({self.card.name!r})"
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Run the workflow.
+
+        Raises:
+            WorkerFailed: it waits for somebody, or its last output is no text.
+            WorkerBroken: it has no output, or as `read_completion`.
+            AnswerRefused: the agent whose answer is the output refused to answer.
+        """
+        async with aclosing(self._run(request)) as runs:
+            with worker_errors(self.card.name):
+                run = await anext(runs)
+        completion = self._completion(request, run)
+        if request.stream:
+            yield completion.text
+        yield completion
+
+    def _run(self, request: Request) -> AsyncGenerator[WorkflowRunResult, None]:
+        """Run in a task of its own: a second cancellation would leave tasks of the workflow behind."""
+
+        async def running(emit: Callable[[WorkflowRunResult], None]) -> None:
+            async with exclusive(self.workflow):
+                await _set_back(self.workflow)
+                emit(await self.workflow.run(to_framework(request.messages)))
+
+        return events_of(running)
+
+    def _completion(self, request: Request, run: WorkflowRunResult) -> Completion:
+        name, outputs, responses = self.card.name, run.get_outputs(), list(_responses(run))
+        if run.get_final_state() == WorkflowRunState.IDLE_WITH_PENDING_REQUESTS:
+            waits = f"worker {name!r} asks for approval or for other information"
+            raise WorkerFailed(f"{waits}, which a step cannot wait for", maybe_paid=True)
+        if not outputs:
+            raise WorkerBroken(f"worker {name!r} ended without an output", maybe_paid=True)
+        last = outputs[-1]
+        answer = last if isinstance(last, AgentResponse) else AgentResponse(messages=_messages(last, name))
+        completion = read_response(request, answer, "", worker=name, client=None)
+        used = [read_usage(response.usage_details) for response in responses]
+        known = [usage for usage in used if usage is not None]
+        missing = "; ".join(filter(None, (failed_tools(response.messages) for response in responses)))
+        return Completion(
+            completion.text,
+            finish_reason=completion.finish_reason,
+            tool_calls=completion.tool_calls,
+            usage=reduce(add, known, Usage()) if known and len(known) == len(used) else completion.usage,
+            missing=missing or completion.missing,
+        )
+
+
+def _responses(run: WorkflowRunResult) -> Iterator[AnyAgentResponse]:
+    """Yield the response of each agent in a run, whether the workflow outputs it or not."""
+    for event in run:
+        sent = list(event.data or ()) if event.type == "executor_completed" else []
+        handed_on = [one.agent_response for one in sent if isinstance(one, AgentExecutorResponse)]
+        # an executor that hands a response on may output it too
+        yield from handed_on[:1] or [one for one in sent if isinstance(one, AgentResponse)][:1]
+
+
+def _messages(output: object, worker: str) -> list[Message]:
+    """Return an output that is no response as messages of the assistant."""
+    parts = output if isinstance(output, list) else [output]
+    texts = [part.text if isinstance(part, Message) else part for part in parts]
+    text = texts[-1] if texts else ""
+    if not isinstance(text, str):
+        told = f"worker {worker!r} has a {type(output).__name__} as its last output, which is no text"
+        raise WorkerFailed(f"{told}: have it output texts, messages or responses of agents", maybe_paid=True)
+    return [Message("assistant", [storable(text)])]
+
+
+_first: WeakKeyDictionary[Workflow, WorkflowCheckpoint] = WeakKeyDictionary()
+"""The states of workflows before their first steps."""
+
+
+async def _set_back(workflow: Workflow) -> None:
+    """Set a workflow back to its first state, as Agent Framework does with a workflow inside another."""
+    runner = workflow._runner  # noqa: SLF001 - the public way needs a storage, and a run that goes on
+    if workflow not in _first:
+        _first[workflow] = deepcopy(await runner.build_checkpoint())
+    await runner.restore_checkpoint(deepcopy(_first[workflow]))

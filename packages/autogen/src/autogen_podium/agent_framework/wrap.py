@@ -1,0 +1,93 @@
+"""`as_worker` and `as_planner` for objects of Agent Framework's."""
+
+from typing import Any, Final, Unpack
+
+from agent_framework import (
+    BaseChatClient,
+    SupportsAgentRun,
+    SupportsChatGetResponse,
+    Workflow,
+    WorkflowAgent,
+)
+
+from autogen_podium.agent_framework.workers import AgentWorker, ClientWorker
+from autogen_podium.agent_framework.workflow_worker import WorkflowWorker
+from podium.errors import ConfigError
+from podium.hosts import CardMaker, CardOptions
+from podium.planners import ChatPlanner, Planner, RulePlanner
+from podium.workers import Worker
+
+Participant = SupportsAgentRun | SupportsChatGetResponse[Any] | Workflow | Worker
+"""What can do steps."""
+_LAYERS: Final = ("context_providers", "middleware", "chat_middleware", "function_middleware")
+
+
+def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
+    """Return an agent, a workflow or a chat client of Agent Framework's as a worker.
+
+    A `ConductorAgent` or `ConductorChatClient` without context providers and middleware is its
+    conductor, whose steps share the limits of the run around it. A workflow does one step at a
+    time, each from the state that it had before the first. A worker of Podium's is returned as it is.
+
+    Args:
+        thing: the object that does subtasks.
+        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
+            `podium.hosts.CardOptions` has them.
+
+    Raises:
+        ConfigError: it cannot be a worker, or has a card already, or there is a card and parts
+            of another.
+    """
+    maker = CardMaker(options)
+    if not _is_layered(thing) and (own := maker.podium_worker(thing)) is not None:
+        return own
+    if isinstance(thing, Workflow | WorkflowAgent):
+        return _workflow_worker(thing, maker)
+    if isinstance(thing, SupportsAgentRun):
+        name, words = thing.name or type(thing).__name__, thing.description or ""
+        return AgentWorker(thing, card=maker.card(name=name, description=words))
+    if isinstance(thing, SupportsChatGetResponse):
+        return _client_worker(thing, maker)
+    raise ConfigError(f"{thing!r:.80} is no agent, workflow or chat client of Agent Framework's")
+
+
+def _workflow_worker(thing: Workflow | WorkflowAgent, maker: CardMaker) -> WorkflowWorker:
+    try:
+        agent = thing.as_agent() if isinstance(thing, Workflow) else thing
+    except ValueError as error:  # its first executor takes no messages
+        raise ConfigError(f"workflow {thing.name!r} cannot do a subtask: {error}") from error
+    if agent.context_providers:
+        raise ConfigError(
+            f"agent {agent.name!r} has context providers, which a step leaves out: give its workflow"
+        )
+    name, words = agent.name or "workflow", agent.description or ""
+    return WorkflowWorker(agent.workflow, card=maker.card(name=name, description=words, concurrency=1))
+
+
+def _client_worker(client: SupportsChatGetResponse[Any], maker: CardMaker) -> ClientWorker:
+    model = str(getattr(client, "model", None) or "")
+    url = str(client.service_url() or "") if isinstance(client, BaseChatClient) else ""
+    name = getattr(client, "name", None) or model or type(client).__name__
+    words = getattr(client, "description", None) or ""
+    card = maker.card(name=str(name), description=words, model=model, base_url=url)
+    return ClientWorker(client, card=card)
+
+
+def _is_layered(thing: object) -> bool:
+    """Return whether a face has context providers or middleware, which its conductor would leave out."""
+    return any(getattr(thing, layer, None) for layer in _LAYERS)
+
+
+def as_planner(model: SupportsChatGetResponse[Any] | Worker | Planner | None, **options: Any) -> Planner:
+    """Return a planner: one that asks a chat client or a worker, or the planner that was given.
+
+    Args:
+        model: the chat client, worker or planner; `None` plans by rules.
+        options: options of `podium.ChatPlanner`.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if model is None:
+        return RulePlanner()
+    return model if isinstance(model, Planner) else ChatPlanner(as_worker(model), **options)

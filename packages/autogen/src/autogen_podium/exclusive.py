@@ -1,0 +1,41 @@
+"""Lets one step at a time use an object that remembers."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from podium.aio import LoopLocal
+
+_POLL: Final = 0.01
+"""Seconds between two looks at an object that is used in another event loop."""
+
+
+class _Lock:
+    """A lock on one object, for steps in any event loop; fair among the steps of one loop."""
+
+    def __init__(self) -> None:
+        self._loops = LoopLocal(asyncio.Lock)
+        self._one = threading.Lock()
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[None]:
+        async with self._loops.get():
+            while not self._one.acquire(blocking=False):  # noqa: ASYNC110 - another loop can set no event of ours
+                await anyio.sleep(_POLL)
+            try:
+                yield
+            finally:
+                self._one.release()
+
+
+_locks: WeakKeyDictionary[object, _Lock] = WeakKeyDictionary()
+
+
+def exclusive(thing: object) -> Any:
+    """Return a context manager in which no other step uses the object, whatever pools it is in."""
+    return _locks.setdefault(thing, _Lock())()
