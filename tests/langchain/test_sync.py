@@ -70,7 +70,14 @@ CALLS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize(("worker", "call"), [("function", call) for call in CALLS] + [("tool", "invoke")])
+@pytest.mark.parametrize(
+    ("worker", "call"),
+    [
+        ("tool", "invoke"),
+        # each starts a process that imports LangChain
+        *(pytest.param("function", call, marks=pytest.mark.long) for call in CALLS),
+    ],
+)
 def test_a_worker_that_blocks_a_thread_keeps_neither_call_nor_process(
     worker: str, call: str, ending: str
 ) -> None:

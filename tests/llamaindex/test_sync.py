@@ -30,6 +30,7 @@ CALLS = {
 }
 
 
+@pytest.mark.long  # each starts a process that imports LlamaIndex
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize(("worker", "call"), [("tool", "query"), ("tool", "chat"), ("retriever", "query")])
 def test_a_worker_that_blocks_a_thread_keeps_neither_call_nor_process(

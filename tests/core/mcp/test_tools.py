@@ -60,7 +60,7 @@ def server(served: Served) -> McpServer:
     return McpServer("test", StreamableHttp(served.url, {"Authorization": "Bearer abcdefgh"}))
 
 
-@pytest.fixture(params=["stdio", "http"])
+@pytest.fixture(params=[pytest.param("stdio", marks=pytest.mark.long), "http"])
 def either(request: pytest.FixtureRequest, log: Path) -> McpServer:
     """Return the test server over each transport."""
     return stdio(log) if request.param == "stdio" else request.getfixturevalue("server")
