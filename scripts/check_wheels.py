@@ -98,7 +98,7 @@ DISTRIBUTIONS = (
         "autogen",
         "[agent-framework]",
         also=("autogen-ext[openai]<0.8",),
-        pages=("docs/autogen.md",),
+        pages=("docs/autogen.md", "docs/agent-framework.md"),
     ),
     Distribution("openai-agents-podium", "openai-agents", pages=("docs/openai-agents.md",)),
 )

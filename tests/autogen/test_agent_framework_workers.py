@@ -270,7 +270,7 @@ async def test_outputs_of_a_workflow() -> None:
         assert (await complete(worker(*outputs), question("?"))).text == "12 m"
     with pytest.raises(WorkerFailed, match="has a int as its last output"):
         await complete(worker(12), question("?"))
-    with pytest.raises(WorkerBroken, match="without an output"):
+    with pytest.raises(WorkerFailed, match="without an output"):
         await complete(worker(), question("?"))
 
 

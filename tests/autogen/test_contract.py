@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
-from agent_framework import Agent
+from agent_framework import Agent, Message
 from autogen.speaking import READ, WRITTEN, Speaker, SpeakingClient
 from autogen_agentchat.base import Response, TaskResult
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, TextMessage
@@ -14,7 +14,12 @@ from autogen_core.models import UserMessage
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, to_graph_flow
-from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor
+from autogen_podium.agent_framework import (
+    ConductorAgent as FrameworkConductor,
+    ConductorChatClient,
+    as_worker as framework_worker,
+    to_workflow,
+)
 from autogen_podium.cancellation import cancelling
 from autogen_podium.workers import as_worker
 from podium.aio import run_sync
@@ -314,3 +319,95 @@ class TestAgentFramework(AdapterContract):
     def adapter(self) -> Adapter:
         """Agent Framework's."""
         return FrameworkAdapter()
+
+
+class FrameworkClientFace(Face):
+    """A chat client, which remembers nothing."""
+
+    def __init__(self, client: ConductorChatClient) -> None:
+        self._client = client
+
+    async def ask(self, question: str) -> Answer:
+        """Send it one message."""
+        response = await self._client.get_response([Message("user", [question])])
+        result = response.raw_representation
+        outputs = {outcome.step: outcome.text for outcome in result.outcomes}
+        counts = ("input_token_count", "output_token_count")
+        return answer_of(response.text, response.additional_properties["podium"], outputs, counts)
+
+    def ask_sync(self, question: str) -> Answer:
+        """Run it in a loop of its own, as Agent Framework has nothing that is not async."""
+        return run_sync(lambda: self.ask(question))
+
+    def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
+        """Stream nothing of steps: a chat client streams its answer alone."""
+        raise NotImplementedError
+
+
+class FrameworkClientAdapter(FrameworkAdapter):
+    """Makes chat clients of Agent Framework's."""
+
+    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+        """Return a chat client that conducts."""
+        return FrameworkClientFace(ConductorChatClient(list(workers), planner, **options))
+
+
+class TestAgentFrameworkClient(AdapterContract):
+    """A conductor as a chat client of Agent Framework's."""
+
+    lacks: ClassVar[Mapping[str, str]] = {
+        "test_pieces_are_streamed_with_their_step": "a chat client streams its answer alone",
+    }
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        """Agent Framework's."""
+        return FrameworkClientAdapter()
+
+
+class FrameworkWorkflowFace(FrameworkClientFace):
+    """A workflow made of the plan, for each question."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+
+    async def ask(self, question: str) -> Answer:
+        """Plan, and run the plan as a workflow."""
+        plan = await self._conductor.plan(question)
+        run = await to_workflow(plan, self._conductor).run(question)
+        told = dict[int, Told]()
+        for response in (*run.get_intermediate_outputs(), *run.get_outputs()):
+            step, (message,) = response.additional_properties["podium_step"], response.messages
+            usage = response.usage_details or {}
+            tokens = usage.get("input_token_count", 0) + usage.get("output_token_count", 0)
+            told[step] = Told(step, message.author_name, "ok", message.text, tokens)
+        (answer,) = run.get_outputs()
+        return Answer(answer.text, "ok", tuple(told[step] for step in sorted(told)))
+
+
+class FrameworkWorkflowAdapter(FrameworkAdapter):
+    """Makes workflows of Agent Framework's."""
+
+    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+        """Return what makes workflows of plans."""
+        made = [framework_worker(worker) for worker in workers]
+        return FrameworkWorkflowFace(Conductor(planner, made, **options))
+
+
+class TestAgentFrameworkWorkflow(AdapterContract):
+    """A plan as a workflow of Agent Framework's."""
+
+    lacks: ClassVar[Mapping[str, str]] = {
+        "test_there_is_one_outcome_for_each_step": "a workflow ends at its first failure",
+        "test_a_failure_tells_the_step_and_its_worker": "a workflow ends at its first failure",
+        "test_a_provider_exception_is_told_alike": "a workflow ends at its first failure",
+        "test_a_type_error_of_the_hosts_own_worker_fails_its_step": "a workflow ends at its first failure",
+        "test_a_plan_of_the_fallback_planner_is_marked": "a plan does not say who made it",
+        "test_limits_hold": "a workflow has no limits",
+        "test_pieces_are_streamed_with_their_step": "steps of a workflow answer in one piece",
+    }
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        """Agent Framework's."""
+        return FrameworkWorkflowAdapter()

@@ -12,7 +12,7 @@ from servers.chat_server import Call, ChatServer, Reply, says
 
 pytestmark = pytest.mark.long
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "autogen"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 AGENTS = ("first", "second", "critic", "writer")
 WORDS = " ".join(["word"] * 240)
 """What makes an answer of about 300 tokens."""
@@ -73,7 +73,7 @@ def plan() -> str:
 def test_the_comparison() -> None:
     """On one script: one call more than there are steps, and the fewest tokens by far."""
     with ChatServer(household).in_thread() as server:
-        printed = run("compare.py", server.url, "scripted-1")
+        printed = run("autogen/compare.py", server.url, "scripted-1")
         calls = len(server.calls)
     rows = {line.split()[0]: [float(n) for n in line.split()[1:]] for line in printed.splitlines()[1:]}
     made = {team: int(row[0]) for team, row in rows.items()}
@@ -107,8 +107,17 @@ def room(call: Call) -> Reply:
 def test_the_team() -> None:
     """Its console shows the plan, the tools' calls and the answer."""
     with ChatServer(room).in_thread() as server:
-        printed = run("rooms.py", server.url, "scripted-1", "What does a wool carpet cost?")
+        printed = run("autogen/rooms.py", server.url, "scripted-1", "What does a wool carpet cost?")
     assert "2. writer: Say what wool costs for it. (shown step 0, 1)" in printed
     assert "ToolCallExecutionEvent" in printed
     assert "wool costs 40.0 euros per square metre." in printed
     assert "stopped: The conductor has answered." in printed
+
+
+def test_the_agents_of_agent_framework() -> None:
+    """It prints what each agent said, and the answer."""
+    with ChatServer(room).in_thread() as server:
+        printed = run("agent_framework/rooms.py", server.url, "scripted-1", "What does a wool carpet cost?")
+    assert "[surveyor] The width is 3.0 m." in printed
+    assert "480 euros, at 40.0 euros per square metre." in printed
+    assert "ok, 3 steps" in printed

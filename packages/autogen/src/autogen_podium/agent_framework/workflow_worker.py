@@ -25,7 +25,7 @@ from autogen_podium.agent_framework.messages import read_usage, to_framework
 from autogen_podium.agent_framework.responses import AnyAgentResponse, failed_tools, read_response
 from autogen_podium.exclusive import exclusive
 from podium.aio import events_of
-from podium.errors import WorkerBroken, WorkerFailed
+from podium.errors import WorkerFailed
 from podium.hosts import worker_errors
 from podium.types import Completion, storable
 from podium.usage import Usage
@@ -53,8 +53,8 @@ class WorkflowWorker(Worker):
         """Run the workflow.
 
         Raises:
-            WorkerFailed: it waits for somebody, or its last output is no text.
-            WorkerBroken: it has no output, or as `read_completion`.
+            WorkerFailed: it waits for somebody, has no output, or its last output is no text.
+            WorkerBroken: the agent whose answer is the output wrote nothing, or was cut.
             AnswerRefused: the agent whose answer is the output refused to answer.
         """
         async with aclosing(self._run(request)) as runs:
@@ -81,7 +81,7 @@ class WorkflowWorker(Worker):
             waits = f"worker {name!r} asks for approval or for other information"
             raise WorkerFailed(f"{waits}, which a step cannot wait for", maybe_paid=True)
         if not outputs:
-            raise WorkerBroken(f"worker {name!r} ended without an output", maybe_paid=True)
+            raise WorkerFailed(f"worker {name!r} ended without an output", maybe_paid=True)
         last = outputs[-1]
         answer = last if isinstance(last, AgentResponse) else AgentResponse(messages=_messages(last, name))
         completion = read_response(request, answer, "", worker=name, client=None)
