@@ -15,7 +15,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo test test-long test-openai-agents nightly properties soak mutation lowest newest-mcp wheels lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo test test-long test-openai-agents nightly properties soak mutation lowest newest-mcp wheels docs lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -90,9 +90,17 @@ wheels: $(UV)
 mutation: $(UV)
 	$(RUN) python -m scripts.mutation --at-least 85
 
+# The documentation site, into site/build: warnings are errors. It has a lock of its own, because crewai needs
+# an older tomli than zensical does.
+docs: $(UV)
+	$(RUN) python -m scripts.reference_pages
+	PYTHONPATH=site $(UV) run --frozen --project site --only-group docs python -m zensical build --strict --clean
+	$(RUN) python -m scripts.check_site
+
 lint: $(UV)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
+	$(RUN) python -m scripts.words
 
 types: $(UV)
 	$(RUN) mypy

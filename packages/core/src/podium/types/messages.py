@@ -236,11 +236,14 @@ class Sampling:
     """How a model is to write. `None` leaves a choice to the server."""
 
     temperature: float | None = None
+    """Randomness of the text, from 0."""
     top_p: float | None = None
+    """Share of the likeliest tokens that are drawn from, 0 to 1."""
     max_tokens: int | None = None
     """Most tokens the answer may have, reasoning included."""
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    """Seed of the random choices, where the server takes one."""
     effort: str | None = None
     """Reasoning effort, in the provider's own word (`low`, `high`, `xhigh`, …)."""
     constraint: Constraint | None = None

@@ -23,7 +23,9 @@ class Price:
     """What tokens cost, in USD per million."""
 
     input: float
+    """Tokens of the prompt."""
     output: float
+    """Tokens of the answer, reasoning included."""
     cached_input: float | None = None
     """Input served from the provider's prompt cache; `None` means it costs as other input."""
     tiers: "tuple[PriceTier, ...]" = ()

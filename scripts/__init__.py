@@ -1,0 +1,1 @@
+"""Scripts for contributors; `python -m scripts.NAME` runs one."""

@@ -1,0 +1,1 @@
+"""Writes the reference pages of the documentation site into `docs/reference/`, which git ignores."""

@@ -1,0 +1,31 @@
+"""The docstrings of a class's fields, which Python itself does not keep."""
+
+import ast
+import inspect
+import textwrap
+from functools import cache
+from itertools import pairwise
+
+
+@cache
+def attribute_docs(kind: type) -> dict[str, str]:
+    """Return the docstring of each field that has one, by the field's name; base classes included."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.partition(".")[0] == "podium":
+            found |= _own_docs(base)
+    return found
+
+
+def _own_docs(kind: type) -> dict[str, str]:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for line, below in pairwise(tree.body):
+        match line, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = " ".join(text.split())
+    return found

@@ -1,0 +1,74 @@
+"""`docs/operations.md` has every code that an error or a problem can have, and no other."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+from podium import errors
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+SOURCES = [
+    ast.parse(file.read_text(encoding="utf-8")) for file in sorted(ROOT.glob("packages/*/src/**/*.py"))
+]
+
+
+def listed() -> list[str]:
+    """Return the codes of the page: the first cell of each row of a table of codes."""
+    codes: list[str] = []
+    is_codes = False
+    for line in PAGE.splitlines():
+        is_codes = line.startswith("| code |") or (is_codes and line.startswith("|"))
+        if is_codes and (found := re.match(r"\| `(\w+)` \|", line)):
+            codes.append(found[1])
+    return codes
+
+
+def constants() -> dict[str, str]:
+    """Return all texts that a module gives a name in capitals."""
+    found: dict[str, str] = {}
+    for tree in SOURCES:
+        for node in tree.body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                    found[name] = text
+    return found
+
+
+def codes_of_problems() -> Iterator[str]:
+    """Yield the code of each `Problem("code", …)` of the sources, written there or named by a constant."""
+    named = constants()
+    for tree in SOURCES:
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Name(id="Problem"), args=[ast.Constant(value=str(code)), *_]):
+                    yield code
+                case ast.Call(func=ast.Name(id="Problem"), args=[ast.Name(id=name), *_]) if name in named:
+                    yield named[name]
+
+
+def codes_of_errors() -> Iterator[str]:
+    """Yield the code of each class of error, of all packages, and those that a class may be given."""
+    for tree in SOURCES:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                for line in node.body:
+                    match line:
+                        case ast.Assign(targets=[ast.Name(id="code")], value=ast.Constant(value=str(code))):
+                            yield code
+    for literal in (errors.PlanSyntaxCode, errors.PlanInvalidCode, errors.PlannerErrorCode):
+        yield from get_args(literal)
+    yield errors.PodiumError.code
+
+
+def test_codes_are_found() -> None:
+    """One of each kind."""
+    assert {"unseen", "planner_fallback", "waiting"} <= set(codes_of_problems())
+    assert {"config", "guardrail_tripped", "no_plan", "planner_limit"} <= set(codes_of_errors())
+
+
+def test_the_page_has_every_code_once() -> None:
+    """And none that nothing has."""
+    assert sorted(listed()) == sorted({*codes_of_problems(), *codes_of_errors()})

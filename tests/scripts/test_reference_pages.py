@@ -1,0 +1,80 @@
+"""The generated reference: every command, option, table, key and public name is on a page."""
+
+import tomllib
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from podium.cli.root import COMMANDS, app
+from podium.config.sections import Sections
+from scripts.reference_pages.command_line import command_line_page, command_paths
+from scripts.reference_pages.configuration import configuration_page, tables
+from scripts.reference_pages.public_names import module_page, public_names
+
+ROOT = Path(__file__).parents[2]
+SITE = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+
+
+def pages_of(nav: object) -> list[str]:
+    """Return the files that a navigation names."""
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, dict) else nav
+    return [page for part in parts for page in pages_of(part)]  # type: ignore[attr-defined]
+
+
+def test_every_command_and_option_is_on_the_page() -> None:
+    """Subcommands and the commands of other packages too."""
+    page = command_line_page()
+    assert set(COMMANDS) <= {path[0] for path in command_paths()}
+    group = get_command(app)
+    for path in command_paths():
+        _, _, text = page.partition(f"\n## podium {' '.join(path)}\n")
+        text = text.partition("\n## ")[0]
+        command = group
+        for word in path:
+            context = command.make_context("podium", ["--help"], resilient_parsing=True)
+            command = command.resolve_command(context, [word])[1]  # type: ignore[attr-defined]
+        for parameter in command.params:
+            is_option = parameter.param_type_name == "option"
+            told = parameter.opts[-1] if is_option else parameter.metavar or parameter.name
+            assert told.lower() in text.lower(), f"podium {' '.join(path)}: {told}"
+
+
+def test_every_table_and_key_has_a_meaning() -> None:
+    """All tables of the file are there."""
+    found = list(tables())
+    assert {table.name.strip("[").split(".")[0] for table in found} == set(Sections.model_fields)
+    without = [f"{table.name}.{key.name}" for table in found for key in table.keys if not key.meaning]
+    assert without == []
+    assert "| `attempts` | whole number | `3` | Calls of one step" in configuration_page()
+
+
+@pytest.mark.parametrize("module", public_names())
+def test_a_page_has_what_the_module_exports(module: str) -> None:
+    """As the module itself says at run time."""
+    names = public_names()[module]
+    if find_spec(module.partition(".")[0]) is None:
+        pytest.skip("it has an environment of its own")
+    loaded = import_module(module)
+    public = getattr(loaded, "__all__", names)
+    assert sorted(names) == sorted(name for name in public if not name.startswith("__"))
+    page = module_page(module, names)
+    assert all(f"::: {module}.{name}\n" in page for name in names)
+
+
+def test_the_navigation_has_every_page() -> None:
+    """Each page once; decisions are reached by links."""
+    listed = pages_of(SITE["nav"])
+    written = {file.name for file in (ROOT / "docs").glob("*.md")}
+    made = {f"reference/{name}.md" for name in (*public_names(), "command-line", "podium-toml")}
+    assert sorted(listed) == sorted(written | made)
+
+
+def test_every_package_is_searched_for_names() -> None:
+    """A package that is left out would have empty pages."""
+    paths = SITE["plugins"]["mkdocstrings"]["handlers"]["python"]["paths"]
+    assert sorted(ROOT / path for path in paths) == sorted(ROOT.glob("packages/*/src"))
