@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 from typing import Any
 
 import anyio
@@ -222,6 +223,24 @@ async def test_it_works_in_a_workflow() -> None:
     assert "12 square metres." in "".join(str(event.data) for event in streamed)
 
 
+async def test_messages_without_an_author() -> None:
+    """Each has the role that it says; after one of the assistant, the question is repeated."""
+    worker = ScriptedWorker("one", "x")
+    lead = ConductorAgent([worker], planner_of((0, "x", ())), name="lead")
+    said = [Message("user", ["How large?"]), Message("assistant", ["12 m."]), Message("user", ["Sure?"])]
+    await lead.run(said)
+    await lead.run([Message("user", ["How large?"]), Message("assistant", ["Use metres."])])
+    shown = [request.step_input.query for request in worker.requests if request.step_input is not None]
+    assert [[(message.role, message.text) for message in query] for query in shown] == [
+        [("user", "How large?"), ("assistant", "12 m."), ("user", "Sure?")],
+        [("user", "How large?"), ("assistant", "Use metres."), ("user", "How large?")],
+    ]
+    session = lead.create_session()
+    await lead.run("How large?", session=session)
+    with pytest.raises(QueryError, match="asked nothing since its last answer"):
+        await lead.run(session=session)
+
+
 async def test_a_workflow_is_a_worker() -> None:
     """As an agent."""
     inner = Agent(SpeakingClient(saying("inside")), name="inner")
@@ -374,3 +393,19 @@ def test_a_version_that_lacks_what_it_needs_is_named() -> None:
     )
     assert "agent-framework-core 1." in done.stdout
     assert "pip install './packages/autogen[agent-framework]'" in done.stdout
+
+
+async def test_it_is_an_mcp_server() -> None:
+    """With version 2 of the MCP SDK; with version 1, which Agent Framework does not know, it says so."""
+    lead = ConductorAgent([ScriptedWorker("one", "12 m")], name="lead", description="Measures.")
+    if version("mcp").startswith("1."):
+        with pytest.raises(ConfigError, match=r"needs the MCP SDK 2 .*make_server"):
+            lead.as_mcp_server()
+        return
+    from mcp.client import Client  # type: ignore[attr-defined]  # noqa: PLC0415 - version 2 alone has it
+
+    async with Client(lead.as_mcp_server()) as client:
+        (offered,) = (await client.list_tools()).tools
+        assert (offered.name, offered.description) == ("lead", "Measures.")
+        called = await client.call_tool("lead", {"task": "How large?"})
+    assert [part.text for part in called.content] == ["12 m"]

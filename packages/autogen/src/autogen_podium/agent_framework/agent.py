@@ -16,6 +16,7 @@ from agent_framework import (
     InMemoryHistoryProvider,
     Message,
     MiddlewareTypes,
+    RawAgent,
     ResponseStream,
     SessionContext,
     SupportsChatGetResponse,
@@ -75,6 +76,29 @@ class _Conducted(BaseAgent):
         ended: list[_Response] = []
         return ResponseStream(self._updates(messages, session, ended), finalizer=lambda _: ended[-1])
 
+    def as_mcp_server(self, *, server_name: str | None = None, **options: Any) -> Any:
+        """Return an MCP server whose only tool is this agent, as `Agent.as_mcp_server` does.
+
+        Args:
+            server_name: the server's name; `None` takes the agent's.
+            options: `version`, `instructions`, `lifespan` and further options of the SDK's `Server`.
+
+        Raises:
+            ConfigError: version 2 of the MCP SDK is not installed, which Agent Framework needs for it.
+        """
+        try:
+            return RawAgent.as_mcp_server(
+                cast("Any", self), server_name=server_name or str(self.name), **options
+            )
+        except ImportError as error:
+            told = "as_mcp_server of Agent Framework needs the MCP SDK 2 (mcp>=2.2,<3)"
+            raise ConfigError(
+                f"{told}: podium.mcp.make_server serves a conductor with version 1, too"
+            ) from error
+
+    def _get_agent_name(self) -> str:
+        return str(self.name)
+
     async def _whole(self, messages: AgentRunInputs | None, session: AgentSession | None) -> _Response:
         async with aclosing(self._answer(messages, session, stream=False)) as happened:
             response = await anext(happened)
@@ -96,8 +120,9 @@ class _Conducted(BaseAgent):
     ) -> AsyncGenerator[AgentResponseUpdate | _Response, None]:
         async def answering(emit: _Emit) -> None:
             context, held = await self._context(normalize_messages(messages), session)
-            query = from_framework(context.get_messages(include_input=True), self.name)
-            if not query or query[-1].role == "assistant":
+            conversation = context.get_messages(include_input=True)
+            query = from_framework(conversation, self.name)
+            if not query or conversation[-1].author_name == self.name:
                 raise QueryError(f"agent {self.name!r} was asked nothing since its last answer")
             system = tuple(PodiumMessage("system", text) for text in context.instructions)
             call = ChatCall(self.conductor, (*system, *query))
