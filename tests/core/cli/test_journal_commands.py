@@ -14,10 +14,12 @@ import anyio
 import pytest
 from core.cli.conftest import PLAN
 from core.journal.happenings import course, started, stopped
+from rich.cells import cell_len
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
+from podium.cli.numbers import money
 from podium.journal import SqlJournal
 from podium.workers import Card
 
@@ -88,11 +90,12 @@ def test_runs_that_are_not_recorded(podium: Podium, config: Path, args: tuple[st
 
 
 def test_show_draws_the_plan_and_what_it_took(podium: Podium, config: Path) -> None:
-    """The tree of a recorded run is that of the live view, with question, answer and bill."""
+    """The table of a recorded run is that of the live view, with question, answer and bill."""
     shown = podium("show", run_id(podium("run", "What is it?"))[:8]).stdout
-    for told in ("What is it?", "plan by thinker", "✓ 0 thinker  Think of a number.", "sees 0", "forty-two"):
+    for told in ("What is it?", "plan by thinker", "Think of a number.", "forty-two"):
         assert told in shown
-    assert "answered, 2 steps planned by thinker, 654 tokens, cost unknown" in shown
+    assert re.search(r"✓ 0 thinker +Think of a number\. +ok +218 +unknown +\d\.\d s", shown)
+    assert "answered by speaker: 2 steps ok, planned by thinker, 654 tokens, cost unknown" in shown
 
 
 KILLED = """
@@ -121,7 +124,7 @@ def test_the_cost_of_a_killed_run_has_that_of_its_nested_runs(podium: Podium, co
     assert (said["status"], said["problem"]["code"]) == ("failed", "unfinished")
     assert said["cost"] > 0
     shown = podium("show", "job").stdout
-    assert f"${said['cost']:.4f}" in shown
+    assert money(said["cost"]) in shown
     assert "cost unknown" not in shown + podium("diff", "job", "job").stdout
 
 
@@ -269,8 +272,8 @@ def test_nested_runs_are_drawn_below_their_step(podium: Podium, config: Path) ->
     assert nested["parent"] == result.run_id
     shown = podium("show", result.run_id).stdout
     outside, inside = (line for line in shown.splitlines() if "side" in line)
-    assert "✓ 0 team  outside" in outside
-    assert inside.index("✓ 0 hand  inside") > outside.index("✓")
+    assert re.match(r"✓ 0 team +outside +ok", outside)
+    assert re.match(r"  ✓ 0 hand +inside +ok", inside)
     assert f"nested in {result.run_id[:12]}" in podium("show", nested["run_id"]).stdout
     assert podium("audit", "verify", result.run_id).stderr == "podium: 2 runs are as written\n"
     assert podium("runs", "delete", result.run_id).exit_code == 0
@@ -372,3 +375,27 @@ def test_a_file_without_anchors_is_wrong_input(podium: Podium, config: Path, tex
         result = podium("audit", "verify", "--anchor", "anchors.jsonl")
         assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr.startswith("podium: anchors.jsonl")
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_list_and_difference_at_a_width(
+    podium: Podium, config: Path, server: ChatServer, columns: int
+) -> None:
+    """The start of each question is visible in one line, and costs are rounded."""
+    prices = "price = {input = 1.0, output = 1.73}\n"
+    config.write_text(config.read_text().replace('model = "small"\n', f'model = "small"\n{prices}'))
+    questions = ["Which supplier raised prices?", "価格表を調べて要約してください。ボルトとナット。"]
+    ids = [run_id(podium("run", question)) for question in questions]
+    width = {"COLUMNS": str(columns)}
+    lines = podium("runs", env=width).stdout.splitlines()
+    assert len(lines) == 3
+    assert all(cell_len(line) <= columns for line in lines)
+    assert "Which supplier raised" in lines[2]
+    assert "価格表を調べて" in lines[1]
+    assert re.search(r"\$0\.0007 +\d\.\d s$", lines[1])
+    server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else "forty-three " * 30)
+    third = run_id(podium("run", questions[0]))
+    differences = podium("diff", ids[0], third, env=width).stdout
+    assert all(cell_len(line) <= columns for line in differences.splitlines()[2:])
+    for cost in re.findall(r"\$\S+", differences):
+        assert re.fullmatch(r"\$\d\.\d{4},?", cost)

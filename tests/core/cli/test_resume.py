@@ -94,7 +94,7 @@ def test_resuming_a_finished_run_changes_nothing(podium: Podium, config: Path, s
     """The answer is shown again; `show` has the same time and forecast as before."""
     podium("run", "What is it?", "--run-id", "job")
     shown, written = podium("show", "job"), podium("show", "job", "--events").stdout
-    assert "Expected" in shown.stdout
+    assert "expected" in shown.stdout
     server.calls.clear()
     resumed = podium("resume", "job")
     assert (resumed.exit_code, resumed.stdout, server.calls) == (0, "forty-two\n", [])
@@ -209,7 +209,7 @@ def test_resumed_with_a_look_at_the_plan(
     left, said = at_a_terminal(spawn, typed, "resume", waiting, "--approve")
     assert left == code
     assert "Run this plan?" in said
-    assert "Expected:" in said
+    assert "5 to 95 %" in said
     assert asked(server) == (["plan"] if code else ["0", "1", "plan"])
     assert any("Think of a prime." in str(call.body) for call in server.calls) is typed.startswith("e")
     assert ("refused" if code else "approved") in at_a_terminal(spawn, "", "show", waiting)[1]
@@ -269,7 +269,7 @@ def test_replay_costs_nothing(podium: Podium, config: Path, server: ChatServer) 
     assert said["run_id"] != known
     assert not server.calls
     assert json.loads(podium("show", said["run_id"], "--json").stdout)["recalls"] == known
-    assert f"on what {known[:12]}" in podium("show", said["run_id"]).stdout
+    assert f"reuses run {known[:12]}" in podium("show", said["run_id"]).stdout
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_plan_is_approved_at_the_terminal(
     left, said = at_a_terminal(spawn, typed, "run", "What is it?", "--approve")
     assert left == code
     assert "Run this plan?" in said
-    assert "Expected:" in said
+    assert "5 to 95 %" in said
     assert asked(server) == (["plan"] if code else ["0", "1", "plan"])
     assert any("Think of a prime." in str(call.body) for call in server.calls) is typed.startswith("e")
 
@@ -416,3 +416,22 @@ def test_planner_that_may_not_be_asked_is_named(podium: Podium, config: Path, se
     assert "podium resume" not in told
     assert "never reaches 'far'" in told
     assert not any(plans(call) for call in server.calls)
+
+
+def test_help_at_the_approval_prompt(
+    spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`?` explains each answer, and the question is asked again without another picture of the plan."""
+    monkeypatch.setenv("COLUMNS", "80")
+    left, said = at_a_terminal(spawn, "?\nmaybe\ny", "run", "What is it?", "--approve")
+    assert left == 0
+    for told in (
+        "y, yes   run",
+        "n, no    refuse",
+        "e, edit  change",
+        "Ctrl-C   leave",
+        "'maybe' is no answer",
+    ):
+        assert told in said
+    assert said.count("Run this plan?") == 3
+    assert said.count("5 to 95 %") == 1

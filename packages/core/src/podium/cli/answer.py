@@ -6,7 +6,7 @@ import typer
 from podium.cli import drawing, live
 from podium.cli.job import Job, follow
 from podium.cli.live.live_state import LiveState
-from podium.cli.result_json import result_json, status_line, step_outputs
+from podium.cli.result_json import problem_line, result_json, status_line, step_outputs
 from podium.cli.run_lookup import SHORT
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
 from podium.errors import JournalError, ListenerFailed, PlannerError, PodiumError
@@ -84,6 +84,8 @@ class Answering:
         show_answer(self._screen, result)
         if self._screen.interactive or result.status != "ok":
             self._screen.note(f"podium: {status_line(result)}")
+            if problem := problem_line(result):
+                self._screen.note(f"podium: {problem}")
         if self._recorded:
             self._screen.note(f"podium: run {result.run_id}{_hint(result)}")
         if self._explain:

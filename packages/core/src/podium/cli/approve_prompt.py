@@ -12,13 +12,19 @@ from podium.cli.screen import Screen
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError
 from podium.policy import ApprovalRequest, Approve
-from podium.types.forecast import explain_forecast
 from podium.types.plan import Plan
 
 if TYPE_CHECKING:
     from podium.cli.live import View
 
-_QUESTION = "Run this plan? [y]es, [N]o, [e]dit: "
+_QUESTION = "Run this plan? [y]es, [N]o, [e]dit, [?] help: "
+_HELP = """\
+  y, yes   run the plan as shown
+  n, no    refuse the plan: the run ends, and no step is called (also the Enter key alone)
+  e, edit  change the plan in $VISUAL or $EDITOR, and be asked again
+  ?        show this help
+  Ctrl-C   leave now: the run waits for approval, and `podium resume` continues it"""
+_ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "": "no", "e": "edit", "edit": "edit"}
 
 
 def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -> Approve:
@@ -53,17 +59,25 @@ async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Liter
     """
     plan, workers = shown, conductor.pool.names
     while True:
-        screen.console(stderr=True).print(drawing.plan_table(plan, workers, screen.shown))
-        screen.note(explain_forecast(conductor.forecast(plan)))
-        said = (await screen.ask(_QUESTION)).strip().lower()
-        if said in ("y", "yes"):
+        screen.draw_note(drawing.plan_table(plan, workers, screen.shown))
+        screen.draw_note(*drawing.forecast(conductor.forecast(plan), screen.shown))
+        said = await _answer(screen)
+        if said == "yes":
             return True if plan is shown else plan
-        if said in ("n", "no", ""):
+        if said == "no":
             return "refused at the terminal"
-        if said in ("e", "edit"):
-            try:
-                most = conductor.limits.plan_steps
-                changed = await anyio.to_thread.run_sync(partial(edited, plan, workers, most))
-                plan = plan if changed is None else changed
-            except PodiumError as error:
-                screen.note(f"podium: {error}")
+        try:
+            most = conductor.limits.plan_steps
+            changed = await anyio.to_thread.run_sync(partial(edited, plan, workers, most))
+            plan = plan if changed is None else changed
+        except PodiumError as error:
+            screen.note(f"podium: {error}")
+
+
+async def _answer(screen: Screen) -> str:
+    """Ask until the person answers `yes`, `no` or `edit`, and return that; help is shown for the rest."""
+    while (said := _ANSWERS.get((typed := await screen.ask(_QUESTION)).strip().lower())) is None:
+        if typed.strip() != "?":
+            screen.note(f"podium: {typed.strip()!r} is no answer")
+        screen.note(_HELP)
+    return said

@@ -1,8 +1,10 @@
 """Results as JSON data and as lines of text. Knows no terminal."""
 
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from podium.cli.numbers import duration, money
 from podium.types.conclusion import steps_of
 from podium.types.forecast import within
 from podium.types.result import Result
@@ -60,25 +62,39 @@ def step_outputs(result: Result) -> list[str]:
 
 def status_line(result: Result) -> str:
     """Say in one line how the run ended and what it used."""
-    told = _ENDS[result.status]
-    if result.problem is not None and result.status != "waiting":
-        told += f" ({result.problem.code}: {result.problem.message})"
     about = "about " if result.usage.estimated else ""
-    cost = "cost unknown" if result.cost is None else f"${result.cost:.4f}"
-    return (
-        f"{told}{_steps(result)}, {about}{result.usage.total_tokens:,} tokens, {cost}, {result.seconds:.1f} s"
-    )
+    cost = "cost unknown" if result.cost is None else money(result.cost)
+    facts = [*_steps(result), f"{about}{result.usage.total_tokens:,} tokens", cost, duration(result.seconds)]
+    return f"{_ENDS[result.status]}{_answered_by(result)}: {', '.join(facts)}"
 
 
-def _steps(result: Result) -> str:
-    """Say how many steps were planned, who planned them, and how many were not called."""
-    if not result.rounds:
+def problem_line(result: Result) -> str:
+    """Say why there is no whole answer, with the code of the problem; empty if there is nothing to say."""
+    if result.problem is None or result.status == "waiting":
         return ""
+    return f"{result.problem.code}: {result.problem.message}"
+
+
+def _answered_by(result: Result) -> str:
+    """Say which worker wrote the answer; nothing if there is no answer or no step is known."""
+    for current in reversed(result.rounds):
+        steps = steps_of(current)
+        if result.answer and steps and steps[-1].text == result.answer:
+            return f" by {steps[-1].worker}"
+    return ""
+
+
+def _steps(result: Result) -> list[str]:
+    """Say how many steps ended in which way, and who planned them."""
     steps = [outcome for current in result.rounds for outcome in steps_of(current)]
-    told = f", {len(steps)} step{'' if len(steps) == 1 else 's'}"
-    if result.planner is not None:
-        told += f" planned by {result.planner.name}" + (
-            ", the fallback" if result.planner.is_fallback else ""
-        )
-    uncalled = sum(not outcome.attempts for outcome in steps)
-    return f"{told} ({uncalled} not called)" if uncalled else told
+    ends = Counter(outcome.status for outcome in steps)
+    facts = [
+        f"{ends[status]} {status}" for status in ("ok", "failed", "skipped", "cancelled") if ends[status]
+    ]
+    if facts:
+        first, _, end = facts[0].partition(" ")
+        facts[0] = f"{first} step{'' if first == '1' else 's'} {end}"
+    if result.rounds and result.planner is not None:
+        fallback = ", the fallback" if result.planner.is_fallback else ""
+        facts.append(f"planned by {result.planner.name}{fallback}")
+    return facts

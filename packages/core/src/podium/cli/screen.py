@@ -87,14 +87,27 @@ class Screen:
         self._write(sys.stderr, _line(self.shown(text)))
 
     def draw(self, *drawings: "RenderableType") -> None:
-        """Draw on stdout with rich. The texts in a drawing have passed `shown`."""
+        """Draw on stdout with rich. The texts in a drawing have passed `shown`.
+
+        A string is one line, which the terminal wraps: a URL in it stays whole.
+        """
         console, drawn = self.console(), StringIO()
         if not console.is_terminal:
             console = drawing.console(file=drawn, width=console.width)
         for each in drawings:
-            console.print(each)
+            console.print(each, soft_wrap=isinstance(each, str))
         if text := drawn.getvalue():
             self._result(self.shown(text))
+
+    def draw_note(self, *drawings: "RenderableType") -> None:
+        """Draw on stderr with rich. The texts in a drawing have passed `shown`."""
+        console, drawn = self.console(stderr=True), StringIO()
+        if not console.is_terminal:
+            console = drawing.console(file=drawn, width=console.width)
+        for each in drawings:
+            console.print(each, soft_wrap=isinstance(each, str))
+        if text := drawn.getvalue():
+            self._write(sys.stderr, self.shown(text))
 
     def console(self, *, stderr: bool = False) -> "Console":
         """Return a rich console on stdout, or on stderr."""

@@ -149,7 +149,18 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: this is not UTF-8: save the file as UTF-8") from error
-    except (OSError, ValueError) as error:
+    except FileNotFoundError as error:
+        told = "there is no such file: name another, or write one with `podium init`"
+        raise ConfigError(f"{path} cannot be read: {told}") from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"{path} cannot be read: it is a folder: name the file in it") from error
+    except PermissionError as error:
+        told = "permission is denied: change the file's permissions, or name another"
+        raise ConfigError(f"{path} cannot be read: {told}") from error
+    except OSError as error:
+        told = error.strerror or str(error)
+        raise ConfigError(f"{path} cannot be read: {told}: repair the file, or name another") from error
+    except ValueError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
 

@@ -43,7 +43,7 @@ class Forecast:
 
 def explain_forecast(forecast: Forecast) -> str:
     """Say in one line what a plan may come to."""
-    told = ", ".join(_expected(fact) for fact in _facts(forecast, ()))
+    told = ", ".join(_expected(fact) for fact in facts(forecast, ()))
     guessed = ", ".join(forecast.guessed)
     return f"Expected: {told}" + (
         f" (a guess for {guessed}, of which few calls are known)." if guessed else "."
@@ -57,13 +57,13 @@ def compare(forecast: Forecast, outcomes: Sequence[Outcome]) -> str:
         forecast: what was expected of the plan.
         outcomes: those of the round that carried it out.
     """
-    facts = _facts(forecast, outcomes)
-    known = [(fact.name, fact.interval, fact.amount) for fact in facts]
+    found = facts(forecast, outcomes)
+    known = [(fact.name, fact.interval, fact.amount) for fact in found]
     above = [name for name, span, amount in known if span and amount is not None and amount > span.high]
     below = [name for name, span, amount in known if span and amount is not None and amount < span.low]
     verdict = [f"more than expected: {', '.join(above)}"] if above else []
     verdict += [f"less than expected: {', '.join(below)}"] if below else []
-    expected, came = ", ".join(map(_expected, facts)), ", ".join(map(_came, facts))
+    expected, came = ", ".join(map(_expected, found)), ", ".join(map(_came, found))
     return f"Expected: {expected}. Came to: {came}; {'; '.join(verdict) or 'as expected'}."
 
 
@@ -71,11 +71,13 @@ def within(forecast: Forecast, outcomes: Sequence[Outcome]) -> bool:
     """Say whether all that can be compared came to something inside its interval."""
     return all(
         fact.interval is None or fact.amount is None or fact.amount in fact.interval
-        for fact in _facts(forecast, outcomes)
+        for fact in facts(forecast, outcomes)
     )
 
 
-class _Fact(NamedTuple):
+class Fact(NamedTuple):
+    """One amount that was forecast."""
+
     name: str
     interval: Interval | None
     amount: float | None
@@ -83,7 +85,8 @@ class _Fact(NamedTuple):
     unit: str = ""
 
 
-def _facts(forecast: Forecast, outcomes: Sequence[Outcome]) -> tuple[_Fact, ...]:
+def facts(forecast: Forecast, outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
+    """Return each amount of a forecast, with what the outcomes came to; cost in USD, time in seconds."""
     usage = Usage.total(outcome.usage for outcome in outcomes)
     read = usage.input_tokens + usage.orchestration_input_tokens
     calls = sum(len(outcome.calls) or min(outcome.attempts, 1) for outcome in outcomes)
@@ -92,20 +95,20 @@ def _facts(forecast: Forecast, outcomes: Sequence[Outcome]) -> tuple[_Fact, ...]
     ended = [outcome.ended for outcome in outcomes if outcome.ended is not None]
     seconds = max(ended) - min(started) if started and ended else 0.0
     return (
-        _Fact("calls", forecast.calls, calls, unit=" call(s)"),
-        _Fact("tokens read", forecast.input_tokens, read, unit=" tokens read"),
-        _Fact("tokens written", forecast.output_tokens, usage.total_tokens - read, unit=" written"),
-        _Fact("money", forecast.cost, cost, "${:.4f}"),
-        _Fact("time", forecast.seconds, seconds, "{:.1f}", " s"),
+        Fact("calls", forecast.calls, calls, unit=" call(s)"),
+        Fact("tokens read", forecast.input_tokens, read, unit=" tokens read"),
+        Fact("tokens written", forecast.output_tokens, usage.total_tokens - read, unit=" written"),
+        Fact("money", forecast.cost, cost, "${:.4f}"),
+        Fact("time", forecast.seconds, seconds, "{:.1f}", " s"),
     )
 
 
-def _expected(fact: _Fact) -> str:
+def _expected(fact: Fact) -> str:
     if fact.interval is None:
         return "cost unknown"
     low, likely, high = map(fact.form.format, (fact.interval.low, fact.interval.likely, fact.interval.high))
     return high + fact.unit if low == high else f"{low} to {high}{fact.unit} (likely {likely})"
 
 
-def _came(fact: _Fact) -> str:
+def _came(fact: Fact) -> str:
     return "cost unknown" if fact.amount is None else fact.form.format(fact.amount) + fact.unit

@@ -4,7 +4,7 @@ import anyio
 import typer
 
 from podium.cli.arguments import ConfigPath
-from podium.cli.commands.runs import counted
+from podium.cli.numbers import counted
 from podium.cli.screen import EXIT_CODES, reporting
 from podium.config import find_shared_cache
 

@@ -5,7 +5,6 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
 from typing import Annotated
 
 import anyio
@@ -13,8 +12,8 @@ import typer
 
 from podium.cli.answer import show_answer
 from podium.cli.job import follow
-from podium.cli.live import LiveState, TreeRenderer, View
-from podium.cli.result_json import status_line
+from podium.cli.live import LiveState, RunTable, View, run_notes
+from podium.cli.result_json import problem_line, status_line
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
 from podium.conductor import Conductor
 from podium.errors import ConfigError
@@ -61,14 +60,16 @@ def _demonstrate(screen: Screen, question: str, folder: Path) -> None:
         result = anyio.run(View(screen, state).watch, job)
     else:
         result = anyio.run(follow, job, state)
-        screen.draw(TreeRenderer(screen.shown, monotonic(), screen.console().width).draw(state))
+        table = RunTable(screen.shown, None, screen.console().width).draw(state)
+        screen.draw(table, *(note.text for note in run_notes(state, screen.shown)))
     for layer in result.plans[0].layers if result.plans else ():
         if len(layer) > 1:
             steps = " and ".join(map(str, layer))
             screen.result(f"Steps {steps} ran side by side, for none of them sees another.")
     screen.result("")
     show_answer(screen, result)
-    screen.result(f"\n{status_line(result)}\n\nThe same with real models:")
+    screen.result("\n".join(["", status_line(result), *filter(None, [problem_line(result)])]))
+    screen.result("\nThe same with real models:")
     command = _own_command()
     screen.result(f"  {command} init --preset providers")
     screen.result(f"export your keys, then\n  {command} run {shlex.quote(question)}")

@@ -6,11 +6,12 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from podium import replay
 from podium.cli.arguments import AsJson, ConfigPath, Run
+from podium.cli.numbers import money
 from podium.cli.result_json import status_line
 from podium.cli.run_lookup import SHORT, find_run, look, nested_events, read_family
 from podium.cli.screen import Screen, reporting
@@ -58,7 +59,8 @@ def _show(screen: Screen, journal: Journal, first_typed: str, second_typed: str,
         screen.result_json({"runs": [first.run_id, second.run_id], "differences": found})
         return
     for result in results:
-        screen.result(f"{result.run_id[:SHORT]}  {status_line(result)}")
+        code = "" if result.problem is None else f" ({result.problem.code})"
+        screen.result(f"{result.run_id[:SHORT]}  {status_line(result)}{code}")
     if differences:
         screen.draw(_differences(screen, differences, results))
     else:
@@ -68,17 +70,29 @@ def _show(screen: Screen, journal: Journal, first_typed: str, second_typed: str,
 def _differences(
     screen: Screen, differences: Sequence[replay.Difference], results: Sequence[Result]
 ) -> Table:
-    shown = (screen.shown(result.run_id[:SHORT]) for result in results)
-    table = Table("where", "what", *shown, show_lines=True)
+    shown = tuple(screen.shown(result.run_id[:SHORT]) for result in results)
+    sides = (Column(run_id, ratio=1) for run_id in shown)
+    heads = (Column(head, no_wrap=True) for head in ("where", "what"))
+    table = Table(*heads, *sides, expand=True, box=None, header_style="dim", pad_edge=False)
     for difference in differences:
-        where = "run" if difference.step is None else f"round {difference.round}, step {difference.step}"
-        sides = (difference.before, difference.after)
-        table.add_row(where, difference.what, *(Text(_told(screen, side)) for side in sides))
+        where = "run" if difference.step is None else _place(difference, results)
+        values = (difference.before, difference.after)
+        texts = (Text(_told(screen, difference.what, value)) for value in values)
+        table.add_row(where, difference.what, *texts)
     return table
 
 
-def _told(screen: Screen, value: object) -> str:
+def _place(difference: replay.Difference, results: Sequence[Result]) -> str:
+    several = any(len(result.rounds) > 1 for result in results)
+    return (f"round {difference.round}, " if several else "") + f"step {difference.step}"
+
+
+def _told(screen: Screen, what: str, value: object) -> str:
+    if what == "cost" and (value is None or isinstance(value, float | int)):
+        return money(value)
     if value is None:
         return "-"
+    if isinstance(value, float | int):
+        return f"{value:,}"
     text = " ".join(screen.shown(value if isinstance(value, str) else json.dumps(value)).split())
     return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "…"

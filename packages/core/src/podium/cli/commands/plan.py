@@ -15,7 +15,6 @@ from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.types.forecast import explain_forecast
 
 
 def plan(
@@ -54,7 +53,9 @@ def _show(
         raise ConfigError("a hosted conductor shows no plan: use a config with a planner and workers")
     made = anyio.run(partial(conductor.plan, question, labels=labels))
     workers = conductor.pool.names
-    screen.note(f"{made.why}\n{explain_forecast(conductor.forecast(made))}")
+    if made.why:
+        screen.note(made.why)
+    screen.draw_note(*drawing.forecast(conductor.forecast(made), screen.shown))
     if as_json:
         screen.result_json(made.to_json())
         return

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import datetime
 from functools import partial
 from typing import Annotated
 
@@ -11,12 +12,18 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium.cli.arguments import AsJson, ConfigPath, Run, span
+from podium.cli.numbers import counted, duration, money
 from podium.cli.run_lookup import SHORT, find_run, local_time, look
 from podium.cli.screen import EXIT_CODES, Screen, reporting
 from podium.config import find_journal, find_shared_cache
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Journal, RunRow
 from podium.resume import result_of
+
+_WIDE = 100
+"""Columns from which there is room for longer ids and the whole date."""
+_NARROW_ID = 8
+"""Characters of an id that are shown in a narrow terminal."""
 
 runs = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
 
@@ -67,11 +74,6 @@ def prune(
         screen.note(f"podium: forgot {told}" + (f" and {counted(answers, 'kept answer')}" if answers else ""))
 
 
-def counted(count: int, what: str) -> str:
-    """Write a number of things, the noun in the plural unless there is one."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def _list(screen: Screen, journal: Journal, *, limit: int, nested: bool, as_json: bool) -> None:
     async def read() -> Sequence[RunRow]:
         rows = await journal.runs(limit=limit, nested=nested)
@@ -87,19 +89,28 @@ def _list(screen: Screen, journal: Journal, *, limit: int, nested: bool, as_json
 
 
 def _table(screen: Screen, rows: Sequence[RunRow]) -> Table:
+    wide = screen.console().width >= _WIDE
     question = Column("question", no_wrap=True, overflow="ellipsis", ratio=1)  # takes the room that is left
-    table = Table("run", "when", "state", question, "cost", "seconds", expand=True)
+    amounts = (Column(head, no_wrap=True, justify="right") for head in ("cost", "time"))
+    heads = (Column(head, no_wrap=True) for head in ("run", "when", "state"))
+    table = Table(*heads, question, *amounts, expand=True, box=None, header_style="dim", pad_edge=False)
     for row in rows:
         seconds = _seconds(row)
         table.add_row(
-            Text(screen.shown(row.run_id[:SHORT])),
-            local_time(row.began),
+            Text(screen.shown(row.run_id[: SHORT if wide else _NARROW_ID])),
+            local_time(row.began) if wide else _short_time(row.began),
             screen.shown(row.state),
             Text(" ".join(screen.shown(row.question).split()) or "-"),
-            "unknown" if row.cost is None else f"${row.cost:.4f}",
-            "-" if seconds is None else f"{seconds:.1f}",
+            money(row.cost),
+            "-" if seconds is None else duration(seconds),
         )
     return table
+
+
+def _short_time(at: float) -> str:
+    """Write a Unix time as 22 Nov 15:04, or as a date if it is of another year."""
+    local, now = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
+    return local.strftime("%d %b %H:%M" if local.year == now.year else "%Y-%m-%d")
 
 
 async def _cost(journal: Journal, row: RunRow) -> float | None:

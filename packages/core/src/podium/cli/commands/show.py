@@ -6,16 +6,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
+from podium.cli import drawing
 from podium.cli.arguments import AsJson, ConfigPath, Run
-from podium.cli.live import LiveState, TreeRenderer
-from podium.cli.result_json import result_json, status_line, step_outputs
+from podium.cli.live import LiveState, RunTable, run_notes
+from podium.cli.numbers import counted
+from podium.cli.result_json import problem_line, result_json, status_line, step_outputs
 from podium.cli.run_lookup import SHORT, find_run, local_time, look, nested_events, read_family
 from podium.cli.screen import Screen, reporting
 from podium.config import find_journal
 from podium.journal import Entry, Journal, RunRow
 from podium.resume.rebuild import result_of
 from podium.types.events import RunStarted
-from podium.types.forecast import compare
 
 
 def show(
@@ -62,14 +63,17 @@ def _show(
         screen.result_json({**result_json(result), **facts, "query": query})
         return
     screen.result(_heading(row, started))
-    screen.draw(_tree(screen, entries))
+    screen.draw(*_drawings(screen, entries))
     for output in step_outputs(result) if outputs else ():
         screen.result(f"\n{output}")
     if result.answer:
         screen.result(f"\n{result.answer}")
     screen.result(f"\n{status_line(result)}")
+    if problem := problem_line(result):
+        screen.result(problem)
     if result.forecast is not None and result.rounds:
-        screen.result(compare(result.forecast, result.rounds[0].outcomes))
+        screen.result("")
+        screen.draw(*drawing.forecast(result.forecast, screen.shown, result.rounds[0].outcomes))
 
 
 def _heading(row: RunRow, started: RunStarted) -> str:
@@ -77,20 +81,21 @@ def _heading(row: RunRow, started: RunStarted) -> str:
     if started.labels:
         facts.append(f"labels {', '.join(sorted(started.labels))}")
     if row.recoveries:
-        facts.append(f"taken up {row.recoveries} time{'' if row.recoveries == 1 else 's'} after a crash")
+        facts.append(f"continued {counted(row.recoveries, 'time')} after a crash")
     if row.parent is not None:
         facts.append(f"nested in {row.parent[:SHORT]}")
     if started.recalls is not None:
-        facts.append(f"on what {started.recalls[:SHORT]} came to")
+        facts.append(f"reuses run {started.recalls[:SHORT]}")
     question = started.query[-1].text if started.query else ""
     return ", ".join(facts) + (f"\n{question}" if question else "") + "\n"
 
 
-def _tree(screen: Screen, entries: Sequence[Entry]) -> RenderableType:
+def _drawings(screen: Screen, entries: Sequence[Entry]) -> list[RenderableType]:
     state = LiveState()
     for entry in entries:
         state.take(entry.event, entry.at)
-    return TreeRenderer(screen.shown, None, screen.console().width).draw(state)
+    table = RunTable(screen.shown, None, screen.console().width).draw(state)
+    return [table, *(note.text for note in run_notes(state, screen.shown))]
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

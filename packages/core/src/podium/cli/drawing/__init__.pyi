@@ -1,3 +1,6 @@
+from .forecast_table import (
+    forecast as forecast,
+)
 from .rich_console import (
     console as console,
     markdown as markdown,

@@ -16,7 +16,7 @@ def plan_table(plan: Plan, workers: Sequence[str] | None, shown: Callable[[str],
         workers: the workers' names in the pool's order; `None` shows their numbers.
         shown: makes foreign text safe for a terminal.
     """
-    table = Table("step", "worker", "subtask", "sees", show_lines=False)
+    table = Table("step", "worker", "subtask", "sees", box=None, header_style="dim", pad_edge=False)
     for index, step in enumerate(plan.steps):
         who = str(step.worker) if workers is None else workers[step.worker]
         sees = ", ".join(map(str, step.access_list)) or "-"

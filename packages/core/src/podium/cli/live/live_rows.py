@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from podium.plan_text import PlanReader
 from podium.types.outcome import Call, Outcome, Problem, StepStatus
 from podium.types.result import Result
 
@@ -12,6 +13,7 @@ class StepRow:
     """The state of one step."""
 
     worker: str
+    """Empty while the plan is being written and the step has not started."""
     subtask: str
     number: str = ""
     """Its index in the plan, with the planner's own number; empty before the plan is whole."""
@@ -53,6 +55,10 @@ class RoundRow:
     """Whether the fallback planner wrote the plan."""
     plan_why: str = ""
     plan_chars: int = 0
+    reader: PlanReader | None = None
+    """Reads the steps of a plan that is being written; `None` before, and where it is not readable."""
+    read: int = 0
+    """Steps that the reader has completed."""
     is_planned: bool = False
     rejected: list[str] = field(default_factory=list)
     """Calls of planners that gave no plan, and why."""
@@ -66,6 +72,8 @@ class RunRow:
     """The state of one run."""
 
     workers: tuple[str, ...]
+    began: float = 0.0
+    """When it started or was resumed, on the caller's clock, in seconds."""
     rounds: dict[int, RoundRow] = field(default_factory=dict)
     answer: str = ""
     """The last characters of the answer so far."""

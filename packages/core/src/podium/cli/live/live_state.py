@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import assert_never
 
 from podium.cli.live.live_rows import RoundRow, RunRow, StepRow
+from podium.errors import PlanError
+from podium.plan_text import PlanReader
 from podium.types.events import (
     AnswerDelta,
     ApprovalAsked,
@@ -48,9 +50,9 @@ class LiveState:
         """Update the state by an event at `now`, on the caller's clock, in seconds."""
         match event:
             case RunStarted():
-                self._start(event)
+                self._start(event, now)
             case RunResumed():
-                self._resume(event)
+                self._resume(event, now)
             case AnswerDelta():
                 run = self.runs[event.run_id]
                 attempt = (event.round, event.step, event.attempt)
@@ -76,18 +78,18 @@ class LiveState:
             case _:
                 assert_never(event)
 
-    def _start(self, event: RunStarted) -> None:
-        row = self.runs[event.run_id] = RunRow(event.workers)
+    def _start(self, event: RunStarted, now: float) -> None:
+        row = self.runs[event.run_id] = RunRow(event.workers, now)
         if event.parent is not None:
             run, number, step, attempt = event.parent
             above = self.runs[run].round(number).steps.get(step) if run in self.runs else None
             if above is not None and attempt >= above.first:
                 above.runs.append(row)
 
-    def _resume(self, event: RunResumed) -> None:
+    def _resume(self, event: RunResumed, now: float) -> None:
         """Reset the steps that had not ended when the run broke off: they are called again."""
         row = self.runs.setdefault(event.run_id, RunRow(event.workers))
-        row.workers, row.result, row.stopped = event.workers, None, None
+        row.workers, row.began, row.result, row.stopped = event.workers, now, None, None
         for current in row.rounds.values():
             for step in current.steps.values():
                 if step.outcome is None or step.outcome.status != "ok":
@@ -101,12 +103,14 @@ class LiveState:
             case PlanDelta():
                 current.planner = event.planner
                 current.plan_chars += len(event.text)
+                self._read_on(event, current)
             case PlannerEnded():
                 if event.proposal.problem is not None:
                     then = "" if event.wait is None else f"; it is asked again in {event.wait:.1f} s"
                     said = f"planner {event.proposal.planner}: {event.proposal.problem.message}{then}"
                     current.rejected.append(said)
-                    current.plan_chars = 0
+                    current.plan_chars, current.reader = 0, None
+                    _drop_unstarted(current)
             case PlanReady():
                 current.planner, current.plan_why = event.planner, event.why
                 current.is_fallback = event.is_fallback
@@ -120,9 +124,27 @@ class LiveState:
             case _:
                 assert_never(event)
 
+    def _read_on(self, event: PlanDelta, current: RoundRow) -> None:
+        """Add the steps that a piece of text completes; their workers are known when they start."""
+        if current.reader is None:
+            if current.plan_chars > len(event.text):
+                return  # an earlier piece could not be read
+            names = self.runs[event.run_id].workers
+            current.reader = PlanReader(workers=names, previous=event.round > 1)
+            current.read = 0
+        try:
+            steps = current.reader.feed(event.text)
+        except PlanError:  # the planner's call ends with it
+            current.reader = None
+            return
+        for index, step in enumerate(steps, current.read):
+            current.steps.setdefault(index, StepRow("", step.subtask, sees=tuple(step.access_list)))
+        current.read += len(steps)
+
     def _show_plan(self, run_id: str, current: RoundRow, plan: Plan) -> None:
         names = self.runs[run_id].workers
-        current.is_planned = True
+        current.is_planned, current.reader = True, None
+        _drop_unstarted(current)
         known, go_on = current.steps, True
         current.steps = {}
         for index, step in enumerate(plan.steps):
@@ -156,6 +178,11 @@ class LiveState:
                 row.again = None if event.wait is None else now + event.wait
             case StepDelta() if row is not None:
                 row.chars += len(event.text)
+
+
+def _drop_unstarted(current: RoundRow) -> None:
+    """Remove the steps of a plan that was being written and that have not started."""
+    current.steps = {index: step for index, step in current.steps.items() if step.worker}
 
 
 def _call(current: RoundRow, row: StepRow | None, event: StepStarted, now: float) -> None:

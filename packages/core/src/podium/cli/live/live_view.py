@@ -5,12 +5,13 @@ from contextlib import contextmanager
 from time import monotonic
 
 import anyio
-from rich.console import RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from podium.cli.job import Job, follow
 from podium.cli.live.live_state import LiveState
-from podium.cli.live.live_tree import TreeRenderer
+from podium.cli.live.notes import run_notes
+from podium.cli.live.run_table import RunTable
 from podium.cli.screen import Screen
 from podium.types.result import Result
 
@@ -43,7 +44,10 @@ class View:
                         came_to = error
                     drawing.cancel_scope.cancel()
             finally:
-                self._live.update(self._picture(with_answer=False), refresh=True)
+                ended = RunTable(self._screen.shown, None, self._live.console.width)
+                self._live.update(ended.draw(self._state), refresh=True)
+        for note in run_notes(self._state, self._screen.shown):
+            self._live.console.print(Text(note.text, style=note.style), soft_wrap=True)
         if isinstance(came_to, Exception):
             raise came_to
         return came_to
@@ -51,19 +55,20 @@ class View:
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Clear the terminal for other output for the time of the block."""
-        self._live.update(self._picture(with_answer=False))
+        self._live.update(self._table().draw(self._state))
         self._live.stop()
         try:
             yield
         finally:
+            self._live.vertical_overflow = "ellipsis"  # `stop` changes it
             self._live.start()
 
     async def _keep_drawing(self) -> None:
         while True:
             if self._live.is_started:
-                self._live.update(self._picture(with_answer=True), refresh=True)
+                height = self._live.console.height
+                self._live.update(self._table().draw_live(self._state, height), refresh=True)
             await anyio.sleep(_TICK)
 
-    def _picture(self, *, with_answer: bool) -> RenderableType:
-        artist = TreeRenderer(self._screen.shown, monotonic(), self._live.console.width)
-        return artist.draw(self._state, with_answer=with_answer)
+    def _table(self) -> RunTable:
+        return RunTable(self._screen.shown, monotonic(), self._live.console.width)

@@ -1,0 +1,54 @@
+"""Forecasts as small tables."""
+
+from collections.abc import Callable, Sequence
+
+from rich.console import RenderableType
+from rich.table import Column, Table
+
+from podium.cli.numbers import duration, money
+from podium.types.forecast import HIGH, LOW, Forecast, facts
+from podium.types.outcome import Outcome
+
+_HEADS = {"money": "cost"}
+
+
+def forecast(
+    expected: Forecast, shown: Callable[[str], str], outcomes: Sequence[Outcome] | None = None
+) -> list[RenderableType]:
+    """Draw what a plan may take: one row each for calls, tokens, cost and time.
+
+    Args:
+        expected: the forecast of the plan.
+        shown: makes foreign text safe for a terminal.
+        outcomes: what its steps came to, for a column beside the forecast; `None` before the run.
+    """
+    heads = ["expected", f"{LOW * 100:.0f} to {HIGH * 100:.0f} %"] + ([] if outcomes is None else ["actual"])
+    columns = (Column(head, justify="right", no_wrap=True) for head in heads)
+    table = Table(Column("forecast", no_wrap=True), *columns, box=None, header_style="dim", pad_edge=False)
+    for fact in facts(expected, outcomes or ()):
+        name, span = fact.name, fact.interval
+        row = ["unknown", ""]
+        if span is not None:
+            row = [_amount(name, span.likely), f"{_amount(name, span.low)} to {_amount(name, span.high)}"]
+        if outcomes is not None:
+            row.append(_actual(name, fact.amount, None if span is None else (span.low, span.high)))
+        table.add_row(_HEADS.get(name, name), *row)
+    if not expected.guessed:
+        return [table]
+    guessed = shown(", ".join(expected.guessed))
+    return [table, f"Few calls of these workers are known, so their part is a guess: {guessed}"]
+
+
+def _amount(name: str, amount: float | None) -> str:
+    if amount is None or name == "money":
+        return money(amount)
+    return duration(amount) if name == "time" else f"{amount:,.0f}"
+
+
+def _actual(name: str, amount: float | None, span: tuple[float, float] | None) -> str:
+    told = _amount(name, amount)
+    if amount is None or span is None:
+        return told
+    if amount > span[1]:
+        return f"{told} (more)"
+    return f"{told} (less)" if amount < span[0] else told
