@@ -20,7 +20,7 @@ def forecast(
     Args:
         expected: the forecast of the plan.
         shown: makes foreign text safe for a terminal.
-        outcomes: what its steps came to, for a column beside the forecast; `None` before the run.
+        outcomes: the outcomes of its steps, for a column beside the forecast; `None` before the run.
     """
     heads = ["expected", f"{LOW * 100:.0f} to {HIGH * 100:.0f} %"] + ([] if outcomes is None else ["actual"])
     columns = (Column(head, justify="right", no_wrap=True) for head in heads)
