@@ -4,17 +4,26 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-INTERNAL = {"podium.cli", "podium.resume", "podium.prompts", "podium.secrets"}
+INTERNAL = {"podium.cli", "podium.cli.drawing", "podium.cli.live", "podium.prompts"}
 """Folders whose names are for Podium's own modules."""
+MODULES = (
+    "core/src/podium/errors.py",
+    "core/src/podium/replay.py",
+    "core/src/podium/usage.py",
+    "langchain/src/langchain_podium/shadow/runnable.py",
+    "llamaindex/src/llama_index_podium/events.py",
+    "llamaindex/src/llama_index_podium/planner.py",
+    "llamaindex/src/llama_index_podium/tools.py",
+)
+"""Public modules that are no folders, below `packages/`: each class and function of theirs is public."""
 
 
 def public_names() -> dict[str, list[str]]:
     """Return the public names of each public module, from its stub; in sorted order."""
-    found = {"podium.errors": _error_names(ROOT / "packages/core/src/podium/errors.py")}
-    for stub in sorted(ROOT.glob("packages/*/src/*/**/__init__.pyi")):
-        source = next(parent for parent in stub.parents if parent.name == "src")
-        module = ".".join(stub.parent.relative_to(source).parts)
-        names = _exported(stub)
+    files = [ROOT / "packages" / module for module in MODULES]
+    found = {_module_name(file.with_suffix("")): _defined(file) for file in files}
+    for stub in ROOT.glob("packages/*/src/*/**/__init__.pyi"):
+        names, module = _exported(stub), _module_name(stub.parent)
         if names and module not in INTERNAL:
             found[module] = names
     return dict(sorted(found.items()))
@@ -32,6 +41,12 @@ def _exported(stub: Path) -> list[str]:
     return sorted(alias.asname for node in imports for alias in node.names if alias.asname)
 
 
-def _error_names(module: Path) -> list[str]:
-    tree = ast.parse(module.read_text(encoding="utf-8"))
-    return [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+def _defined(file: Path) -> list[str]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")]
+
+
+def _module_name(path: Path) -> str:
+    source = next(parent for parent in path.parents if parent.name == "src")
+    return ".".join(path.relative_to(source).parts)

@@ -1,5 +1,6 @@
 """The generated reference: every command, option, table, key and public name is on a page."""
 
+import re
 import tomllib
 from importlib import import_module
 from importlib.util import find_spec
@@ -64,6 +65,26 @@ def test_a_page_has_what_the_module_exports(module: str) -> None:
     assert sorted(names) == sorted(name for name in public if not name.startswith("__"))
     page = module_page(module, names)
     assert all(f"::: {module}.{name}\n" in page for name in names)
+
+
+def documented_imports() -> set[tuple[str, str]]:
+    """Return the package and the name of each import of ours in a page or an example."""
+    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    found = set()
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        lines = re.findall(r"^\s*from (\w*podium\w*)\S* import (\([^)]+|[^(\n]+)", text, re.MULTILINE)
+        for package, names in lines:
+            found |= {(package, name) for name in re.findall(r"\w+", re.sub(r" as \w+|#.*", "", names))}
+    return found
+
+
+def test_every_name_that_the_pages_import_is_in_the_reference() -> None:
+    """In the module of the import, or in another of its package."""
+    known = {(module.partition(".")[0], name) for module, names in public_names().items() for name in names}
+    imports = documented_imports()
+    assert ("podium", "Conductor") in imports
+    assert sorted(imports - known) == []
 
 
 def test_the_navigation_has_every_page() -> None:
