@@ -86,7 +86,7 @@ class Fact(NamedTuple):
 
 
 def facts(forecast: Forecast, outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
-    """Return each amount of a forecast beside that of the outcomes; cost in USD, time in seconds."""
+    """Return each amount of a forecast with the amount of the outcomes; cost in USD, time in seconds."""
     usage = Usage.total(outcome.usage for outcome in outcomes)
     read = usage.input_tokens + usage.orchestration_input_tokens
     calls = sum(len(outcome.calls) or min(outcome.attempts, 1) for outcome in outcomes)
