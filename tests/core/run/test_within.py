@@ -1,7 +1,8 @@
 """Runs that the code of a worker begins: they belong to the run that called the worker."""
 
 import asyncio
-from collections.abc import Callable
+import inspect
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 from core.actors import Actor, answering, boss, plan_of, rows
@@ -107,7 +108,28 @@ async def test_a_partial_run_makes_its_step_partial(
     result = await _run(FunctionWorker(way(inner), price=FREE))  # type: ignore[arg-type]  # of a way
     assert (result.answer, result.status) == ("what there is", "partial")
     assert result.problem is not None
-    assert "a run that it began is partial" in result.problem.message
+    assert "a run that it began ended partial: " in result.problem.message
+
+
+@pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_by_stream])
+async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides(
+    way: Callable[[Conductor], Callable[[StepInput], object]],
+) -> None:
+    """The worker goes on without it, and reports its own tokens alone."""
+    price, own = Price(input=1.0, output=1.0), Usage(100_000, 10)
+    broken = ScriptedWorker(Card(name="in", price=price), WorkerRefused("no", usage=Usage(300, 5)))
+    ask = way(Conductor(FixedPlanner(plan_of((0, "look", ()))), [broken]))
+
+    async def agent(request: Request) -> AsyncGenerator[Completion, None]:
+        found = ask(StepInput("ask"))
+        text = await found if inspect.isawaitable(found) else found
+        yield Completion(f"Summary: {text or 'no data'}", usage=own)
+
+    result = await _run(Actor(Card(name="agent", price=price), agent))
+    assert (result.answer, result.status) == ("Summary: no data", "partial"), result.explain()
+    assert result.problem is not None
+    assert "a run that it began ended failed: " in result.problem.message
+    assert result.usage.total_tokens == own.total_tokens + 305
 
 
 async def test_what_is_set_aside_for_the_worker_is_free_for_them() -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import get_args
 
 from podium.budget.charging import beside_nested, charge
-from podium.budget.ledger import Reservation
+from podium.budget.ledger import Ledger, Reservation
 from podium.budget.spend import MAX_COST, NOTHING, Spend, is_cost
 from podium.errors import (
     AnswerToolCalls,
@@ -179,7 +179,7 @@ class Attempt:
         completion = completion if text is completion.text else replace(completion, text=text)
         outer = outer_run(self.request.caller)
         if outer is not None and outer.gaps and completion.missing is None:
-            return replace(completion, missing=f"a run that it began is partial: {'; '.join(outer.gaps)}")
+            return replace(completion, missing=f"a run that it began ended {'; another '.join(outer.gaps)}")
         return completion
 
     def _differs(self, completion: Completion) -> bool:
@@ -244,12 +244,7 @@ class Attempt:
     def _nested(self) -> Spend | None:
         """Return what runs that were begun in the call have spent; `None` where there were none."""
         outer = outer_run(self.request.caller)
-        spends = [] if outer is None else [ledger.added for ledger in outer.ledgers]
-        if not spends:
-            return None
-        calls, cost = sum(s.calls for s in spends), total_cost(s.cost for s in spends)
-        read, written = sum(s.input_tokens for s in spends), sum(s.output_tokens for s in spends)
-        return Spend(calls, read, written, cost)
+        return None if outer is None or not outer.ledgers else _sum(outer.ledgers)
 
     def _bill(self) -> Spend:
         """Note tokens and USD, and return what the ledger books.
@@ -306,6 +301,13 @@ class Attempt:
     def _bill_beside(self, nested: Spend) -> Spend:
         """Bill a call whose worker's code began runs, which have booked what they spent."""
         usage = self.usage if is_well_formed(self.usage) else _NOTHING
+        outer = outer_run(self.request.caller)
+        assert outer is not None
+        lost = [ledger for ledger in outer.ledgers if not any(ledger is each for each in outer.answered)]
+        if lost and self.completion is not None:
+            unreported = _sum(lost)  # an agent goes on after a tool that raised, and reports its own turns
+            usage += Usage(unreported.input_tokens, unreported.output_tokens)
+            self.cost = None if self.cost is None else total_cost([self.cost, unreported.cost])
         if self.card.price is not None:
             price: Callable[[Usage], float | None] = self.card.price.cost
         else:
@@ -325,6 +327,12 @@ class Attempt:
         if not self.reservation.amount.output_tokens and is_well_formed(usage):
             return usage
         return usage_or_estimate(usage, self.request.messages, text, calls)
+
+
+def _sum(ledgers: Sequence[Ledger]) -> Spend:
+    spends = [ledger.added for ledger in ledgers]
+    read, written = sum(s.input_tokens for s in spends), sum(s.output_tokens for s in spends)
+    return Spend(sum(s.calls for s in spends), read, written, total_cost(s.cost for s in spends))
 
 
 def _misfit(completion: Completion) -> str:

@@ -197,8 +197,12 @@ class OuterRun:
     """What is set aside for the call; `None` until it is made."""
     has_ended: bool = False
     """Whether the call has ended. A run that its code begins later is not nested in it."""
+    answered: list[Ledger] = field(default_factory=list)
+    """Those of `ledgers` whose run had an answer. What the worker reports may hold what these spent; of a run
+    that raised, its code knows nothing."""
     gaps: list[str] = field(default_factory=list)
-    """What partial runs lack that the worker's code began. The text that it makes of them does not say so."""
+    """How runs that the worker's code began ended, where they were not `ok`. The text that it makes of them
+    does not say so."""
 
 
 def outer_run(caller: Caller | None) -> OuterRun | None:

@@ -66,6 +66,7 @@ class RunSession:
         """The run's, without its beginning and end."""
         self._forecast: Forecast | None = None
         self._head: Head | None = None
+        self._ledger: Ledger | None = None
         self._cause: BaseException | None = None
         """The error of the planner, if the run has no plan."""
         self.before: Result | None = None
@@ -78,11 +79,19 @@ class RunSession:
             PodiumError: as `Conductor.run` and `Conductor.resume` say.
         """
         result = await self._run()
+        self._tell_call(result)
         raise_unplanned(result, self._cause)
-        within = outer_run(self._request.within)
-        if within is not None and result.status == "partial" and result.problem is not None:
-            within.gaps.append(result.problem.message)
         return result
+
+    def _tell_call(self, result: Result) -> None:
+        """Tell the call of a worker whose code began the run how it ended."""
+        call = outer_run(self._request.within)
+        if call is None or self._ledger is None:
+            return
+        if result.status in ("ok", "partial"):
+            call.answered.append(self._ledger)
+        if result.problem is not None:
+            call.gaps.append(f"{result.status}: {result.problem.message}")
 
     async def _run(self) -> Result:
         try:
@@ -182,6 +191,7 @@ class RunSession:
             outer.ledgers.append(ledger)
             if outer.reservation is not None:
                 outer.context.ledger.release(outer.reservation)
+        self._ledger = ledger
         paid_results = request.paid_results
         if paid_results is None and recorder is not None:
             paid_results = recorder.paid_results
