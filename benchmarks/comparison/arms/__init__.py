@@ -1,0 +1,1 @@
+"""The arms, one module for each host."""

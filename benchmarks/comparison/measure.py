@@ -1,0 +1,41 @@
+"""Has the arms of each host measured in a process of their own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import anyio
+
+from benchmarks.comparison.arm_process import Cell
+
+HOSTS = ("podium", "langgraph", "autogen", "llamaindex", "crewai")
+_LIMIT = 900.0
+"""Seconds that the arms of a host may take."""
+
+
+class ArmFailed(Exception):
+    """The process of a host's arms ended with an error, or took too long."""
+
+
+async def measure(host: str, arms: Sequence[str], sizes: Sequence[int], latency: float) -> list[Cell]:
+    """Return a cell for each arm and number of units.
+
+    Args:
+        host: a name of `HOSTS`.
+        arms: only the arms whose "host: name" holds one of these texts; empty takes all.
+        sizes: the numbers of units.
+        latency: seconds that a model takes.
+
+    Raises:
+        ArmFailed: an arm failed; its error output is the message.
+    """
+    told = json.dumps([host, list(arms), list(sizes), latency])
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.comparison.arm_process", told]
+    with anyio.move_on_after(_LIMIT):
+        done = await anyio.run_process(command, check=False, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise ArmFailed(f"{host}: {done.stderr.decode()[-3000:]}")
+        lines = done.stdout.decode().splitlines()
+        return [Cell(**json.loads(line[5:])) for line in lines if line.startswith("cell ")]
+    raise ArmFailed(f"{host}: not done after {_LIMIT:.0f} s")
