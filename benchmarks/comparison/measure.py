@@ -9,7 +9,7 @@ import anyio
 
 from benchmarks.comparison.arm_process import Cell
 
-HOSTS = ("podium", "langgraph", "autogen", "llamaindex", "crewai")
+HOSTS = ("podium", "langgraph", "autogen", "agent_framework", "llamaindex", "crewai")
 _LIMIT = 900.0
 """Seconds that the arms of a host may take."""
 

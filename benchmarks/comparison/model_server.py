@@ -80,8 +80,7 @@ class ModelServer:
         Raises:
             BaseException: what the script raised, if it did.
         """
-        server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        server.daemon_threads = True
+        server = _Server(("127.0.0.1", 0), self._handler())
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:
@@ -136,6 +135,11 @@ class ModelServer:
                 pass
 
         return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # with the default of 5, connections made at once wait a second
 
 
 def _message(said: Said) -> tuple[dict[str, Any], str]:
