@@ -399,3 +399,22 @@ def test_list_and_difference_at_a_width(
     assert all(cell_len(line) <= columns for line in differences.splitlines()[2:])
     for cost in re.findall(r"\$\S+", differences):
         assert re.fullmatch(r"\$\d\.\d{4},?", cost)
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_nested_steps_stay_in_the_columns(podium: Podium, config: Path, columns: int) -> None:
+    """The steps of a nested run are indented, and their state and amounts stand below the others'."""
+    config.write_text("[journal]\npath = 'runs.db'\n")
+    row = '{{"worker": 0, "subtask": "{}", "access": []}}\n'
+    inside = ChatPlanner(ScriptedWorker("inner boss", row.format("価格表を調べて要約する：" * 9)))
+    outside = ChatPlanner(ScriptedWorker("boss", row.format("a long subtask " * 20)))
+    hand = ScriptedWorker("a hand with a name that has no room in its column", "done")
+    team = Conductor(inside, [hand], card=Card(name="team"))
+    result = Conductor(outside, [team], journal=SqlJournal(Path("runs.db"))).run_sync("Do it.")
+    shown = podium("show", result.run_id, env={"COLUMNS": str(columns)}).stdout
+    head, *steps = (line for line in shown.splitlines() if re.match("  step|✓|  ✓", line))
+    assert [line.index("✓") for line in steps] == [0, 2]
+    assert {cell_len(line) for line in (head, *steps)} == {columns}
+    assert all("…" in line for line in steps)
+    starts = {cell_len(line[: line.index(" ok ") + 1]) for line in steps}
+    assert starts == {cell_len(head[: head.index("state")])}

@@ -269,3 +269,17 @@ def test_run_that_is_only_told_to_have_ended() -> None:
     board.take(RunEnded(run_id="r", at=0.0, result=result), 0.0)
     assert board.root is not None
     assert board.root.result is result
+
+
+def test_run_that_is_higher_than_the_terminal() -> None:
+    """While it goes on the first steps and the totals are shown; the table that stays has all steps."""
+    board = board_of(planned(*(Step(0, f"part {step}") for step in range(30))), started(0, "part 0"))
+    console = Console(width=80, file=StringIO())
+    console.print(RunTable(str, 0.0, 80).draw_live(board, 12))
+    console.print(RunTable(str, None, 80).draw(board))
+    assert isinstance(console.file, StringIO)
+    live, whole = console.file.getvalue().split("0 of 30 steps ended", 1)
+    assert live.count("\n") <= 11
+    assert "part 0" in live
+    assert "more lines" in live
+    assert whole.count("part ") == 30

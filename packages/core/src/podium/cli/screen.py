@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
@@ -91,23 +91,23 @@ class Screen:
 
         A string is one line, which the terminal wraps: a URL in it stays whole.
         """
-        console, drawn = self.console(), StringIO()
-        if not console.is_terminal:
-            console = drawing.console(file=drawn, width=console.width)
-        for each in drawings:
-            console.print(each, soft_wrap=isinstance(each, str))
-        if text := drawn.getvalue():
+        if text := self._drawn(self.console(), drawings):
             self._result(self.shown(text))
 
     def draw_note(self, *drawings: "RenderableType") -> None:
-        """Draw on stderr with rich. The texts in a drawing have passed `shown`."""
-        console, drawn = self.console(stderr=True), StringIO()
+        """Draw on stderr with rich, as `draw` does on stdout."""
+        if text := self._drawn(self.console(stderr=True), drawings):
+            self._write(sys.stderr, self.shown(text))
+
+    @staticmethod
+    def _drawn(console: "Console", drawings: Sequence["RenderableType"]) -> str:
+        """Draw on a console that is a terminal; for another one, return the drawings as text."""
+        drawn = StringIO()
         if not console.is_terminal:
             console = drawing.console(file=drawn, width=console.width)
         for each in drawings:
             console.print(each, soft_wrap=isinstance(each, str))
-        if text := drawn.getvalue():
-            self._write(sys.stderr, self.shown(text))
+        return drawn.getvalue()
 
     def console(self, *, stderr: bool = False) -> "Console":
         """Return a rich console on stdout, or on stderr."""
