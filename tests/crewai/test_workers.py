@@ -446,6 +446,75 @@ async def test_an_answer_without_a_finish_reason_is_none(make: Any, *, stream: b
     assert (result.problem.code, "no finish_reason" in result.problem.message) == ("worker_broken", True)
 
 
+TOOL_CASES = [
+    pytest.param('{"city": "Nowhere"}', 5, "its tool 'weather' failed: no such city", id="raises"),
+    pytest.param('{"city": "Par', 5, "its tool 'weather' failed:", id="cut arguments"),
+    pytest.param('{"city": "Paris"}', 1, "max_iter=1", id="max_iter"),
+    pytest.param('{"city": "Paris"}', 5, None, id="ok"),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("make", [lambda agent: agent, crew_of], ids=["agent", "crew"])
+@pytest.mark.parametrize(("arguments", "max_iter", "told"), TOOL_CASES)
+async def test_an_answer_without_its_tool_is_partial(
+    make: Any, arguments: str, max_iter: int, told: str | None
+) -> None:
+    """CrewAI has the agent answer all the same."""
+
+    @tool
+    def weather(city: str) -> str:
+        """Tell the weather."""
+        if city != "Paris":
+            raise ValueError("no such city")
+        return "22 degrees"
+
+    def reply(call: Call) -> Reply:
+        if any(message["role"] == "tool" for message in call.body["messages"]):
+            return says(call, "It is warm.")
+        function = {"name": "weather", "arguments": arguments}
+        asked = [{"id": "1", "type": "function", "function": function}]
+        return says(call, "", tool_calls=asked, finish_reason="tool_calls")
+
+    async with ChatServer(reply) as server:
+        with provider_llm(server.url) as llm:
+            agent = Agent(
+                role="Clerk", goal="Answer.", backstory="b", llm=llm, tools=[weather], max_iter=max_iter
+            )
+            conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(make(agent))])
+            result = await conductor.run("?")
+    assert (result.answer, result.status) == ("It is warm.", "ok" if told is None else "partial")
+    if told is not None:
+        assert result.problem is not None
+        assert told in result.problem.message
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_succeeds_at_last_is_no_failure() -> None:
+    """Only the last call of a tool counts."""
+
+    @tool
+    def weather(city: str) -> str:
+        """Tell the weather."""
+        if city != "Paris":
+            raise ValueError("no such city")
+        return "22 degrees"
+
+    def reply(call: Call) -> Reply:
+        results = [message for message in call.body["messages"] if message["role"] == "tool"]
+        if len(results) == 2:
+            return says(call, "It is warm.")
+        function = {"name": "weather", "arguments": '{"city": "%s"}' % ("Paris" if results else "Pari")}
+        asked = [{"id": str(len(results)), "type": "function", "function": function}]
+        return says(call, "", tool_calls=asked, finish_reason="tool_calls")
+
+    async with ChatServer(reply) as server:
+        with provider_llm(server.url) as llm:
+            agent = Agent(role="Clerk", goal="Answer.", backstory="b", llm=llm, tools=[weather])
+            result = await Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(agent)]).run("?")
+    assert (result.answer, result.status) == ("It is warm.", "ok")
+
+
 @pytest.mark.anyio
 async def test_a_plan_that_was_cut_is_no_plan() -> None:
     """Though its text reads as one."""

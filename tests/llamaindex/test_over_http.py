@@ -9,8 +9,9 @@ import httpx
 import pytest
 from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
-from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ToolCallBlock
+from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import ChatMessage
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai_like import OpenAILike
@@ -68,6 +69,48 @@ async def test_a_cut_answer_of_a_query_engine_is_partial(llm: Make, *, streaming
     assert await problem_of("stop") == ("ok", None)
     assert await problem_of("length") == ("partial", "cut")
     assert await problem_of("content_filter") == ("failed", "answer_refused")
+
+
+def agent_over(model: Any) -> Any:
+    """Return an agent, which streams."""
+    return FunctionAgent(name="writer", llm=model)
+
+
+def team_over(model: Any) -> Any:
+    """Return a team of one agent."""
+    return AgentWorkflow(agents=[agent_over(model)])
+
+
+def engine_over(model: Any) -> Any:
+    """Return a query engine that streams."""
+    return index_of("contracts").as_query_engine(llm=model, streaming=True)
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")  # of agents themselves
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211")
+@pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [agent_over, team_over, engine_over, lambda model: SimpleChatEngine.from_defaults(llm=model)],
+    ids=["agent", "team", "query engine", "chat engine"],
+)
+async def test_a_stream_that_is_broken_off_is_no_answer(llm: Make, make: Any, *, stream: bool) -> None:
+    """LlamaIndex returns what there is; the step fails, as with an LLM."""
+
+    def cut(call: Call) -> Reply:
+        if call.body.get("stream"):
+            return events(chunk({"content": "half an ans"}), done=False)
+        return says(call, "half an ans", finish_reason=None)
+
+    async with ChatServer(cut) as server:
+        worker = as_worker(make(llm(server.url, context_window=4000)), name="half", description="Answers.")
+        conductor = Conductor(FixedPlanner(Plan((Step(0, "Acme?"),))), [worker], retry=Retry(attempts=1))
+        result = await conductor.run("Acme?", on_event=(lambda event: None) if stream else None)
+    problem = result.outcomes[0].problem
+    assert problem is not None
+    assert (result.status, problem.code) == ("failed", "worker_broken")
+    assert "no finish_reason" in problem.message
 
 
 async def asked(llm: Make, reply: Any, *, stream: bool = False) -> Any:

@@ -21,6 +21,11 @@ class Ending:
         self.states = False
         """Whether the provider is one that always says why: an answer without it was cut off."""
 
+    @property
+    def is_broken_off(self) -> bool:
+        """Whether the answer ended without the finish reason that its provider always sends."""
+        return self.states and self.finish is None
+
     def take(self, response: ChatResponse | CompletionResponse) -> None:
         """Read the whole answer, or its next piece."""
         raw: Any = response.raw

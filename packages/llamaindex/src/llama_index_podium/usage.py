@@ -39,6 +39,8 @@ class Spent:
         self.usage = Usage()
         self.ending = Ending()
         """How the last call to end did."""
+        self.is_broken_off = False
+        """Whether the answer of a call was broken off, as by a lost connection."""
         self._endings: dict[str, Ending] = {}
         self._parents: dict[str, str | None] = {}
         self._calls: dict[str, str] = {}
@@ -83,6 +85,7 @@ class Spent:
         self._open.discard(span)
         self.read(span, response)
         self.ending = self._endings.get(span, Ending())
+        self.is_broken_off = self.is_broken_off or self.ending.is_broken_off
         text = "" if response is None else str(_text(response))
         reported = None if response is None else usage_of(response)
         with self._lock:

@@ -7,6 +7,7 @@ time. The copy is shown what the request says; its memory and knowledge are its 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from anyio import CancelScope, to_thread
@@ -20,6 +21,7 @@ from pydantic import BaseModel
 
 from crewai_podium.usage import OnUsage, UsageMeter, counted
 from crewai_podium.workers.errors import crewai_errors, read_answer
+from crewai_podium.workers.shortfalls import missing_from_agent
 from podium.errors import WorkerUnavailable
 from podium.hosts import prompt_text
 from podium.types import Completion, Constraint
@@ -32,6 +34,8 @@ _MAX_NAME: Final = 80
 
 class AgentWorker(Worker):
     """Has an agent do the subtask.
+
+    An answer is partial where the last call of a tool failed, or the agent reached its `max_iter`.
 
     Args:
         agent: the agent that is copied.
@@ -74,6 +78,7 @@ class AgentWorker(Worker):
                     # A task of its own: a cancel leaves event scopes of CrewAI's open, in its context only.
                     doing = asyncio.create_task(_do(agent, _task(request, agent), tools))
                     done = read_answer(request.messages, await doing, meter)
+                    done = replace(done, missing=missing_from_agent(agent) or None)
         finally:
             if self._on_usage is not None:
                 self._on_usage(meter.metrics if done is None else counted(meter, done.usage))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from crewai import Crew
@@ -10,6 +11,7 @@ from crewai.llms.base_llm import BaseLLM
 
 from crewai_podium.usage import UsageMeter, read_usage
 from crewai_podium.workers.errors import crewai_errors, read_answer
+from crewai_podium.workers.shortfalls import missing_from_crew
 from podium.errors import ConfigError
 from podium.hosts import prompt_text
 from podium.types import Completion
@@ -62,6 +64,7 @@ class CrewWorker(Worker):
             output = await asyncio.create_task(crew.akickoff(inputs=self._given(request)))
             answer = output.raw if isinstance(output, CrewOutput) else output
             done = read_answer(request.messages, answer, meter, usage=spent())
+            done = replace(done, missing=missing_from_crew(output, crew.agents) or None)
         if request.stream:
             yield done.text
         yield done

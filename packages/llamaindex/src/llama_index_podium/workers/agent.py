@@ -21,10 +21,11 @@ from llama_index.core.workflow import Event
 from llama_index_podium.messages import to_llama
 from llama_index_podium.sources import note
 from llama_index_podium.usage import Spent, spending
+from llama_index_podium.workers.answers import completion_of
 from llama_index_podium.workers.blocking import in_thread, is_blocking
 from llama_index_podium.workers.workflow_run import events_of_run, nodes_of_result
 from podium.errors import WorkerBroken
-from podium.hosts import spent_completion, text_of, worker_errors
+from podium.hosts import text_of, worker_errors
 from podium.types import Completion, storable
 from podium.workers import Card, Request, Worker
 
@@ -146,10 +147,7 @@ class AgentWorker(Worker):
         elif self._wants_object(output):
             told = f"agent {self.card.name!r} gave no structured output: {text[:_MAX_QUOTE]!r}"
             raise WorkerBroken(told, maybe_paid=True)
-        ending, failed = spent.ending, heard.failed
-        completion = spent_completion(
-            storable(text), spent.usage_at_end, self.card, finish_reason=ending.finish, refusal=ending.refusal
-        )
+        failed, completion = heard.failed, completion_of(storable(text), spent, self.card)
         return replace(completion, missing=failed) if failed else completion
 
 

@@ -15,11 +15,12 @@ from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
 from llama_index_podium.messages import to_llama
 from llama_index_podium.sources import note
 from llama_index_podium.usage import Spent, spending
+from llama_index_podium.workers.answers import completion_of
 from llama_index_podium.workers.blocking import in_thread, is_blocking
 from llama_index_podium.workers.search import is_empty_text, nothing_found
 from podium.aio import shielded
 from podium.errors import WorkerBroken
-from podium.hosts import spent_completion, worker_errors
+from podium.hosts import worker_errors
 from podium.prompts import worker_messages
 from podium.types import Completion, storable
 from podium.workers import Card, Request, Worker, step_input_of
@@ -88,14 +89,8 @@ class ChatEngineWorker(Worker):
         return await engine.achat(subtask, history)
 
     def _completion(self, text: str, request: Request, spent: Spent) -> Completion:
-        ending, is_empty = spent.ending, is_empty_text(text)
-        completion = spent_completion(
-            "" if is_empty else storable(text),
-            spent.usage_at_end,
-            self.card,
-            finish_reason=ending.finish,
-            refusal=ending.refusal,
-        )
+        is_empty = is_empty_text(text)
+        completion = completion_of("" if is_empty else storable(text), spent, self.card)
         if is_empty and not text.strip():
             raise WorkerBroken(f"chat engine {self.card.name!r} gave no answer", maybe_paid=True)
         return nothing_found(step_input_of(request).subtask, completion) if is_empty else completion

@@ -15,6 +15,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_podium.sources import note, text_of
 from llama_index_podium.usage import spending
+from llama_index_podium.workers.answers import completion_of
 from llama_index_podium.workers.blocking import in_thread, is_blocking, parts_of
 from podium.errors import WorkerBroken
 from podium.hosts import spent_completion, worker_errors
@@ -104,10 +105,7 @@ class QueryEngineWorker(Worker):
             searches = is_empty and (not spent.has_calls or self._has_no_text)
             if is_empty:
                 text = storable(text_of(nodes)) if searches else ""
-            ending, usage = spent.ending, spent.usage_at_end
-            completion = spent_completion(
-                text, usage, self.card, finish_reason=ending.finish, refusal=ending.refusal
-            )
+            completion = completion_of(text, spent, self.card)
             if not text.strip():
                 if not searches and (nodes or not response.response):
                     raise WorkerBroken(f"query engine {self.card.name!r} gave no answer", maybe_paid=True)

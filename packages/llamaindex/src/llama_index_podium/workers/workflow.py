@@ -6,9 +6,10 @@ from llama_index.core.workflow import StartEvent, Workflow
 
 from llama_index_podium.sources import note
 from llama_index_podium.usage import Spent, spending
+from llama_index_podium.workers.answers import completion_of
 from llama_index_podium.workers.workflow_run import events_of_run, nodes_of_result, text_of_result
 from podium.errors import ConfigError
-from podium.hosts import ToolWorker, spent_completion, worker_errors
+from podium.hosts import ToolWorker, worker_errors
 from podium.types import Completion
 from podium.workers import Card
 
@@ -41,14 +42,7 @@ class WorkflowWorker(ToolWorker):
                 pass
             result: Any = await handler
             note(nodes_of_result(result))
-            ending = spent.ending
-            return spent_completion(
-                text_of_result(result),
-                spent.usage_at_end,
-                self.card,
-                finish_reason=ending.finish,
-                refusal=ending.refusal,
-            )
+            return completion_of(text_of_result(result), spent, self.card)
 
 
 def _schema(workflow: Workflow, input_field: str | None, name: str) -> dict[str, Any]:

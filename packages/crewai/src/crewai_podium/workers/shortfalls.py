@@ -1,0 +1,58 @@
+"""What is missing from the work of CrewAI's agents: tools that failed, and loops that reached their limit."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from crewai.agents.agent_builder.base_agent import BaseAgent
+from crewai.crews.crew_output import CrewOutput
+
+from podium.types import storable
+
+_MAX_QUOTE: Final = 300
+
+
+def missing_from_agent(agent: BaseAgent) -> str:
+    """Return what is missing from the latest answer of an agent, in words; empty where nothing is.
+
+    Args:
+        agent: the copy that did the task.
+    """
+    failed = _failed_tools(getattr(agent, "last_tool_failures", ()), getattr(agent, "last_messages", ()))
+    return "; ".join([*failed, *_forced(agent)])
+
+
+def missing_from_crew(output: object, agents: Iterable[BaseAgent]) -> str:
+    """Return what is missing from the output of a crew, in words; empty where nothing is.
+
+    Args:
+        output: what the kickoff returned.
+        agents: the copies that did the tasks.
+    """
+    tasks = output.tasks_output if isinstance(output, CrewOutput) else ()
+    failed = [
+        line for task in tasks for line in _failed_tools(getattr(task, "tool_failures", ()), task.messages)
+    ]
+    return "; ".join([*failed, *(line for agent in agents for line in _forced(agent))])
+
+
+def _failed_tools(failures: Iterable[Any], messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each tool whose last call failed. A later call that succeeded mends a failure."""
+    last = {message.get("name"): str(message.get("content")) for message in messages if _is_result(message)}
+    why: dict[str, str] = {}
+    for record in failures:
+        result = last.get(record.tool_name)
+        if result is None or record.failure.message in result:
+            why[record.tool_name] = storable(record.failure.message)[:_MAX_QUOTE]
+    return [f"its tool {name!r} failed: {reason}" for name, reason in why.items()]
+
+
+def _is_result(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "tool"
+
+
+def _forced(agent: BaseAgent) -> list[str]:
+    """Return a sentence where CrewAI asked the agent for its answer because `max_iter` was reached."""
+    state = getattr(agent.agent_executor, "state", None)
+    if state is None or getattr(state, "iterations", 0) < agent.max_iter:
+        return []
+    return [f"agent {agent.role!r} reached max_iter={agent.max_iter} and answered with what it had"]
