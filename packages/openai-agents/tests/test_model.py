@@ -387,3 +387,66 @@ async def test_answers_without_a_conductor_have_no_metadata() -> None:
     with pytest.raises(LookupError, match="no answer of a conductor"):
         podium_metadata(result)
     assert result.context_wrapper.usage.total_tokens == READ + WRITTEN
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_calls_whose_ids_a_server_repeats_go_on_from_the_turn_before(*, stream: bool) -> None:
+    """The SDK drops calls whose id comes again, so each has an id of its own in the session."""
+
+    def reply(call: Call) -> Reply:
+        answer = capable(call)
+        if is_planning(call) or not call.body.get("tools") or call.body["messages"][-1]["role"] == "tool":
+            return answer
+        function = {"name": "look", "arguments": '{"place": "Bern"}'}
+        asked = [{"id": "call_0", "type": "function", "function": function}]
+        return says(call, "", tool_calls=asked, finish_reason="tool_calls")
+
+    session = SQLiteSession("s")
+    async with ModelServer(reply) as server:
+        agent = lead(server, tools=[look])
+        for _ in range(3):
+            before = len(server.calls)
+            if stream:
+                streamed = Runner.run_streamed(agent, "How is it?", session=session)
+                assert [event async for event in streamed.stream_events()]
+            else:
+                await Runner.run(agent, "How is it?", session=session)
+            assert calls(server)[before:] == ["plan", "step", "step", "step"]
+    items: list[Any] = await session.get_items()
+    ids = [item["call_id"] for item in items if item.get("type") == "function_call"]
+    assert ids[0] == "call_0"
+    assert len(set(ids)) == 3
+    session.close()
+
+
+async def test_streamed_steps_are_items_of_their_own() -> None:
+    """Each is added before its pieces, at another place than the answer."""
+    plan = planner_of((0, "Find it.", ()), (1, "Find more.", ()), (2, "Say it.", (0, 1)))
+    workers = [speaker(name, saying(f"{name} it is")) for name in ("one", "two", "three")]
+    agent = Agent[Any](name="lead", model=ConductorModel(workers, plan, stream_steps=True))
+    result = Runner.run_streamed(agent, "?")
+    raw = [event.data async for event in result.stream_events() if event.type == "raw_response_event"]
+    added = {event.output_index: event.item for event in raw if event.type == "response.output_item.added"}
+    assert sorted(item.type for item in added.values()) == ["message", "reasoning", "reasoning"]
+    seen = set[int]()
+    texts = dict[int, str]()
+    for event in raw:
+        if event.type == "response.output_item.added":
+            seen.add(event.output_index)
+        elif event.type == "response.reasoning_summary_text.delta":
+            assert event.output_index in seen
+            assert event.item_id == added[event.output_index].id
+            texts[event.output_index] = texts.get(event.output_index, "") + event.delta
+        elif event.type == "response.output_text.delta":
+            assert added[event.output_index].type == "message"
+    assert sorted(texts.values()) == ["one it is", "two it is"]
+    done = {e.output_index: e.text for e in raw if e.type == "response.reasoning_summary_text.done"}
+    assert done == texts
+    assert result.final_output == "three it is"
+    assert [item.type for item in result.new_items] == ["message_output_item"]
+
+
+def test_stream_steps_is_a_bool() -> None:
+    """Nothing else counts as one."""
+    with pytest.raises(ConfigError, match="stream_steps is 'x'"):
+        ConductorModel([ScriptedWorker("one", "a")], stream_steps="x")  # type: ignore[arg-type]

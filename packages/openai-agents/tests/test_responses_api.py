@@ -119,4 +119,5 @@ async def test_what_a_conductor_keeps_in_a_session_is_not_sent_to_the_api() -> N
         sent = json.dumps(server.calls[0].body["input"])
     assert "The tools say rain." in sent
     assert "podium" not in sent
+    assert not [item for item in server.calls[0].body["input"] if "id" in item]
     session.close()

@@ -59,3 +59,16 @@ async def test_without_an_answer_the_run_ends_or_the_model_is_told() -> None:
         tool = conductor_tool(model, failure_error_function=lambda _, error: f"sorry, {type(error).__name__}")
         result = await Runner.run(desk(server, tool), "?")
     assert result.final_output == "The tools say sorry, RunFailed."
+
+
+async def test_the_tokens_of_a_run_that_failed_are_in_the_usage_of_the_agents() -> None:
+    """Where the agent's model is told of the failure."""
+    plan = planner_of((0, "a", ()), (1, "b", (0,)))
+    workers = [speaker("good", saying("fine")), speaker("bad", failing)]
+    model = ConductorModel(workers, plan, retry=Retry(attempts=1), partial="raise")
+    tool = conductor_tool(model, failure_error_function=lambda _, error: f"sorry, {type(error).__name__}")
+    async with ModelServer(capable) as server:
+        result = await Runner.run(desk(server, tool), "?")
+    assert result.final_output == "The tools say sorry, RunFailed."
+    assert result.context_wrapper.usage.total_tokens > 2 * CALL_TOKENS + READ + WRITTEN
+    assert result.context_wrapper.usage.requests == 3

@@ -154,3 +154,54 @@ async def test_a_planners_calls_and_a_tools_run_are_spans(spans: Spans) -> None:
     assert (planned["parent_id"], step["parent_id"]) == (called["id"], called["id"])
     inside = [span for span in spans.named("generation") if span["parent_id"] == step["id"]]
     assert len(inside) == 1
+
+
+def says_private(call: Any) -> Any:
+    """Answer with data that a trace may not hold."""
+    return says(call, "quite private")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_agents_that_do_steps_are_traced_as_the_run_says(spans: Spans, *, stream: bool) -> None:
+    """Without data, or not at all; also an agent inside a tool that does a step."""
+    plan = planner_of((0, "Find it, private one.", ()), (1, '{"input": "private"}', (0,)))
+    async with ModelServer(says_private) as server:
+        finder = Agent[Any](name="finder", model=server.model())
+        tool = Agent[Any](name="sayer", model=server.model()).as_tool("say", "Says it.")
+        lead = Agent[Any](name="lead", model=ConductorModel([finder, tool], plan))
+
+        async def ask(config: RunConfig) -> str:
+            if not stream:
+                return str((await Runner.run(lead, "A private question?", run_config=config)).final_output)
+            streamed = Runner.run_streamed(lead, "A private question?", run_config=config)
+            async for _ in streamed.stream_events():
+                pass
+            return str(streamed.final_output)
+
+        assert await ask(RunConfig(trace_include_sensitive_data=False)) == "quite private"
+        assert len(spans.named("generation")) == 2
+        assert "private" not in str(spans.ended)
+        spans.ended.clear()
+        assert await ask(RunConfig(tracing_disabled=True)) == "quite private"
+        assert spans.ended == []
+        await ask(RunConfig())
+        assert "private" in str(spans.named("generation"))
+
+
+async def test_agents_that_do_steps_of_a_tools_run_are_traced_as_the_run_says(spans: Spans) -> None:
+    """The tool's run passes it on."""
+
+    def reply(call: Any) -> Any:
+        if call.body.get("tools") and call.body["messages"][-1]["role"] != "tool":
+            function = {"name": "ask_team", "arguments": '{"question": "A private one?"}'}
+            asked = [{"id": "c1", "type": "function", "function": function}]
+            return says(call, "", tool_calls=asked, finish_reason="tool_calls")
+        return says_private(call)
+
+    async with ModelServer(reply) as server:
+        worker = Agent[Any](name="worker", model=server.model())
+        tool = conductor_tool(ConductorModel([worker], planner_of((0, "Answer, private.", ()))))
+        desk = Agent[Any](name="desk", model=server.model(), tools=[tool])
+        await Runner.run(desk, "?", run_config=RunConfig(trace_include_sensitive_data=False))
+    assert len(spans.named("generation")) == 3
+    assert "private" not in str(spans.ended)

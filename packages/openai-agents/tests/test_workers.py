@@ -30,7 +30,7 @@ from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
 from openai import AsyncOpenAI
 from pydantic import BaseModel
-from servers.chat_server import CUT, STALL, Call, Reply, chunk, events, says
+from servers.chat_server import CUT, STALL, Call, Reply, chunk, events, says, whole
 
 from openai_agents_podium import GuardrailTripped
 from openai_agents_podium.workers import as_planner, as_worker
@@ -38,10 +38,12 @@ from podium import Conductor, Price
 from podium.errors import (
     ConfigError,
     WorkerBroken,
+    WorkerError,
     WorkerFailed,
     WorkerRefused,
     WorkerTimeout,
 )
+from podium.execution import Retry
 from podium.planners import FixedPlanner
 from podium.types import Constraint, Message, Plan, Sampling, Step, Tools
 from podium.usage import Usage
@@ -232,6 +234,65 @@ async def test_too_many_turns_fail_the_step() -> None:
     assert (outcome.problem.code, outcome.attempts) == ("worker_failed", 1)
     assert "max_turns" in outcome.problem.message
     assert outcome.usage == ONE_CALL + ONE_CALL
+
+
+@pytest.mark.parametrize("status", [400, 500])
+async def test_the_finished_turns_of_a_run_that_failed_are_on_the_bill(status: int) -> None:
+    """The call that the server refused cost nothing."""
+
+    def reply(call: Call) -> Reply:
+        if call.body["messages"][-1]["role"] == "tool":
+            return whole({"error": {"message": "no"}}, status=status)
+        return looks_then_says(call)
+
+    async with ModelServer(reply) as server:
+        agent = Agent(name="one", model=server.model(), tools=[look])
+        worker = as_worker(agent, price=Price(input=10.0, output=100.0))
+        retry = Retry(attempts=2, first_wait=0.001)
+        result = await Conductor(FixedPlanner(Plan((Step(0, "Look."),))), [worker], retry=retry).run("?")
+        turns = len(server.calls) // 2
+    (outcome,) = result.outcomes
+    assert turns == (2 if status == 500 else 1)
+    assert outcome.usage == Usage.total([ONE_CALL] * turns)
+    assert result.cost == pytest.approx(Price(input=10.0, output=100.0).cost(outcome.usage))
+
+
+async def test_a_turn_that_may_be_paid_for_is_estimated_beside_the_finished_ones() -> None:
+    """The connection was cut after the request was sent."""
+
+    def reply(call: Call) -> Reply:
+        if call.body["messages"][-1]["role"] == "tool":
+            return Reply((CUT,))
+        return looks_then_says(call)
+
+    async with ModelServer(reply) as server:
+        worker = as_worker(Agent(name="one", model=server.model(), tools=[look]))
+        with pytest.raises(WorkerError) as caught:
+            await complete(worker, question("Look."))
+    assert caught.value.maybe_paid
+    assert caught.value.usage is not None
+    assert caught.value.usage.estimated
+    assert caught.value.usage.input_tokens > ONE_CALL.input_tokens
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_tool_that_is_disabled_does_no_step(*, is_async: bool) -> None:
+    """At once where it always is; else each call asks."""
+    enabled = True
+
+    def now(context: Any, agent: Any) -> bool:
+        return enabled
+
+    async def later(context: Any, agent: Any) -> bool:
+        return enabled
+
+    with pytest.raises(ConfigError, match="is disabled"):
+        as_worker(function_tool(echo, is_enabled=False))
+    worker = as_worker(function_tool(echo, is_enabled=later if is_async else now))
+    assert (await complete(worker, question("Hello"))).text == "heard Hello"
+    enabled = False
+    with pytest.raises(WorkerRefused, match="disabled for this call"):
+        await complete(worker, question("Hello"))
 
 
 @input_guardrail(run_in_parallel=False)

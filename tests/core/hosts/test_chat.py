@@ -102,6 +102,7 @@ async def test_a_step_that_is_tried_again_is_streamed_on_if_it_writes_the_same()
     with pytest.raises(RunFailed, match="another than what was streamed") as raised:
         [item async for item in ChatCall(conductor("Yes, but", "No."), ASK).stream()]
     assert raised.value.result.answer == "No."
+    assert raised.value.result.run_id in str(raised.value)
     assert (await ChatCall(conductor("Yes, but", "No."), ASK).run()).text == "No."
 
 

@@ -40,6 +40,11 @@ class ModelCall:
         """The conversation."""
         return from_items(self.instructions, self.input)
 
+    @property
+    def call_ids(self) -> frozenset[str]:
+        """The ids of the calls in the conversation."""
+        return frozenset(str(call.get("id")) for message in self.messages for call in message.tool_calls)
+
     def as_chat_call(
         self,
         conductor: Conductor | HostedConductor,

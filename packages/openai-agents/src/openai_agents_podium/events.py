@@ -1,12 +1,13 @@
 """The answer of a conductor as items and events of the Responses API."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from time import time
 from typing import Any, Final
 from uuid import uuid4
 
 from agents import ModelResponse
 from agents.items import TResponseOutputItem, TResponseStreamEvent
+from agents.models.fake_id import FAKE_RESPONSES_ID
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
@@ -19,11 +20,17 @@ from openai.types.responses import (
     ResponseOutputItemDoneEvent,
     ResponseOutputMessage,
     ResponseOutputText,
+    ResponseReasoningItem,
+    ResponseReasoningSummaryPartAddedEvent,
+    ResponseReasoningSummaryPartDoneEvent,
     ResponseReasoningSummaryTextDeltaEvent,
+    ResponseReasoningSummaryTextDoneEvent,
     ResponseTextDeltaEvent,
     ResponseTextDoneEvent,
     ResponseUsage,
 )
+from openai.types.responses.response_reasoning_summary_part_added_event import Part as AddedPart
+from openai.types.responses.response_reasoning_summary_part_done_event import Part as DonePart
 
 from openai_agents_podium.messages import write_usage
 from podium.types import Part, StepDelta
@@ -39,7 +46,7 @@ def write_items(
     text: str,
     calls: Sequence[Part],
     *,
-    item_id: str,
+    taken: Collection[str] = (),
     data: Mapping[str, Any] = _NO_DATA,
     call_data: Mapping[str, Any] = _NO_DATA,
 ) -> list[TResponseOutputItem]:
@@ -48,7 +55,8 @@ def write_items(
     Args:
         text: what was written.
         calls: calls of tools, as OpenAI's chat completions write them.
-        item_id: the id of the message; calls have it with a number.
+        taken: ids of calls in the conversation. A call with one of these gets a new id, because the
+            SDK drops calls whose id comes again.
         data: the `provider_data` of the first item.
         call_data: the `provider_data` of the first call.
     """
@@ -56,15 +64,19 @@ def write_items(
     if text or not calls:
         items.append(
             ResponseOutputMessage(
-                id=item_id, content=[_text(text)], role="assistant", status="completed", type="message"
+                id=FAKE_RESPONSES_ID,
+                content=[_text(text)],
+                role="assistant",
+                status="completed",
+                type="message",
             )
         )
-    for number, call in enumerate(calls):
-        function = call["function"]
+    for call in calls:
+        function, call_id = call["function"], call.get("id")
         items.append(
             ResponseFunctionToolCall(
-                id=f"{item_id}_{number}",
-                call_id=call.get("id") or f"call_{item_id}_{number}",
+                id=FAKE_RESPONSES_ID,
+                call_id=call_id if call_id and call_id not in taken else f"call_{uuid4().hex}",
                 name=function.get("name", ""),
                 arguments=function.get("arguments") or "{}",
                 type="function_call",
@@ -108,7 +120,10 @@ class ResponseEvents:
         )
         self._number = -1
         self._text = ""
-        self._item_id = f"msg_{uuid4().hex}"
+        self._steps: dict[str, str] = {}
+        """The text so far of each step that is streamed, by item id."""
+        self._places: dict[str, int] = {}
+        """The place of each item in the output, by the id of the item or call."""
 
     def begin(self) -> Iterator[TResponseStreamEvent]:
         """Yield the events before anything is written."""
@@ -122,35 +137,40 @@ class ResponseEvents:
             yield from self._open_message()
         self._text += delta
         yield ResponseTextDeltaEvent(
-            content_index=0,
+            **self._at,
             delta=delta,
-            item_id=self._item_id,
             logprobs=[],
-            output_index=0,
             type="response.output_text.delta",
             sequence_number=self._next(),
         )
 
     def step(self, event: StepDelta) -> Iterator[TResponseStreamEvent]:
-        """Yield the event for a piece of the output of a step: a piece of the summary of the reasoning."""
+        """Yield the events for a piece of the output of a step: a piece of the summary of the reasoning."""
         names = {"run": event.run_id, "round": event.round, "step": event.step, "attempt": event.attempt}
+        step_id = _STEP_ID.format(**names)
+        if step_id not in self._steps:
+            yield from self._open_step(step_id)
+        self._steps[step_id] += event.text
         yield ResponseReasoningSummaryTextDeltaEvent(
+            **self._step_at(step_id),
             delta=event.text,
-            item_id=_STEP_ID.format(**names),
-            output_index=0,
-            summary_index=0,
             type="response.reasoning_summary_text.delta",
             sequence_number=self._next(),
         )
 
     def end(self, items: Sequence[TResponseOutputItem], usage: Usage) -> Iterator[TResponseStreamEvent]:
-        """Yield the events after everything is written; the last holds the whole answer."""
-        for index, item in enumerate(items):
+        """Yield the events after everything is written; the last holds the whole answer.
+
+        It holds no outputs of other steps, and they get no `response.output_item.done`: so they do not
+        enter the conversation.
+        """
+        for step_id, text in self._steps.items():
+            yield from self._close_step(step_id, text)
+        for item in items:
             if isinstance(item, ResponseOutputMessage):
-                item.id = self._item_id
                 yield from self._close_message(item)
             elif isinstance(item, ResponseFunctionToolCall):
-                yield from self._call(index, item)
+                yield from self._call(self._place(item.call_id), item)
         yield ResponseCompletedEvent(
             response=self._response.model_copy(
                 update={"output": list(items), "usage": _response_usage(usage), "status": "completed"}
@@ -159,32 +179,74 @@ class ResponseEvents:
             sequence_number=self._next(),
         )
 
+    @property
+    def _at(self) -> dict[str, Any]:
+        """Where the text of the answer is."""
+        return {
+            "item_id": FAKE_RESPONSES_ID,
+            "output_index": self._place(FAKE_RESPONSES_ID),
+            "content_index": 0,
+        }
+
+    def _step_at(self, step_id: str) -> dict[str, Any]:
+        """Return where the text of a step is."""
+        return {"item_id": step_id, "output_index": self._place(step_id), "summary_index": 0}
+
+    def _place(self, name: str) -> int:
+        """Return the place of an item in the output: the next free one, if it has none yet."""
+        return self._places.setdefault(name, len(self._places))
+
+    def _open_step(self, step_id: str) -> Iterator[TResponseStreamEvent]:
+        self._steps[step_id] = ""
+        yield ResponseOutputItemAddedEvent(
+            item=ResponseReasoningItem(id=step_id, summary=[], type="reasoning", status="in_progress"),
+            output_index=self._place(step_id),
+            type="response.output_item.added",
+            sequence_number=self._next(),
+        )
+        yield ResponseReasoningSummaryPartAddedEvent(
+            **self._step_at(step_id),
+            part=AddedPart(text="", type="summary_text"),
+            type="response.reasoning_summary_part.added",
+            sequence_number=self._next(),
+        )
+
+    def _close_step(self, step_id: str, text: str) -> Iterator[TResponseStreamEvent]:
+        yield ResponseReasoningSummaryTextDoneEvent(
+            **self._step_at(step_id),
+            text=text,
+            type="response.reasoning_summary_text.done",
+            sequence_number=self._next(),
+        )
+        yield ResponseReasoningSummaryPartDoneEvent(
+            **self._step_at(step_id),
+            part=DonePart(text=text, type="summary_text"),
+            type="response.reasoning_summary_part.done",
+            sequence_number=self._next(),
+        )
+
     def _next(self) -> int:
         self._number += 1
         return self._number
 
     def _open_message(self) -> Iterator[TResponseStreamEvent]:
+        at = self._at
         yield ResponseOutputItemAddedEvent(
             item=ResponseOutputMessage(
-                id=self._item_id, content=[], role="assistant", status="in_progress", type="message"
+                id=FAKE_RESPONSES_ID, content=[], role="assistant", status="in_progress", type="message"
             ),
-            output_index=0,
+            output_index=at["output_index"],
             type="response.output_item.added",
             sequence_number=self._next(),
         )
         yield ResponseContentPartAddedEvent(
-            content_index=0,
-            item_id=self._item_id,
-            output_index=0,
-            part=_text(""),
-            type="response.content_part.added",
-            sequence_number=self._next(),
+            **at, part=_text(""), type="response.content_part.added", sequence_number=self._next()
         )
 
     def _close_message(self, item: ResponseOutputMessage) -> Iterator[TResponseStreamEvent]:
         if not self._text:  # nothing was streamed
             yield from self.text("".join(part.text for part in item.content if part.type == "output_text"))
-        at: dict[str, Any] = {"content_index": 0, "item_id": self._item_id, "output_index": 0}
+        at = self._at
         yield ResponseTextDoneEvent(
             **at,
             logprobs=[],
@@ -199,7 +261,10 @@ class ResponseEvents:
             sequence_number=self._next(),
         )
         yield ResponseOutputItemDoneEvent(
-            item=item, output_index=0, type="response.output_item.done", sequence_number=self._next()
+            item=item,
+            output_index=at["output_index"],
+            type="response.output_item.done",
+            sequence_number=self._next(),
         )
 
     def _call(self, index: int, item: ResponseFunctionToolCall) -> Iterator[TResponseStreamEvent]:

@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
-from uuid import uuid4
 
 from agents import (
     AgentOutputSchemaBase,
@@ -28,7 +27,7 @@ from openai_agents_podium.workers.wrap import Participant, as_planner, as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.hosts import ChatAnswer, ChatCall, ConductorFace, Partial, check_partial, make_conductor
+from podium.hosts import ChatAnswer, ConductorFace, Partial, check_partial, make_conductor
 from podium.planners import Planner
 from podium.types import Completion, PlanReady, StepDelta
 from podium.usage import Usage
@@ -92,6 +91,8 @@ class ConductorModel(Model):
         """The conductor that answers."""
         self.model = name
         self._partial = check_partial(partial)
+        if not isinstance(stream_steps, bool):
+            raise ConfigError(f"stream_steps is {stream_steps!r:.40}: it is True or False")
         self._stream_steps = stream_steps
 
     def __repr__(self) -> str:
@@ -179,7 +180,7 @@ class ConductorModel(Model):
         answer = chat.answer()
         if stream and (rest := chat.rest()):
             yield rest
-        yield _items(answer, chat), answer.new_usage
+        yield _items(answer, call), answer.new_usage
 
     async def _nested(
         self, call: ModelCall, outer: OuterStep, *, stream: bool
@@ -192,19 +193,18 @@ class ConductorModel(Model):
             async for piece in pieces:
                 if isinstance(piece, Completion):
                     outer.answers.append(piece)
-                    items = write_items(piece.text, piece.tool_calls, item_id=f"msg_{uuid4().hex}")
-                    yield items, piece.usage
+                    yield write_items(piece.text, piece.tool_calls, taken=call.call_ids), piece.usage
                 else:
                     yield piece
 
 
-def _items(answer: ChatAnswer, chat: ChatCall) -> list[TResponseOutputItem]:
+def _items(answer: ChatAnswer, call: ModelCall) -> list[TResponseOutputItem]:
     return write_items(
         answer.text,
         answer.tool_calls,
+        taken=call.call_ids,
         data=metadata_of(answer.result),
         call_data=put_continuation(answer.continuation),
-        item_id=f"msg_{answer.result.run_id}_{len(chat.tool_messages)}",
     )
 
 

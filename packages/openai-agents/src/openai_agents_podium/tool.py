@@ -10,6 +10,7 @@ from openai_agents_podium.messages import write_usage
 from openai_agents_podium.model import ConductorModel
 from openai_agents_podium.tracing import RunTracing
 from podium.conductor import Conductor
+from podium.errors import RunFailed
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall
 from podium.types import Message
@@ -27,7 +28,8 @@ def conductor_tool(
     """Return a tool with which an agent asks a conductor one question.
 
     The tool returns the answer; one that lacks something ends with a line that says what. The tokens
-    of the run are added to the usage of the agent's run. Its spans are below the tool's.
+    of the run are added to the usage of the agent's run, also where the run fails. Its spans are below
+    the tool's.
 
     Args:
         conductor: answers.
@@ -39,7 +41,12 @@ def conductor_tool(
     asked = conductor.conductor if isinstance(conductor, ConductorModel) else conductor
 
     async def ask(context: RunContextWrapper[Any], question: str) -> str:
-        answer = await _answer(asked, question, _tracing(context))
+        try:
+            answer = await _answer(asked, question, _tracing(context))
+        except RunFailed as error:
+            if error.result is not None:
+                context.usage.add(write_usage(error.result.usage))
+            raise
         context.usage.add(write_usage(answer.new_usage))
         problem = answer.result.problem
         return answer.text if problem is None else f"{answer.text}\n\n(Not complete: {problem.message})"

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -18,6 +19,13 @@ PLAN: Final = "podium.plan"
 PLANNER: Final = "podium.planner"
 STEP: Final = "podium.step"
 
+_OF_RUN = ContextVar("openai_agents_podium_tracing", default=ModelTracing.ENABLED)
+
+
+def tracing_of_run() -> ModelTracing:
+    """Return the tracing of the SDK's run that a worker works for; enabled where there is none."""
+    return _OF_RUN.get()
+
 
 class RunTracing:
     """Writes the spans of one run, below the span in which it was made.
@@ -30,18 +38,18 @@ class RunTracing:
     """
 
     def __init__(self, tracing: ModelTracing) -> None:
+        self._tracing = tracing
         self._is_off = tracing.is_disabled() or get_current_trace() is None
         self._has_data = tracing.include_data()
         self._parent = get_current_span() or get_current_trace()
 
     async def middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call a worker in a span of its own; a `CallMiddleware`."""
-        if self._is_off:
-            inner = worker.call(request)
-        else:
-            # in a task of its own, because the span must be current for the worker and for nobody else
-            inner = events_of(lambda emit: self._call(worker, request, emit))
-        async with aclosing(inner) as pieces:
+        """Call a worker in a span of its own, with the tracing of the run; a `CallMiddleware`."""
+        # in a task of its own, because span and tracing must be current for the worker alone
+        calling: AsyncGenerator[str | Completion, None] = events_of(
+            lambda emit: self._call(worker, request, emit)
+        )
+        async with aclosing(calling) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -56,6 +64,12 @@ class RunTracing:
             pass
 
     async def _call(self, worker: Worker, request: Request, emit: Callable[[str | Completion], None]) -> None:
+        _OF_RUN.set(self._tracing)
+        if self._is_off:
+            async with aclosing(worker.call(request)) as pieces:
+                async for piece in pieces:
+                    emit(piece)
+            return
         with self._span(worker, request) as span:
             try:
                 async with aclosing(worker.call(request)) as pieces:

@@ -41,7 +41,8 @@ class StreamedAnswer:
             RunFailed: the answer differs from what was sent.
         """
         if not result.answer.startswith(self.text):
-            error = RunFailed("the answer is another than what was streamed of it: see the result")
+            told = "the answer is another than what was streamed of it: see the result"
+            error = RunFailed(f"run {result.run_id}: {told}")
             error.result = result
             raise error
         return result.answer[len(self.text) :]

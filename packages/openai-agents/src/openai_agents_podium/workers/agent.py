@@ -9,6 +9,7 @@ from agents import Agent, FunctionTool, Model, RunConfig, Runner, RunResult, Run
 from agents.run import DEFAULT_MAX_TURNS
 
 from openai_agents_podium.messages import read_usage, to_items
+from openai_agents_podium.tracing import tracing_of_run
 from openai_agents_podium.workers.errors import read_agents_error
 from openai_agents_podium.workers.finish import WatchedProvider
 from openai_agents_podium.workers.nested import OuterStep, working_for
@@ -21,7 +22,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerError, WorkerFailed
 from podium.hosts import read_completion, spent_completion, text_of, worker_errors
 from podium.secrets import scrubbing
-from podium.types import Completion
+from podium.types import Completion, estimate_usage
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker
 
@@ -87,12 +88,14 @@ class AgentWorker(Worker):
             async with aclosing(running) as pieces:
                 while done is None:
                     try:
-                        with worker_errors(self.card.name, usage=watch.known_usage, reader=read_agents_error):
+                        with worker_errors(self.card.name, reader=read_agents_error):
                             piece = await anext(pieces)
                             if not isinstance(piece, str):
                                 done = self._completion(request, watch, *piece)
                     except WorkerError as error:
                         error.maybe_paid = error.maybe_paid and watch.asked_a_model
+                        if error.usage is None:
+                            error.usage = self._spent(request, watch, error)
                         raise
                     if isinstance(piece, str):
                         sent = True
@@ -101,6 +104,16 @@ class AgentWorker(Worker):
             yield done.text
         yield done
 
+    def _spent(self, request: Request, watch: RunWatch, error: WorkerError) -> Usage | None:
+        """Return the tokens of a run that failed; `None` where they are unknown.
+
+        The tokens of a call of the model that failed and may be paid for are estimated.
+        """
+        spent = watch.finished_usage()
+        if spent is None or not (watch.is_asking and error.maybe_paid):
+            return spent
+        return spent + estimate_usage(request.messages, "")
+
     def _model(self) -> object:
         """Return the model that has to know for which step the agent works; `None` for others."""
         return None
@@ -108,19 +121,11 @@ class AgentWorker(Worker):
     async def _run(self, request: Request, watch: RunWatch, emit: Callable[[str | _Ended], None]) -> None:
         _check(self.agent)
         agent, items = self._prepared(request, watch), to_items(request.messages)
-        config = replace(
-            self._config,
-            model=watch.finishes.watched(self._config.model)
-            if isinstance(self._config.model, Model)
-            else self._config.model,
-            model_provider=WatchedProvider(self._config.model_provider, watch.finishes),
-            model_settings=model_settings(request.sampling, self._config.model_settings),
-        )
         told: dict[str, Any] = {
             "context": self._options.context,
             "max_turns": self._options.max_turns,
             "hooks": watch,
-            "run_config": config,
+            "run_config": self._run_config(request, watch),
         }
         with working_for(self._model(), request) as outer:
             if not (request.stream and self._streams(agent)):
@@ -131,6 +136,19 @@ class AgentWorker(Worker):
                 if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
                     emit(event.data.delta)
             emit((result, outer))
+
+    def _run_config(self, request: Request, watch: RunWatch) -> RunConfig:
+        """Return how the agent is run: its models watched, and traced no further than the run around it."""
+        config, tracing = self._config, tracing_of_run()
+        model = config.model
+        return replace(
+            config,
+            model=watch.finishes.watched(model) if isinstance(model, Model) else model,
+            model_provider=WatchedProvider(config.model_provider, watch.finishes),
+            model_settings=model_settings(request.sampling, config.model_settings),
+            tracing_disabled=config.tracing_disabled or tracing.is_disabled(),
+            trace_include_sensitive_data=config.trace_include_sensitive_data and tracing.include_data(),
+        )
 
     def _prepared(self, request: Request, watch: RunWatch) -> Agent[Any]:
         """Return the agent as it is run: its model watched; tools whose output is the answer raise."""
@@ -206,6 +224,10 @@ class NestedAgentWorker(AgentWorker):
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
         """None: a nested run passes no form on."""
         return frozenset()
+
+    def _spent(self, request: Request, watch: RunWatch, error: WorkerError) -> Usage | None:
+        # the ledger knows what the conductor's runs have spent, of one that failed too
+        return None if watch.is_asking else super()._spent(request, watch, error)
 
     def _model(self) -> object:
         return self.agent.model

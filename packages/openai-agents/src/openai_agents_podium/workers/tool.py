@@ -1,5 +1,6 @@
 """A worker that is a function tool of the SDK."""
 
+import inspect
 import json
 from copy import copy
 from typing import Any
@@ -8,6 +9,7 @@ from uuid import uuid4
 from agents import (
     Agent,
     FunctionTool,
+    RunConfig,
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
     ToolInputGuardrailTripwireTriggered,
@@ -20,8 +22,9 @@ from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 
 from openai_agents_podium.messages import read_usage
+from openai_agents_podium.tracing import tracing_of_run
 from openai_agents_podium.workers.errors import GuardrailTripped, read_agents_error
-from podium.errors import ConfigError
+from podium.errors import ConfigError, WorkerRefused
 from podium.hosts import ToolWorker, spent_completion, text_of
 from podium.types import Completion
 from podium.workers import Card
@@ -37,10 +40,12 @@ class FunctionToolWorker(ToolWorker):
         context: what the tool and its guardrails are given as their context.
 
     Raises:
-        ConfigError: the tool may need approval, for which a step cannot wait.
+        ConfigError: the tool is disabled, or may need approval, for which a step cannot wait.
     """
 
     def __init__(self, tool: FunctionTool, *, card: Card, context: Any = None) -> None:
+        if tool.is_enabled is False:
+            raise ConfigError(f"tool {tool.name!r} is disabled (is_enabled): enable it, or leave it out")
         if tool.needs_approval is not False:
             told = "needs approval, for which a step cannot wait: let the policy ask (Policy.approve)"
             raise ConfigError(f"tool {tool.name!r} {told}")
@@ -51,6 +56,7 @@ class FunctionToolWorker(ToolWorker):
 
     async def _invoke(self, arguments: dict[str, Any]) -> Completion:
         tool, call_id, text = raising(self.tool), f"call_{uuid4().hex}", json.dumps(arguments)
+        tracing = tracing_of_run()
         context = ToolContext(
             self._context,
             tool_name=tool.name,
@@ -60,7 +66,14 @@ class FunctionToolWorker(ToolWorker):
                 type="function_call", name=tool.name, call_id=call_id, arguments=text
             ),
             agent=self._agent,
+            run_config=RunConfig(  # of an agent that is a tool
+                tracing_disabled=tracing.is_disabled(),
+                trace_include_sensitive_data=tracing.include_data()
+                and RunConfig().trace_include_sensitive_data,
+            ),
         )
+        if not await self._is_enabled(context):
+            raise WorkerRefused(f"tool {tool.name!r} is disabled for this call (is_enabled)")
         for before in tool.tool_input_guardrails or ():
             output = await before.run(ToolInputGuardrailData(context, self._agent))
             if _stops(output, before.get_name()):
@@ -72,6 +85,13 @@ class FunctionToolWorker(ToolWorker):
                 raise ToolOutputGuardrailTripwireTriggered(after, output)
         written = made.text if isinstance(made, ToolOutputText) else text_of(made)
         return spent_completion(written, read_usage(context.usage), self.card)
+
+    async def _is_enabled(self, context: ToolContext[Any]) -> bool:
+        enabled = self.tool.is_enabled
+        if isinstance(enabled, bool):
+            return enabled
+        said = enabled(context, self._agent)
+        return bool(await said) if inspect.isawaitable(said) else bool(said)
 
 
 def raising(tool: FunctionTool) -> FunctionTool:

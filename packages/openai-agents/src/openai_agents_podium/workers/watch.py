@@ -19,9 +19,14 @@ class RunWatch(RunHooks[Any]):
         self._under_way = 0
         self._usage = AgentsUsage()
 
-    def known_usage(self) -> Usage | None:
-        """Return what a run that failed has used; `None` where nobody knows."""
-        used = None if self._under_way else read_usage(self._usage)
+    @property
+    def is_asking(self) -> bool:
+        """Whether a model was asked and has not answered."""
+        return self._under_way > 0
+
+    def finished_usage(self) -> Usage | None:
+        """Return the tokens of the answers so far; `None` where there are none, or one has no count."""
+        used = read_usage(self._usage)
         return None if used == Usage() else used
 
     @override
