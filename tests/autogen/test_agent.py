@@ -31,7 +31,9 @@ from servers.chat_server import STALL, USAGE, Call, Reply, says
 from autogen_podium import ConductorAgent
 from podium import Card, Conductor, FunctionWorker, Limits, ScriptedWorker
 from podium.errors import ConfigError, QueryError, RunFailed
+from podium.execution import Retry
 from podium.planners import FixedPlanner
+from podium.workers import Request, step_input_of
 
 pytestmark = pytest.mark.anyio
 EACH = USAGE["prompt_tokens"], USAGE["completion_tokens"]
@@ -397,6 +399,44 @@ async def test_a_handoff_brings_its_context() -> None:
     handoff = HandoffMessage(content="Take over.", source="other", target="lead", context=context)
     await agent.run(task=handoff)
     assert "the-context" in heard[0]
+
+
+async def test_the_question_is_the_users_last_message() -> None:
+    """After a handoff, and where another agent has spoken; what they said comes before it."""
+    heard: list[list[str]] = []
+
+    class Notes(ScriptedWorker):
+        def call(self, request: Request) -> Any:
+            heard.append([m.text for m in step_input_of(request).query])
+            return super().call(request)
+
+    lead = ConductorAgent("lead", [Notes("one", "four")], planner_of((0, "x", ())))
+    handoff = HandoffMessage(content="Transferred to lead.", source="other", target="lead")
+    await lead.run(task=[TextMessage(content="What is 2+2?", source="user"), handoff])
+    await lead.on_reset(CancellationToken())
+    other = Speaker("other", saying("I think four."))
+    await RoundRobinGroupChat([other, lead], max_turns=2).run(task="What is 2+2?")
+    assert [said[-2:] for said in heard] == [
+        ["other: Transferred to lead.", "What is 2+2?"],
+        ["other: I think four.", "What is 2+2?"],
+    ]
+
+
+async def test_a_void_answer_is_no_message() -> None:
+    """Of an attempt whose stream broke off, there is no message but the pieces; its tokens are counted."""
+    answers = iter([("Half", None), ("The whole.", "stop")])
+
+    def breaking(call: Call) -> Reply:
+        text, finish = next(answers)
+        return says(call, text, finish_reason=finish)
+
+    async with ModelServer(breaking) as server:
+        streaming = AssistantAgent("one", server.client(), model_client_stream=True)
+        retry = Retry(attempts=2, first_wait=0.001)
+        lead = ConductorAgent("lead", [streaming], planner_of((0, "x", ())), retry=retry)
+        result = await lead.run(task="?")
+    told = [m.to_text() for m in result.messages if isinstance(m, TextMessage)]
+    assert told == ["?", "The whole.", "The whole."]
 
 
 async def test_a_pause_holds_the_next_step_back() -> None:

@@ -195,6 +195,49 @@ async def test_an_agents_tools_are_called_by_the_agent() -> None:
     assert sum(u.completion_tokens for u in spent) == 4 * WRITTEN + 2
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_of_a_tool_may_have_a_text(*, stream: bool) -> None:
+    """The text is the thought of the result, streamed or not."""
+
+    def adding(call: Call) -> Reply:
+        if is_planning(call) or call.body["messages"][-1]["role"] == "tool":
+            return alone(call)
+        asked = {"id": "1", "type": "function"}
+        function = {"name": "weather", "arguments": '{"city": "Bern"}'}
+        return says(
+            call, "Let me look.", finish_reason="tool_calls", tool_calls=[asked | {"function": function}]
+        )
+
+    async with ModelServer(adding) as server:
+        conductor = ConductorChatCompletionClient([server.client()], server.client())
+        agent = AssistantAgent(
+            "solo", conductor, tools=[weather], model_client_stream=stream, reflect_on_tool_use=True
+        )
+        result = await agent.run(task="Is it warm in Bern?")
+    told = [message for message in result.messages if not isinstance(message, ModelClientStreamingChunkEvent)]
+    assert [type(message).__name__ for message in told[1:4]] == [
+        "ThoughtEvent",
+        "ToolCallRequestEvent",
+        "ToolCallExecutionEvent",
+    ]
+    assert [told[1].to_text(), told[-1].to_text()] == ["Let me look.", "12 square metres."]
+
+
+@pytest.mark.parametrize("takes_several", [False, True])
+async def test_system_messages_are_merged_for_a_model_that_takes_one(*, takes_several: bool) -> None:
+    """`model_info` says whether all participants take several."""
+    asked = [SystemMessage(content="Be kind."), UserMessage(content="How?", source="user")]
+    asked += [SystemMessage(content="Be brief.")]
+    async with ModelServer(alone) as server:
+        client = server.client()
+        client._model_info = {**client.model_info, "multiple_system_messages": takes_several}
+        conductor = ConductorChatCompletionClient([client], planner_of((0, "x", ())))
+        await conductor.create(asked)
+        sent = [m["role"] for m in server.calls[0].body["messages"]]
+    assert conductor.model_info.get("multiple_system_messages") is takes_several
+    assert (sent.count("system") > 1) is takes_several
+
+
 async def test_another_client_plans_anew() -> None:
     """What tools returned reaches the last step only."""
     turns: list[LLMMessage] = [

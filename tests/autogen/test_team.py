@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
 
 import anyio
 import pytest
@@ -22,6 +24,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.ui import Console
 from autogen_core import CancellationToken
 from contracts.adapter_contract import planner_of, saying
+from servers.chat_server import USAGE, says
 
 from autogen_podium import ConductorTeam
 from autogen_podium.team import ANSWERED
@@ -191,22 +194,55 @@ async def test_a_token_cancels_a_run() -> None:
 
 
 async def test_a_pause_reaches_the_participants() -> None:
-    """And a resume."""
+    """And a resume; those of a team inside too."""
     speakers = noting([])
-    chat = ConductorTeam(speakers, planner_of(*CHAIN))
-    await chat.pause()
-    await chat.resume()
+    inner = ConductorTeam(speakers[1:], planner_of((0, "x", ())), name="inner")
+    chat = ConductorTeam([speakers[0], inner], planner_of((0, "x", ()), (1, "y", (0,))))
+    async for message in chat.run_stream(task="?"):
+        if isinstance(message, TextMessage) and message.source == "a":
+            await chat.pause()
+            await chat.resume()
     assert [speaker.paused for speaker in speakers] == [["pause", "resume"]] * 3
-    assert (await chat.run(task="?")).stop_reason == ANSWERED
+    assert isinstance(message, TaskResult)
+    assert message.stop_reason == ANSWERED
 
 
-async def test_a_reset_ends_a_pause() -> None:
-    """The next run does not wait for a resume that nobody sends."""
+async def test_a_pause_needs_a_run() -> None:
+    """A pause without a run is refused, and the end of a run ends its pause."""
     chat = ConductorTeam(noting([]), planner_of(*CHAIN))
-    await chat.pause()
-    await chat.reset()
+    with pytest.raises(RuntimeError, match="not running"):
+        await chat.pause()
+    async with aclosing(chat.run_stream(task="?")) as messages:
+        async for message in messages:
+            if isinstance(message, TextMessage) and message.source == "a":
+                await chat.pause()
+                break
     with anyio.fail_after(20):
         assert (await chat.run(task="?")).stop_reason == ANSWERED
+
+
+@pytest.mark.parametrize("options", [{"termination_condition": MaxMessageTermination(2)}, {"max_turns": 1}])
+async def test_the_messages_of_a_stopped_run_have_the_planners_tokens(options: Any) -> None:
+    """On the message at which it was stopped, or in an event after it."""
+    plan = '{"worker": 0, "subtask": "x", "access": []}\n{"worker": 1, "subtask": "y", "access": [0]}\n'
+    async with ModelServer(lambda call: says(call, plan if is_planning(call) else "done")) as server:
+        result = await ConductorTeam(team(server), server.client(), **options).run(task="?")
+        made = len(server.calls)
+    used = [m.models_usage.prompt_tokens for m in result.messages if m.models_usage is not None]
+    assert (made, sum(used)) == (2, 2 * USAGE["prompt_tokens"])
+
+
+async def test_a_state_of_something_else_is_refused() -> None:
+    """And the conversation stays."""
+    chat = ConductorTeam(noting([]), planner_of(*CHAIN))
+    await chat.run(task="remember-me")
+    for state in ({"foo": 1}, await chat.agent.save_state()):
+        with pytest.raises(ValueError, match="agent_state"):
+            await chat.load_state(state)
+    for state in ({"foo": 1}, await chat.save_state()):
+        with pytest.raises(ValueError, match="model_context"):
+            await chat.agent.load_state(state)
+    assert "remember-me" in str(await chat.save_state())
 
 
 async def test_it_is_a_member_of_other_teams() -> None:

@@ -10,7 +10,7 @@ import pytest
 from autogen.scripts import model, team
 from autogen.speaking import READ, WRITTEN, ModelServer, Speaker, client_of
 from autogen_agentchat.agents import AssistantAgent
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from autogen_core.tools import FunctionTool
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
@@ -18,7 +18,7 @@ from contracts.adapter_contract import planner_of, saying
 from contracts.odd_answers import CALLS, FILTERED, LATIN, REFUSED, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
 from pydantic import BaseModel
-from servers.chat_server import CUT, STALL, Call, Reply, chunk, events, says, whole
+from servers.chat_server import CUT, STALL, USAGE, Call, Reply, chunk, events, says, whole
 
 from autogen_podium.workers import as_planner, as_worker
 from podium import ChatPlanner, Conductor, Limits, Price, ScriptedWorker
@@ -187,6 +187,69 @@ async def test_a_team_is_a_worker() -> None:
     for _ in range(2):
         answer = await complete(worker, question("?"))
         assert (answer.text, answer.usage) == ("final", Usage(2 * READ, 2 * WRITTEN))
+
+
+async def test_what_the_manager_of_a_team_used_is_counted() -> None:
+    """In each step, the first and later ones."""
+
+    def speak(call: Call) -> Reply:
+        return says(call, "b" if "Select" in str(call.body["messages"]) else "done")
+
+    async with ModelServer(speak) as server:
+        members: list[Any] = [AssistantAgent(name, server.client()) for name in ("a", "b", "c")]
+        prompt = "Select one of {participants}: {roles} {history}"
+        chat = SelectorGroupChat(
+            members, server.client(), selector_prompt=prompt, max_turns=2, allow_repeated_speaker=True
+        )
+        for _ in range(3):
+            before = len(server.calls)
+            answer = await complete(as_worker(chat, name="chat"), question("?"))
+            made = len(server.calls) - before
+            assert made == 4
+            assert answer.usage == Usage(made * USAGE["prompt_tokens"], made * USAGE["completion_tokens"])
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "told"), [(500, "worker_unavailable", "500"), (401, "worker_refused", "key")]
+)
+async def test_errors_inside_a_team_are_told_as_outside(status: int, code: str, told: str) -> None:
+    """With their status, and without the traceback that AutoGen adds."""
+    reply = whole({"error": {"message": "not now"}}, status=status)
+    async with ModelServer(lambda _: reply) as server:
+        chat = RoundRobinGroupChat([AssistantAgent("a", server.client())], max_turns=1)
+        with pytest.raises(WorkerError) as caught:
+            await complete(as_worker(chat, name="chat"), question("?"))
+        with pytest.raises(WorkerError) as alone:
+            await complete(as_worker(AssistantAgent("chat", server.client())), question("?"))
+    assert caught.value.code == alone.value.code == code
+    assert str(caught.value) == str(alone.value)
+    assert told in str(caught.value)
+
+
+async def test_an_agent_of_a_team_that_raises_fails_without_a_traceback() -> None:
+    """Whatever it raises; a timeout stays one."""
+
+    async def late(text: str) -> str:
+        raise TimeoutError("too late")
+
+    chat = RoundRobinGroupChat([Speaker("a", late)], max_turns=1)
+    with pytest.raises(WorkerTimeout, match="too late") as caught:
+        await complete(as_worker(chat, name="chat"), question("?"))
+    assert "Traceback" not in str(caught.value)
+
+
+async def test_a_team_is_asked_again_after_a_fault_of_a_server() -> None:
+    """As an agent is."""
+    faults = [whole({"error": {"message": "no"}}, status=500)]
+
+    def once(call: Call) -> Reply:
+        return faults.pop() if faults else says(call, "done")
+
+    async with ModelServer(once) as server:
+        chat = RoundRobinGroupChat([AssistantAgent("a", server.client())], max_turns=1, name="chat")
+        retry = Retry(attempts=2, first_wait=0.001)
+        result = await Conductor(planner_of((0, "x", ())), [as_worker(chat)], retry=retry).run("?")
+    assert (result.status, result.answer) == ("ok", "done")
 
 
 async def test_a_cancel_reaches_a_teams_members() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import ChatAgent, Response, Team
@@ -11,7 +11,6 @@ from autogen_agentchat.state import BaseState
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage
-from pydantic import Field
 
 from autogen_podium.cancellation import cancelled_by
 from autogen_podium.components import (
@@ -23,7 +22,7 @@ from autogen_podium.components import (
 )
 from autogen_podium.conductor_options import ConductorOptions
 from autogen_podium.events import RunMessages
-from autogen_podium.messages import from_autogen, to_context
+from autogen_podium.messages import from_autogen, to_context, with_question_last
 from autogen_podium.pause import Pause, RunWatcher
 from autogen_podium.workers.agent import AgentWorker, Inner
 from autogen_podium.workers.nested import NestedWorker
@@ -33,6 +32,7 @@ from podium.conductor import Conductor
 from podium.errors import QueryError
 from podium.hosts import ConductorFace
 from podium.planners import Planner
+from podium.types import Event
 from podium.workers import Worker
 
 _DESCRIPTION = "Plans a task and has a team carry it out."
@@ -51,8 +51,8 @@ class ConductorAgentConfig(ConductorConfig):
 class ConductorAgentState(BaseState):
     """The memory of a `ConductorAgent`."""
 
-    model_context: Mapping[str, Any] = Field(default_factory=dict)
-    type: str = Field(default="ConductorAgentState")
+    model_context: Mapping[str, Any]
+    type: Literal["ConductorAgentState"] = "ConductorAgentState"
 
 
 @ConductorFace.register
@@ -137,7 +137,8 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         Leaving the iteration, or cancelling the token, cancels the run and its workers' calls.
 
         Args:
-            messages: all messages since the last turn; the last is the question.
+            messages: all messages since the last turn. The question is the user's last message, in
+                this turn or before; where no user speaks, it is the last message.
             cancellation_token: cancels the run.
 
         Raises:
@@ -177,10 +178,15 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
                 watcher.tell(message)
             emit(message)
 
+        def hear(event: Event) -> None:
+            if watcher is not None:
+                watcher.hear(event)
+            run_messages.hear(event)
+
         run_messages = RunMessages(
             self.name, self.conductor, tell, plans=self._emit_plan_events, chunks=self._model_client_stream
         )
-        query = from_autogen([*await self._context.get_messages(), *said])
+        query = from_autogen(with_question_last([*await self._context.get_messages(), *said], self.name))
         if not query or query[-1].role == "assistant":
             raise QueryError(
                 f"agent {self.name!r} was asked nothing since its last answer: give it a task, or in a "
@@ -190,7 +196,7 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         try:
             result = await self.conductor.run(
                 query,
-                on_event=run_messages.hear,
+                on_event=hear,
                 middleware=self._pause.middleware(run_messages.middleware, watcher),
             )
             run_messages.answer(result)
@@ -213,13 +219,17 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         The time that a step waits counts as time of its attempt (`Limits.attempt_seconds`).
         """
         self._pause.begin()
-        for agent in self._agents():
+        for agent in map(_without_team, self._agents()):
             await (agent.on_pause(cancellation_token) if not hasattr(agent, "pause") else agent.pause())
 
     async def on_resume(self, cancellation_token: CancellationToken) -> None:
         """Go on after a pause."""
-        for agent in self._agents():
+        for agent in map(_without_team, self._agents()):
             await (agent.on_resume(cancellation_token) if not hasattr(agent, "resume") else agent.resume())
+        self._pause.end()
+
+    def end_pause(self) -> None:
+        """End a pause of a run that is over."""
         self._pause.end()
 
     def _agents(self) -> list[Any]:
@@ -233,9 +243,14 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         return ConductorAgentState(model_context=await self._context.save_state()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Replace the memory by what `save_state` returned."""
+        """Replace the memory by what `save_state` returned.
+
+        Raises:
+            ValueError: it is no such state.
+        """
+        loaded = ConductorAgentState.model_validate(state)
         self._resets += 1
-        await self._context.load_state(ConductorAgentState.model_validate(state).model_context)
+        await self._context.load_state(loaded.model_context)
 
     async def close(self) -> None:
         """Close the participants."""
@@ -266,3 +281,9 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
             model_client_stream=config.model_client_stream,
             **load_options(config),
         )
+
+
+def _without_team(participant: Any) -> Any:
+    """Return the agent of a conductor that is a team: a step of a nested conductor does not run the team."""
+    agent = getattr(participant, "agent", None)
+    return agent if isinstance(agent, ConductorAgent) else participant

@@ -38,13 +38,26 @@ def create_args(client: ChatCompletionClient) -> dict[str, Any]:
     return dict(arguments) if isinstance(arguments, dict) else {}
 
 
+def takes_system_messages(client: ChatCompletionClient) -> bool:
+    """Say whether a client's model takes several system messages, anywhere in a conversation."""
+    return bool(client.model_info.get("multiple_system_messages", False))
+
+
 def model_info(workers: tuple[Worker, ...]) -> ModelInfo:
-    """Return what a conductor can do: what any of its workers can; structured output, where all can."""
+    """Return what a conductor can do.
+
+    It takes tools and images where any of its workers does, and all else where all do.
+    """
     return ModelInfo(
         vision=any("image_url" in worker.card.parts for worker in workers),
         function_calling=any(worker.takes_tools for worker in workers),
         json_output=False,
         structured_output=all("json" in worker.constraint_kinds for worker in workers),
         family="unknown",
-        multiple_system_messages=True,
+        multiple_system_messages=all(_takes_system_messages(worker) for worker in workers),
     )
+
+
+def _takes_system_messages(worker: Worker) -> bool:
+    client = getattr(worker, "client", None)
+    return not isinstance(client, ChatCompletionClient) or takes_system_messages(client)

@@ -104,6 +104,7 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
             _LABEL: str(self._label),
             _SUBTASK: mentioned(self._subtask, labels),
             "podium_worker": self._worker.card.name,
+            "podium_finish_reason": completion.finish_reason,
         }
         said = TextMessage(content=completion.text, source=self.name, models_usage=used, metadata=facts)
         return Response(chat_message=said)

@@ -35,6 +35,23 @@ def to_context(messages: Sequence[BaseChatMessage]) -> list[LLMMessage]:
     return remembered
 
 
+def with_question_last(remembered: Sequence[LLMMessage], agent: str) -> list[LLMMessage]:
+    """Return a conversation between agents that ends with its question: the user's last message.
+
+    Where others have spoken since, the question is repeated after them. A conversation that the
+    agent has answered last, or in which no user speaks, is returned as it is.
+
+    Args:
+        remembered: the conversation.
+        agent: the agent that is asked.
+    """
+    conversation = list(remembered)
+    asked = [m for m in conversation if isinstance(m, UserMessage) and m.source == USER]
+    last = conversation[-1] if conversation else None
+    is_answered = isinstance(last, AssistantMessage) and last.source == agent
+    return conversation if not asked or last is asked[-1] or is_answered else [*conversation, asked[-1]]
+
+
 def from_autogen(messages: Sequence[LLMMessage]) -> tuple[Message, ...]:
     """Return a model's messages as Podium's, without the thoughts of models."""
     return tuple(one for message in messages for one in _from_autogen(message))

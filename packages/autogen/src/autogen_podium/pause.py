@@ -8,7 +8,7 @@ import anyio
 from autogen_agentchat.base import Response
 
 from autogen_podium.workers.agent import Inner
-from podium.types import Completion
+from podium.types import Completion, Event
 from podium.workers import CallMiddleware, Request, Worker
 
 
@@ -17,6 +17,9 @@ class RunWatcher(Protocol):
 
     def tell(self, message: Inner | Response) -> None:
         """Take a message, before the reader of the stream does."""
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the run, or of a nested run."""
 
     async def ready(self) -> None:
         """Return when a worker may be called."""

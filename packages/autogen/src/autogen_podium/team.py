@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import anyio
 from autogen_agentchat.base import Response, TaskResult, Team, TerminationCondition
@@ -14,17 +14,18 @@ from autogen_agentchat.messages import (
     BaseChatMessage,
     ModelClientStreamingChunkEvent,
     TextMessage,
+    ThoughtEvent,
 )
 from autogen_agentchat.state import BaseState
 from autogen_agentchat.teams import BaseGroupChat
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import ChatCompletionClient
-from pydantic import Field
 
 from autogen_podium.agent import ConductorAgent, ConductorAgentConfig
 from autogen_podium.components import load_options, load_participants, load_planner
 from autogen_podium.conductor_options import ConductorOptions
-from autogen_podium.messages import USER
+from autogen_podium.messages import USER, read_usage, write_usage
+from autogen_podium.result_metadata import usage_left
 from autogen_podium.workers.agent import Inner
 from autogen_podium.workers.wrap import Participant
 from podium.budget import Limits
@@ -32,7 +33,8 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, LimitExceeded, RunFailed
 from podium.hosts import ConductorFace
 from podium.planners import Planner
-from podium.types import Problem
+from podium.types import Event, PlannerEnded, Problem, Result
+from podium.usage import Usage
 from podium.workers import Worker
 
 ANSWERED = "The conductor has answered."
@@ -49,8 +51,8 @@ class ConductorTeamConfig(ConductorAgentConfig):
 class ConductorTeamState(BaseState):
     """The memory of a `ConductorTeam`."""
 
-    agent_state: Mapping[str, Any] = Field(default_factory=dict)
-    type: str = Field(default="ConductorTeamState")
+    agent_state: Mapping[str, Any]
+    type: Literal["ConductorTeamState"] = "ConductorTeamState"
 
 
 @BaseGroupChat.register  # a TeamTool loads no other team
@@ -112,6 +114,11 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         return self._agent.description
 
     @property
+    def agent(self) -> ConductorAgent:
+        """The agent whose runs the team can stop."""
+        return self._agent
+
+    @property
     def conductor(self) -> Conductor:
         """The conductor that answers."""
         return self._agent.conductor
@@ -157,12 +164,10 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         if self._running:
             raise ValueError("The team is already running, it cannot run again until it is stopped.")
         self._running = True
-        said: list[BaseAgentEvent | BaseChatMessage] = []
+        said: list[Inner] = [*asked] if output_task_messages else []
         try:
-            if output_task_messages:
-                for message in asked:
-                    said.append(message)
-                    yield message
+            for message in tuple(said):
+                yield message
             judge = _TerminationWatcher(self._termination_condition)
             stop = await judge.begin(asked)
             stream = self._agent.turn(asked, cancellation_token or CancellationToken(), judge)
@@ -173,18 +178,21 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
                     except RunFailed as error:
                         if not self._is_out_of_turns(error.result.problem):
                             raise
-                        stop = self._out_of_turns
+                        stop, rest = self._out_of_turns, self._unreported(error.result, said)
+                        said += rest
+                        for event in rest:
+                            yield event
                         break
-                    told = item.chat_message if isinstance(item, Response) else item
-                    yield told
+                    told, stop = await judge.judged(item)
                     if not isinstance(told, ModelClientStreamingChunkEvent):
                         said.append(told)
-                        stop = await judge.stops(told)
+                    yield told
                     if isinstance(item, Response):
                         stop = stop or self._stop_reason(item)
             yield TaskResult(messages=said, stop_reason=stop)
         finally:
             self._running = False
+            self._agent.end_pause()
             if self._termination_condition is not None:
                 await self._termination_condition.reset()
 
@@ -198,6 +206,14 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         if self._max_turns is None or problem is None:
             return False
         return problem.code == LimitExceeded.code and "Limits.steps" in problem.message
+
+    def _unreported(
+        self, result: Result, said: Sequence[BaseAgentEvent | BaseChatMessage]
+    ) -> list[ThoughtEvent]:
+        """Return an event with the tokens of a run without an answer that no message has, if any."""
+        left = usage_left(result.usage, Usage.total(filter(None, (read_usage(m.models_usage) for m in said))))
+        told = ThoughtEvent(content=self._out_of_turns, source=self.name, models_usage=write_usage(left))
+        return [told] if left.total_tokens else []
 
     @property
     def _out_of_turns(self) -> str:
@@ -216,7 +232,15 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
             await self._termination_condition.reset()
 
     async def pause(self) -> None:
-        """Start no further step until `resume`; the agents of running steps are paused too."""
+        """Start no further step until `resume`; the agents of running steps are paused too.
+
+        The end of the run ends the pause.
+
+        Raises:
+            RuntimeError: the team is not running.
+        """
+        if not self._running:
+            raise RuntimeError("The team is not running. It must be run before it can be paused.")
         await self._agent.on_pause(CancellationToken())
 
     async def resume(self) -> None:
@@ -232,6 +256,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
 
         Raises:
             RuntimeError: the team is running.
+            ValueError: it is no such state.
         """
         if self._running:
             raise RuntimeError("The team cannot be loaded while it is running.")
@@ -270,6 +295,8 @@ class _TerminationWatcher:
         self._condition = condition
         self._told: deque[BaseAgentEvent | BaseChatMessage] = deque()
         self._one = anyio.Lock()
+        self._run_id = ""
+        self._planners_usage = Usage()
         self._stop: tuple[str, str] | None = None
         """The id of the message at which the run ends, and the reason."""
 
@@ -284,16 +311,33 @@ class _TerminationWatcher:
         if not isinstance(message, ModelClientStreamingChunkEvent):
             self._told.append(message)
 
+    def hear(self, event: Event) -> None:
+        """Take an event, and count the tokens of the run's planners."""
+        self._run_id = self._run_id or event.run_id  # the first event is the run's own
+        if isinstance(event, PlannerEnded) and event.run_id == self._run_id:
+            self._planners_usage += event.proposal.usage
+
     async def ready(self) -> None:
         """Return if no message so far ends the run; else wait until the run is cancelled."""
         await self._judge()
         if self._stop is not None:
             await anyio.sleep_forever()
 
-    async def stops(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
-        """Return the reason to end the run at this message; `None` where there is none."""
+    async def judged(self, item: Inner | Response) -> tuple[Inner, str | None]:
+        """Return the message of an item, and the reason to end the run at it; `None` where there is none.
+
+        The message at which a run is stopped has the planners' tokens added to its own, as an answer does.
+        """
+        message = item.chat_message if isinstance(item, Response) else item
+        if isinstance(message, ModelClientStreamingChunkEvent):
+            return message, None
         await self._judge()
-        return None if self._stop is None or self._stop[0] != message.id else self._stop[1]
+        if self._stop is None or self._stop[0] != message.id:
+            return message, None
+        if not isinstance(item, Response) and self._planners_usage.total_tokens:
+            used = (read_usage(message.models_usage) or Usage()) + self._planners_usage
+            message = message.model_copy(update={"models_usage": write_usage(used)})
+        return message, self._stop[1]
 
     async def _judge(self) -> None:
         async with self._one:

@@ -22,8 +22,9 @@ from autogen_core.models import FunctionExecutionResult
 from autogen_podium.cancellation import cancelling
 from autogen_podium.exclusive import exclusive
 from autogen_podium.messages import read_usage, to_chat
-from autogen_podium.workers.finish import finishes_of
+from autogen_podium.workers.finish import Finishes, watching
 from autogen_podium.workers.human import human_prompt, prompting
+from autogen_podium.workers.team_errors import error_in_team
 from podium.errors import AnswerToolCalls, ConfigError, WorkerError, WorkerFailed
 from podium.hosts import read_completion, spent_completion, worker_errors
 from podium.types import Completion, storable
@@ -68,43 +69,52 @@ class AgentWorker(Worker):
     async def call_listened(
         self, request: Request, listener: Listener
     ) -> AsyncGenerator[str | Completion, None]:
-        """Do as `call`; the listener takes each message and event inside."""
-        token, heard = CancellationToken(), list[Inner]()
-        prompt = human_prompt(step_input_of(request))
+        """Do as `call`; the listener takes each message and event inside.
 
-        def hear(inner: Inner) -> None:
-            if isinstance(inner, UserInputRequestedEvent):
-                inner.metadata["podium_prompt"] = prompt
-            heard.append(inner)
-            listener(inner)
-
+        It does not take the last message if that is no answer.
+        """
+        token, finishes = CancellationToken(), Finishes()
+        heard = _Heard(listener, human_prompt(step_input_of(request)))
         try:
-            with worker_errors(self.card.name, usage=lambda: _spent(heard)):
+            with worker_errors(self.card.name, usage=lambda: _spent(heard.messages, finishes)):
                 async with exclusive(self.agent):
-                    with finishes_of(self.agent) as finishes, prompting(self.agent, prompt):
-                        try:
-                            await cancelling(token, self._ask(request, token, hear))
-                        except (ValueError, RuntimeError) as error:  # an agent may read a form out of it
-                            if (refused := finishes.last_refusal(self.card.name)) is None:
-                                raise
-                            raise refused from error
-                used, last = usage_of(heard), _last_message(heard)
-                text = "" if last is None else last.to_model_text()
-                if isinstance(last, HandoffMessage):
-                    raise _handed_off(last, self.card.name)
-                if isinstance(last, ToolCallSummaryMessage) and (fault := _tool_fault(last, self.card.name)):
-                    raise fault
-                finish, refusal = finishes.ending_of(text)
-                done = read_completion(
-                    request.messages, text=text, finish_reason=finish, refusal=refusal, usage=used
-                )
-                if used == Usage():
-                    done = spent_completion(done.text, used, self.card)
+                    with watching(self.agent, finishes), prompting(self.agent, heard.prompt):
+                        failure = await self._failure(request, token, heard, finishes)
+                if failure is not None:
+                    raise failure
+                done = self._completion(request, heard.messages, finishes)
         finally:
             token.cancel()
+        heard.release()
         if request.stream:
             yield done.text
         yield done
+
+    async def _failure(
+        self, request: Request, token: CancellationToken, heard: "_Heard", finishes: Finishes
+    ) -> Exception | None:
+        """Run the agent, and return what failed; `None` where nothing did."""
+        try:
+            await cancelling(token, self._ask(request, token, heard.hear))
+        except (ValueError, RuntimeError) as error:  # an agent may read a form out of a refusal
+            heard.release()
+            return finishes.last_refusal(self.card.name) or error_in_team(error, finishes.last_error)
+        except Exception:
+            heard.release()
+            raise
+        return None
+
+    def _completion(self, request: Request, heard: list[Inner], finishes: Finishes) -> Completion:
+        """Return the answer, by the rules that hold for every chat model."""
+        used, last = _used(heard, finishes), _last_message(heard)
+        text = "" if last is None else last.to_model_text()
+        if isinstance(last, HandoffMessage):
+            raise _handed_off(last, self.card.name)
+        if isinstance(last, ToolCallSummaryMessage) and (fault := _tool_fault(last, self.card.name)):
+            raise fault
+        finish, refusal = finishes.ending_of(text)
+        done = read_completion(request.messages, text=text, finish_reason=finish, refusal=refusal, usage=used)
+        return spent_completion(done.text, used, self.card) if used == Usage() else done
 
     async def _ask(self, request: Request, token: CancellationToken, hear: Listener) -> None:
         agent, task = self.agent, to_chat(request.messages)
@@ -115,6 +125,39 @@ class AgentWorker(Worker):
         async for inner in agent.run_stream(task=task, cancellation_token=token, output_task_messages=False):
             if not isinstance(inner, TaskResult):
                 hear(inner)
+
+
+class _Heard:
+    """The messages inside an agent. A listener takes each when it is clear that it is not a void answer.
+
+    Args:
+        listener: takes each message.
+        prompt: what a human is shown of the step.
+    """
+
+    def __init__(self, listener: Listener, prompt: str) -> None:
+        self.messages: list[Inner] = []
+        self.prompt = prompt
+        self._listener = listener
+        self._held: BaseChatMessage | None = None
+        """The latest message, which may be the answer."""
+
+    def hear(self, inner: Inner) -> None:
+        """Take a message."""
+        if isinstance(inner, UserInputRequestedEvent):
+            inner.metadata["podium_prompt"] = self.prompt
+        self.messages.append(inner)
+        self.release()
+        if isinstance(inner, BaseChatMessage):
+            self._held = inner
+        else:
+            self._listener(inner)
+
+    def release(self) -> None:
+        """Give the listener the message that is held."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._listener(held)
 
 
 def _check_handoffs(agent: ChatAgent | Team) -> None:
@@ -140,8 +183,14 @@ def usage_of(messages: list[Inner]) -> Usage | None:
     return Usage.total(known) if len(known) == len(reported) else None
 
 
-def _spent(heard: list[Inner]) -> Usage | None:
-    used = usage_of(heard)
+def _used(heard: list[Inner], finishes: Finishes) -> Usage | None:
+    """Return the usage on messages with that of the managers of teams."""
+    used, managers = usage_of(heard), finishes.managers_usage
+    return None if used is None or managers is None else used + managers
+
+
+def _spent(heard: list[Inner], finishes: Finishes) -> Usage | None:
+    used = _used(heard, finishes)
     return None if used == Usage() else used  # a call that failed may have asked a model unseen
 
 

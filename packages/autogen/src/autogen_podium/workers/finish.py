@@ -4,13 +4,16 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
+from autogen_agentchat.base import ChatAgent
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
 
 from autogen_podium.cards import create_args
+from autogen_podium.messages import read_usage
 from autogen_podium.workers.members import members_of
 from autogen_podium.workers.refusals import hearing, hearing_stream
 from podium.errors import AnswerRefused
 from podium.types import storable
+from podium.usage import Usage
 
 _CLIENT: Final = "_model_client"
 _MAX_QUOTE: Final = 300
@@ -21,15 +24,26 @@ class Finishes:
 
     def __init__(self) -> None:
         self._ended: list[tuple[str, str | None, str]] = []
+        self.managers_usage: Usage | None = Usage()
+        """Tokens of the managers of teams, which stand on no message; `None` where they are not known."""
+        self.last_error: Exception | None = None
+        """The latest exception of a model client."""
 
-    def add(self, result: CreateResult, refusals: list[str], *, unknown: str | None) -> None:
+    def add(
+        self, result: CreateResult, refusals: list[str], *, unknown: str | None, is_managers: bool
+    ) -> None:
         """Keep a result.
 
         Args:
             result: the result.
             refusals: texts in which the model refused to answer.
             unknown: the reason where the client does not know one.
+            is_managers: whether the manager of a team asked the model.
         """
+        if is_managers:
+            used = read_usage(result.usage)
+            known = self.managers_usage
+            self.managers_usage = None if used is None or known is None else known + used
         if isinstance(result.content, str):
             reason = unknown if result.finish_reason == "unknown" else result.finish_reason
             self._ended.append((result.content, reason, storable("".join(refusals))))
@@ -52,17 +66,18 @@ class Finishes:
 
 
 @contextmanager
-def finishes_of(agent: object) -> Iterator[Finishes]:
-    """Watch the model clients of an agent, or of all agents in a team, while the block runs."""
-    finishes, held = Finishes(), list[tuple[Any, ChatCompletionClient]]()
+def watching(agent: object, finishes: Finishes) -> Iterator[None]:
+    """Watch the model clients of an agent, or of a team's agents and managers, while the block runs."""
+    held: list[tuple[Any, ChatCompletionClient]] = []
     try:
         for each in members_of(agent):
             client = vars(each).get(_CLIENT)
             if isinstance(client, ChatCompletionClient):
                 inner = client._client if isinstance(client, _WatchedClient) else client  # noqa: SLF001 - below
                 held.append((each, inner))
-                setattr(each, _CLIENT, _WatchedClient(client, finishes))
-        yield finishes
+                is_managers = not isinstance(each, ChatAgent)
+                setattr(each, _CLIENT, _WatchedClient(client, finishes, is_managers=is_managers))
+        yield
     finally:
         for each, client in held:
             setattr(each, _CLIENT, client)
@@ -73,18 +88,19 @@ class _WatchedClient(ChatCompletionClient):
 
     component_type = "model"
 
-    def __init__(self, client: ChatCompletionClient, finishes: Finishes) -> None:
+    def __init__(self, client: ChatCompletionClient, finishes: Finishes, *, is_managers: bool) -> None:
         self._client = client
         self._finishes = finishes
+        self._is_managers = is_managers
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
         refusals: list[str] = []
-        with hearing(self._client, refusals):
+        with self._noting_errors(), hearing(self._client, refusals):
             result = await self._client.create(messages, **options)
-        self._finishes.add(result, refusals, unknown="stop")
+        self._finishes.add(result, refusals, unknown="stop", is_managers=self._is_managers)
         return result
 
     async def create_stream(
@@ -95,10 +111,22 @@ class _WatchedClient(ChatCompletionClient):
         refusals: list[str] = []
         stream = self._client.create_stream(messages, **options)
         async with aclosing(hearing_stream(self._client, stream, refusals)) as pieces:
-            async for piece in pieces:
+            while True:
+                with self._noting_errors():
+                    piece = await anext(pieces, None)
+                if piece is None:
+                    return
                 if isinstance(piece, CreateResult):
-                    self._finishes.add(piece, refusals, unknown=unknown)
+                    self._finishes.add(piece, refusals, unknown=unknown, is_managers=self._is_managers)
                 yield piece
+
+    @contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._finishes.last_error = error
+            raise
 
     async def close(self) -> None:
         await self._client.close()

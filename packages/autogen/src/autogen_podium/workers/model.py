@@ -9,12 +9,12 @@ from hashlib import sha256
 from typing import Any, Final, Literal, cast
 
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, CreateResult
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, SystemMessage
 from autogen_core.tools import ToolSchema
 from autogen_core.utils import schema_to_pydantic_model
 
 from autogen_podium.cancellation import cancelling
-from autogen_podium.cards import create_args
+from autogen_podium.cards import create_args, takes_system_messages
 from autogen_podium.messages import read_calls, read_usage, to_autogen
 from autogen_podium.workers.refusals import hearing, is_openai
 from podium.aio import events_of
@@ -25,6 +25,7 @@ from podium.types import Completion, Constraint, Part, Sampling, Tools, storable
 from podium.workers import Card, Request, Worker
 
 ThoughtListener = Callable[[str], None]
+_SEVERAL: Final = 2
 _THINKS: Final = ("<think>", "</think>")
 """How clients mark, in a stream, text that is not part of the answer."""
 
@@ -78,7 +79,7 @@ class ModelWorker(Worker):
         with scrubbing():
             with worker_errors(name):
                 asked: dict[str, Any] = {
-                    "messages": to_autogen(request.messages),
+                    "messages": self._messages(request),
                     "cancellation_token": token,
                 }
                 asked |= self._offered(request.tools) | self._options(request.sampling, stream=request.stream)
@@ -87,7 +88,7 @@ class ModelWorker(Worker):
                     result = await cancelling(token, self.client.create(**asked))
                 yield self._completion(request, result, "stop", refusals, listener)
                 return
-            thinks, ended = False, None
+            thinks, ended, said = False, None, ""
             async with aclosing(self._streamed(asked, refusals)) as pieces:
                 while True:
                     with worker_errors(name):
@@ -99,10 +100,20 @@ class ModelWorker(Worker):
                         continue
                     thinks = (thinks or piece.startswith(_THINKS[0])) and _THINKS[1] not in piece
                     if piece and not thinks and _THINKS[1] not in piece:
+                        said += piece
                         yield piece
             # A client says "unknown" where a stream ended without a finish reason.
             otherwise = "stop" if request.sampling.stop else None
-            yield self._completion(request, ended, otherwise, refusals, listener)
+            yield self._completion(request, ended, otherwise, refusals, listener, said)
+
+    def _messages(self, request: Request) -> list[LLMMessage]:
+        """Return the messages, with one system message where the model takes no more."""
+        messages = to_autogen(request.messages)
+        system = [message.content for message in messages if isinstance(message, SystemMessage)]
+        if len(system) < _SEVERAL or takes_system_messages(self.client):
+            return messages
+        rest = [message for message in messages if not isinstance(message, SystemMessage)]
+        return [SystemMessage(content="\n".join(system)), *rest]
 
     def _streamed(
         self, asked: dict[str, Any], refusals: list[str]
@@ -148,15 +159,19 @@ class ModelWorker(Worker):
         otherwise: str | None,
         refusals: list[str],
         listener: ThoughtListener,
+        said: str = "",
     ) -> Completion:
-        """Return the answer, by the rules that hold for every chat model."""
+        """Return the answer, by the rules that hold for every chat model.
+
+        A result with calls of tools has no text, so the text beside them is what was streamed.
+        """
         if not isinstance(result, CreateResult):
             raise WorkerBroken(f"worker {self.card.name!r} ended without a result", maybe_paid=True)
         content = result.content
         finish = {"unknown": otherwise, "function_calls": "tool_calls"}
         completion = read_completion(
             request.messages,
-            text=content if isinstance(content, str) else "",
+            text=content if isinstance(content, str) else said,
             finish_reason=finish.get(result.finish_reason, result.finish_reason),
             tool_calls=() if isinstance(content, str) else read_calls(content),
             refusal=storable("".join(refusals)) or None,
