@@ -515,3 +515,30 @@ def test_a_crew_under_a_conductor_is_a_worker() -> None:
     assert roles(outer.manager.workers) == ["inner"]
     assert outer.manager.results[0].outcomes[0].usage.total_tokens == 968
     assert output.token_usage.total_tokens == 968
+
+
+def test_a_copied_task_is_not_paid_for_twice() -> None:
+    """`kickoff_for_each` copies tasks, and a copy has lost the text before its inputs."""
+    scene = Scene(journal=MemoryJournal(), run="towers")
+    crew = scene.crew(scene.task("Describe the {what}."))
+    crew.kickoff({"what": "tower"})
+    paid = len(scene.sent)
+    crew.kickoff_for_each([{"what": "tower"}])
+    assert len(scene.sent) == paid
+
+
+def test_an_agent_outside_the_crew_is_an_error() -> None:
+    """A plan could not give it the last step."""
+    scene = Scene()
+    other = Agent(role="Poet", goal="Write.", backstory="b", llm=scene.llm)
+    with pytest.raises(ConfigError, match="'Poet', which the crew does not have"):
+        scene.crew(scene.task(agent=other)).kickoff()
+
+
+@pytest.mark.parametrize(
+    "name", ["limit", "max_execution_time", "max_rpm", "reasoning", "tools", "step_callback"]
+)
+def test_an_option_without_effect_is_refused(name: str) -> None:
+    """By name, with the options that there are."""
+    with pytest.raises(TypeError, match=f"takes no {name}: its options are .*limits"):
+        Scene(**{name: 1})

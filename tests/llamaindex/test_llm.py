@@ -21,7 +21,7 @@ from llamaindex.library import Shelf
 from llamaindex.speaking import Blocking, Native
 from pydantic import BaseModel
 
-from llama_index_podium import ConductorLLM, as_worker
+from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever, as_worker
 from llama_index_podium.messages import from_llama, to_llama
 from llama_index_podium.tools import ConductorToolSpec
 from podium import Card, ChatPlanner, Conductor, Plan, ScriptedWorker, Step
@@ -338,3 +338,29 @@ async def test_a_conversation_may_end_in_a_message_without_text(before: list[Cha
     assert "warm" in worker.requests[0].messages[-1].text
     with pytest.raises(QueryError, match="empty"):
         await llm.achat([ChatMessage("")])
+
+
+def test_an_option_that_it_does_not_take_is_refused() -> None:
+    """By name, with the options that there are."""
+    conductor = Conductor(FixedPlanner("x"), [ScriptedWorker("writer", "x")])
+    with pytest.raises(TypeError, match=r"takes no foo, partal: its options are .*max_tokens.*partial"):
+        ConductorLLM(conductor, foo=1, partal="raise")
+
+
+@pytest.mark.parametrize("face", [ConductorLLM, ConductorQueryEngine, ConductorRetriever])
+def test_what_is_no_conductor_is_refused(face: Any) -> None:
+    """At once, not at the first question."""
+    with pytest.raises(ConfigError, match=f"{face.__name__} takes a conductor, not "):
+        face(ScriptedWorker("writer", "x"))
+
+
+async def test_its_own_sampling_reaches_the_last_worker() -> None:
+    """A call may say otherwise."""
+    worker = ScriptedWorker("writer", "x")
+    llm = ConductorLLM(
+        Conductor(FixedPlanner(Plan((Step(0, "x"),))), [worker]), temperature=0.2, max_tokens=9
+    )
+    await llm.acomplete("Write.")
+    await llm.acomplete("Write.", temperature=0.7)
+    said = [(each.sampling.temperature, each.sampling.max_tokens) for each in worker.requests]
+    assert said == [(0.2, 9), (0.7, 9)]

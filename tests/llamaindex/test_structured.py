@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from llama_index_podium import ConductorLLM
 from podium import Conductor, Plan, ScriptedWorker, Step
 from podium.errors import RunFailed
+from podium.hosts import tool_call
 from podium.planners import FixedPlanner
 from podium.types import Completion
 from podium.workers import FunctionWorker, StepInput, Worker
@@ -101,6 +102,24 @@ async def test_an_answer_that_is_no_object_raises(text: str) -> None:
         with pytest.raises(RunFailed, match="cannot be read as Trip"):
             await ask_async()
     assert all(piece.model_dump(exclude_none=True) for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Completion('{"city": "Bern", "days": 2}', "length"),
+        Completion("", "length", tool_calls=(tool_call("c1", "Trip", {"city": "Bern", "days": 2}),)),
+    ],
+    ids=["text", "call"],
+)
+async def test_an_object_that_was_cut_raises(end: Completion) -> None:
+    """It could be read, but its end is missing."""
+    llm = over(Calling("caller", end) if end.tool_calls else ScriptedWorker("writer", end))
+    chat = llm.as_structured_llm(Trip)
+    with pytest.raises(RunFailed):
+        await llm.astructured_predict(Trip, WHERE)
+    with pytest.raises(RunFailed):
+        chat.chat(ASKED)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from crewai_podium.team import (
     number_of,
     task_facts,
     task_key,
+    task_number,
     team_of,
 )
 from crewai_podium.usage import UsageMeter, UsageTotal, write_usage
@@ -59,6 +60,11 @@ _CONTEXT: Final = "This is the context you are working with:"
 _OPTIONS: Final = (
     "accept", "fallback_planner", "journal", "limits", "on_failure", "policy", "retry", "show_question",
 )  # fmt: skip
+_AGENT_OPTIONS: Final = (
+    "allow_delegation", "backstory", "config", "crew", "goal", "id", "llm", "role", "verbose",
+)  # fmt: skip
+"""Fields of CrewAI's agents that a manager has, too; the others would have no effect."""
+_SET_BY_CREW: Final = ("function_calling_llm", "step_callback")
 _COPIED: Final = ""
 """In place of a crew's id: what the manager of a copied crew has from the manager that it is a copy of."""
 _said: ContextVar[tuple[dict[str, str], ...]] = ContextVar("crewai_podium_said", default=())
@@ -88,9 +94,10 @@ class ConductorManager(BaseAgent):
         on_event: takes each event of the runs as it happens.
 
     Raises:
+        TypeError: there is an option that a manager does not take.
         ConfigError: there is neither `llm` nor `planner`; the policy has plans wait, which a crew cannot; or
-            there is a `run` and no `journal`. From a kickoff: the crew is trained or checkpointed, or a task
-            asks for human input.
+            there is a `run` and no `journal`. From a kickoff: the crew is trained or checkpointed, a task
+            asks for human input, or it names an agent that the crew does not have.
         RunFailed: from a kickoff: a run has no answer; `result` is the run's result.
     """
 
@@ -121,8 +128,20 @@ class ConductorManager(BaseAgent):
     """Its own, then those of the managers it is a copy of."""
     _crews: WeakValueDictionary[str, Crew] = PrivateAttr(default_factory=WeakValueDictionary)
     """The crews that it was given to, by id. CrewAI sets `crew` at each kickoff, also while another runs."""
-    _named: dict[tuple[str, str], int | None] = PrivateAttr(default_factory=dict)
+    _named: dict[tuple[str, int], int] = PrivateAttr(default_factory=dict)
     """The number of the agent that a task names, by crew and task: CrewAI drops it at the first kickoff."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_options(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            config = values.get("config")
+            said = {**(config if isinstance(config, Mapping) else {}), **values}
+            own = cls.model_fields.keys() - BaseAgent.model_fields.keys() - set(_SET_BY_CREW)
+            if unknown := sorted(map(str, said.keys() - own - set(_AGENT_OPTIONS))):
+                told = ", ".join(sorted({*own, *_AGENT_OPTIONS}))
+                raise TypeError(f"ConductorManager takes no {', '.join(unknown)}: its options are {told}")
+        return values
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -212,7 +231,7 @@ class ConductorManager(BaseAgent):
         copy._token_process = UsageTotal()  # noqa: SLF001 - of the same class, as below
         copy._results = (_kept(), *self._results)  # noqa: SLF001
         copy._crews = WeakValueDictionary()  # noqa: SLF001
-        copy._named = {(_COPIED, key): number for (_, key), number in self._named.items()}  # noqa: SLF001
+        copy._named = {(_COPIED, task): agent for (_, task), agent in self._named.items()}  # noqa: SLF001
         return copy
 
     async def _execute(
@@ -271,10 +290,10 @@ class ConductorManager(BaseAgent):
     ) -> tuple[Conductor, Policy | None]:
         """Return the conductor for a task, and the policy that the task itself implies."""
         facts, on_usage = task_facts(tools), self._usage_total.add
-        key = task_key(crew, task)
+        number = task_number(crew, task)
         if facts.named is not None:
-            self._named[str(crew.id), key] = number_of(crew, facts.named)
-        named = self._named.get((str(crew.id), key), self._named.get((_COPIED, key)))
+            self._named[str(crew.id), number] = number_of(crew, facts.named)
+        named = self._named.get((str(crew.id), number), self._named.get((_COPIED, number)))
         pool = team_of(crew, facts, cards=self.cards, beside=self.workers, on_usage=on_usage)
         conductor = make_conductor(
             self.llm if self.planner is None else self.planner,

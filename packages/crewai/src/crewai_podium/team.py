@@ -87,11 +87,19 @@ def team_of(
     return [*workers, *beside]
 
 
-def number_of(crew: Crew, named: BaseAgent) -> int | None:
-    """Return an agent's number in a crew, or that of the first in its role; `None` where there is none."""
+def number_of(crew: Crew, named: BaseAgent) -> int:
+    """Return the number of a task's agent in a crew, or that of the first agent in its role.
+
+    Raises:
+        ConfigError: the crew has no such agent.
+    """
     same = [at for at, agent in enumerate(crew.agents) if agent is named]
     alike = [at for at, agent in enumerate(crew.agents) if named.role in _roles(agent)]
-    return next(iter(same + alike), None)
+    if not same and not alike:
+        raise ConfigError(
+            f"a task names the agent {named.role!r}, which the crew does not have: add it to Crew(agents=...)"
+        )
+    return (same or alike)[0]
 
 
 def check_task(crew: Crew, task: Task) -> None:
@@ -115,10 +123,22 @@ def check_task(crew: Crew, task: Task) -> None:
 
 
 def task_key(crew: Crew, task: Task) -> str:
-    """Return a key that is the same at every kickoff, and differs for each task, also for equal texts."""
-    alike = [other for other in crew.tasks if other.key == task.key]
-    number = next((at for at, other in enumerate(alike) if other is task), 0)
-    return f"{task.key}:{number}"
+    """Return a key that is the same at every kickoff, and differs for each task, also for equal texts.
+
+    It is made of the text that holds the inputs: a copied task has lost the text before its inputs.
+    """
+    texts = (task.description, task.expected_output)
+    alike = [other for other in crew.tasks if (other.description, other.expected_output) == texts]
+    return f"{texts}:{_place(alike, task)}"
+
+
+def task_number(crew: Crew, task: Task) -> int:
+    """Return the number of a task in its crew, which a copy of the task has in a copy of the crew."""
+    return _place(crew.tasks, task)
+
+
+def _place(tasks: Sequence[Task], task: Task) -> int:
+    return next((at for at, other in enumerate(tasks) if other is task), 0)
 
 
 def last_step_policy(number: int) -> Policy:

@@ -29,12 +29,12 @@ from typing_extensions import override
 
 from llama_index_podium.call import LLMCall
 from llama_index_podium.messages import call_blocks, calls_of
-from llama_index_podium.planner import conductor_of
+from llama_index_podium.planner import check_conductor, conductor_of
 from llama_index_podium.structured import StructuredCall, has_value
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.hosted import HostedConductor
-from podium.hosts import ConductorFace, Partial, check_partial
+from podium.hosts import SAMPLING_OPTIONS, ConductorFace, Partial, check_partial, read_sampling
 from podium.planners import Planner
 
 if TYPE_CHECKING:
@@ -56,15 +56,21 @@ class ConductorLLM(FunctionCallingLLM):
         conductor: the conductor that answers. A hosted one shows neither steps nor nodes.
         partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
         callback_manager: is told of calls and steps; `None` takes that of `Settings`.
-        options: further options of LlamaIndex's `LLM`, as `system_prompt`.
+        options: further options of LlamaIndex's `LLM`, as `system_prompt`; `temperature`, `top_p`,
+            `max_tokens`, `seed`, `stop`, `reasoning_effort` and `response_format` for the worker of the
+            plan's last step, where a call does not say.
 
     Raises:
+        TypeError: there is an option that it does not take.
+        ConfigError: the first argument is no conductor, or `response_format` holds no JSON schema.
         RunFailed: from each call: the run has no answer; `result` is the run's.
         PodiumError: from each call: as `Conductor.run`.
     """
 
     _conductor: Conductor | HostedConductor = PrivateAttr()
     _partial: Partial = PrivateAttr()
+    _sampling: dict[str, Any] = PrivateAttr(default_factory=dict)
+    """How the last step's worker writes where a call does not say."""
 
     def __init__(
         self,
@@ -74,7 +80,15 @@ class ConductorLLM(FunctionCallingLLM):
         callback_manager: CallbackManager | None = None,
         **options: Any,
     ) -> None:
+        check_conductor(conductor, "ConductorLLM")
+        takes = {*FunctionCallingLLM.model_fields, *SAMPLING_OPTIONS}
+        if unknown := sorted(options.keys() - takes):
+            told = ", ".join(sorted({"partial", *takes}))
+            raise TypeError(f"ConductorLLM takes no {', '.join(unknown)}: its options are {told}")
+        sampling: dict[str, Any] = {name: options.pop(name) for name in SAMPLING_OPTIONS if name in options}
+        read_sampling(sampling, of="ConductorLLM")  # a mistake is raised here, not from the first call
         super().__init__(callback_manager=callback_manager or CallbackManager([]), **options)
+        self._sampling = sampling
         self._conductor = conductor
         self._partial = check_partial(partial)
 
@@ -313,7 +327,8 @@ class ConductorLLM(FunctionCallingLLM):
 
     def _call(self, messages: Sequence[ChatMessage], said: dict[str, Any]) -> LLMCall:
         asked = self._extend_messages(list(messages))
-        return LLMCall(self._conductor, self.callback_manager, asked, said, partial=self._partial)
+        options = {**self._sampling, **said}
+        return LLMCall(self._conductor, self.callback_manager, asked, options, partial=self._partial)
 
 
 async def _structured_pieces(

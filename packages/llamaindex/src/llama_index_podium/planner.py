@@ -11,6 +11,7 @@ from llama_index_podium.workers import as_worker
 from llama_index_podium.workers.llm import LLMWorker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
+from podium.hosted import HostedConductor
 from podium.hosts import CardMaker, make_conductor
 from podium.planners import ChatPlanner, Planner
 from podium.workers import Price, Worker
@@ -39,6 +40,23 @@ def as_planner(
             )
         worker = LLMWorker(llm, card=card_of(llm, maker))
     return ChatPlanner(worker, **options)
+
+
+def check_conductor(thing: object, face: str) -> None:
+    """Check that an object is a conductor.
+
+    Args:
+        thing: the object.
+        face: the class that is made, for an error.
+
+    Raises:
+        ConfigError: it is no conductor.
+    """
+    if not isinstance(thing, Conductor | HostedConductor):
+        raise ConfigError(
+            f"{face} takes a conductor, not {thing!r:.80}: give Conductor(planner, workers), or use "
+            f"{face}.from_defaults(workers, planner)"
+        )
 
 
 def conductor_of(

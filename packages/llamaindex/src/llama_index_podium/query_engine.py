@@ -18,7 +18,7 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMi
 from llama_index.core.schema import QueryBundle
 
 from llama_index_podium.conducted import ConductedCall
-from llama_index_podium.planner import conductor_of
+from llama_index_podium.planner import check_conductor, conductor_of
 from llama_index_podium.tracing import Told
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
@@ -54,6 +54,7 @@ class ConductorQueryEngine(BaseQueryEngine):
         callback_manager: is told of queries and steps; `None` takes that of `Settings`.
 
     Raises:
+        ConfigError: the first argument is no conductor.
         RunFailed: from each query: the run has no answer; `result` is the run's.
         PodiumError: from each query: as `Conductor.run`.
     """
@@ -66,6 +67,7 @@ class ConductorQueryEngine(BaseQueryEngine):
         partial: Partial = "return",
         callback_manager: CallbackManager | None = None,
     ) -> None:
+        check_conductor(conductor, "ConductorQueryEngine")
         super().__init__(callback_manager)
         self.conductor = conductor
         self.streaming = streaming

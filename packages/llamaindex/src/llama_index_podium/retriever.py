@@ -9,7 +9,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from llama_index_podium.conducted import ConductedCall
-from llama_index_podium.planner import conductor_of
+from llama_index_podium.planner import check_conductor, conductor_of
 from llama_index_podium.sources import RUN, marked
 from llama_index_podium.workers import as_worker
 from podium.aio import run_sync
@@ -39,6 +39,7 @@ class ConductorRetriever(BaseRetriever):
         callback_manager: is told of searches and steps; `None` takes that of `Settings`.
 
     Raises:
+        ConfigError: the first argument is no conductor.
         RunFailed: from each query: the run has no answer; `result` is the run's.
         PodiumError: from each query: as `Conductor.run`.
     """
@@ -51,6 +52,7 @@ class ConductorRetriever(BaseRetriever):
         partial: Partial = "return",
         callback_manager: CallbackManager | None = None,
     ) -> None:
+        check_conductor(conductor, "ConductorRetriever")
         super().__init__(callback_manager)
         self.conductor = conductor
         self.answer = answer

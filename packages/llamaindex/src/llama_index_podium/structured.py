@@ -66,9 +66,11 @@ class StructuredCall(Generic[Model]):
         It is read again here: LlamaIndex completes what is cut, in streams and in arguments of tools.
 
         Raises:
-            RunFailed: the answer cannot be read as one.
+            RunFailed: the answer was cut, or cannot be read as one.
         """
         result = self._ended[-1]
+        if result.problem is not None and result.problem.code == "cut":
+            raise self._unread(ValueError(result.problem.message))
         try:
             if result.tool_calls:
                 return self._read_call(result.tool_calls[0])
