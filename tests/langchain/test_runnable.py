@@ -316,3 +316,17 @@ def test_it_tells_its_types_and_its_name() -> None:
     assert runnable.get_input_jsonschema()["anyOf"][0]["type"] == "string"
     assert runnable.get_output_jsonschema()["type"] == "string"
     assert ConductorRunnable(scripted(), name="team").get_name() == "team"
+
+
+async def test_unknown_arguments_are_told_with_those_that_there_are() -> None:
+    """A misspelled option is not ignored."""
+    with pytest.raises(TypeError, match="takes no patial: give output, partial, name"):
+        ConductorRunnable(scripted(), patial="raise")
+    with pytest.raises(TypeError, match="takes no bogus: give labels, policy"):
+        await ConductorRunnable(scripted()).ainvoke("q", bogus=1)
+
+
+async def test_labels_that_are_one_text_are_refused() -> None:
+    """Its letters would be labels that no rule knows."""
+    with pytest.raises(ConfigError, match="labels are 'confidential': give a set of texts"):
+        await ConductorRunnable(scripted()).bind(labels="confidential").ainvoke("q")

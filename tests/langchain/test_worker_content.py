@@ -93,7 +93,8 @@ async def test_a_list_of_plain_values_is_json() -> None:
     assert answer.text == '["a", {"b": 1}]'
 
 
-async def test_an_error_that_a_tool_handles_itself_is_no_answer() -> None:
+@pytest.mark.parametrize("form", ["content", "content_and_artifact"])
+async def test_an_error_that_a_tool_handles_itself_is_no_answer(form: Any) -> None:
     """What tools of MCP servers do with `handle_tool_error` is told as a failure."""
 
     async def fails(name: str) -> Any:
@@ -103,7 +104,7 @@ async def test_an_error_that_a_tool_handles_itself_is_no_answer() -> None:
         coroutine=fails,
         name="f",
         description="F.",
-        response_format="content_and_artifact",
+        response_format=form,
         handle_tool_error=True,
     )
     with pytest.raises(ToolFailed, match="no chart"):

@@ -167,9 +167,15 @@ def test_values_become_text() -> None:
     class Point(BaseModel):
         x: int
 
-    texts = [text_of(value) for value in (None, "a\0b", Point(x=1), [Point(x=2)], {"at": Card})]
-    assert texts[:4] == ["", "a\N{REPLACEMENT CHARACTER}b", '{"x": 1}', '[{"x": 2}]']
-    assert "Card" in texts[4]
+    texts = [text_of(value) for value in (None, "a\0b", Point(x=1), [Point(x=2)])]
+    assert texts == ["", "a\N{REPLACEMENT CHARACTER}b", '{"x": 1}', '[{"x": 2}]']
+
+
+@pytest.mark.parametrize("value", [Card, object(), b"x", {1}, float("nan"), ValueError("x"), {"at": print}])
+def test_values_that_are_not_data_are_no_text(value: object) -> None:
+    """An object's address is not an answer."""
+    with pytest.raises(WorkerFailed, match="the worker returned a value of type"):
+        text_of(value)
 
 
 def test_messages_become_one_text() -> None:

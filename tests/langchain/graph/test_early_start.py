@@ -11,8 +11,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_podium.workers import as_worker
-from podium import Conductor, ScriptedWorker
-from podium.errors import WorkerFailed
+from podium import ChatPlanner, Conductor, Limits, ScriptedWorker
+from podium.errors import RunFailed, WorkerFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import Planner, PlanRequest, PlanText
@@ -165,3 +165,25 @@ async def test_a_graph_as_a_worker_starts_in_its_node() -> None:
     state = await app.ainvoke(Command(resume="yes"), CONFIG)
     assert state["messages"][-1].content == "written"
     assert told == ["thought"]
+
+
+def test_a_step_that_started_early_ends_at_the_limit_of_a_run_called_from_sync_code() -> None:
+    """Its node waits in another thread, and is told."""
+
+    async def slow(step_input: StepInput) -> str:
+        await anyio.sleep(30)
+        return step_input.subtask
+
+    rows = (FIRST, LAST)
+    last = ScriptedWorker("last", "written")
+    planner = ScriptedWorker("planner", "".join(rows))
+    conductor = Conductor(
+        ChatPlanner(planner), [FunctionWorker(slow, price=FREE), last], limits=Limits(seconds=0.5)
+    )
+    graph = around(conductor, executor="langgraph", checkpointer=None)
+    with pytest.raises(RunFailed) as caught:
+        graph.invoke(ASKED)
+    assert caught.value.result is not None
+    problem = caught.value.result.outcomes[0].problem
+    assert problem is not None
+    assert problem.code == "worker_timeout"

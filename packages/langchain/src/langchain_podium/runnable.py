@@ -4,7 +4,7 @@ It owns what of a run a chain is given, and what is an error to it. It knows no 
 chat model.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar, cast, overload
@@ -49,11 +49,12 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
 
     Raises:
+        TypeError: it is given another keyword argument, here or in a call.
         RunFailed: from each call: the run came to no answer; `result` is what it came to.
         PodiumError: from each call: as `Conductor.run`.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, hide_input_in_errors=True)
 
     conductor: Conductor | HostedConductor
     output: Literal["answer", "result"] = "answer"
@@ -80,6 +81,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
     ) -> None: ...
 
     def __init__(self, conductor: Conductor | HostedConductor, **options: Any) -> None:
+        _check_names("ConductorRunnable takes", options, ("output", "partial", "name"))
         super().__init__(**{"conductor": conductor, **options})
 
     def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
@@ -232,8 +234,10 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         stream: bool,
         labels: Iterable[str] = (),
         policy: Policy | None = None,
+        **others: Any,
     ) -> dict[str, Any]:
         """Return what the conductor is told besides the query."""
+        _check_names("a call of ConductorRunnable takes", others, ("labels", "policy"))
         if isinstance(self.conductor, HostedConductor):
             if policy is not None or frozenset(labels):
                 raise ConfigError("a hosted conductor takes neither labels nor a policy: it shows no plan")
@@ -257,6 +261,12 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
             return cast("Given", result)
         answered(result, partial=self.partial)
         return cast("Given", result if self.output == "result" else result.answer)
+
+
+def _check_names(told: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise `TypeError` if a keyword argument is none of the known ones."""
+    if unknown := [name for name in given if name not in known]:
+        raise TypeError(f"{told} no {', '.join(unknown)}: give {', '.join(known)}")
 
 
 def _ended(event: Event) -> Result:

@@ -235,6 +235,10 @@ class RoundScheduler:
                     await self._run(current)
                 except BUGS as bug:
                     self.stop(bug)
+                except anyio.get_cancelled_exc_class():
+                    self._settle(self._release(current))  # a host may still ask for the steps that follow
+                    self._early.ended(current)
+                    raise
             self._early.ended(current)
             if current.outcome is None or self.broke is not None:  # it is left to the host, or a mistake
                 return

@@ -1,12 +1,18 @@
 """Parts of messages and answers that every adapter writes and reads in the same way."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
 from typing import Any, Literal
+from uuid import UUID
 
 from pydantic import BaseModel
 
-from podium.errors import AnswerRefused
+from podium.errors import AnswerRefused, WorkerFailed
 from podium.types import Completion, Message, Part, Sampling, storable
 from podium.usage import Usage
 from podium.workers import FREE, Card
@@ -46,14 +52,39 @@ def prompt_text(messages: Sequence[Message]) -> str:
 
 
 def text_of(value: object) -> str:
-    """Return what a tool or a chain returned as text: text as it is, anything else as JSON."""
+    """Return what a tool or a chain returned as text: text as it is, other data as JSON.
+
+    Models of pydantic, data classes, dates, times, UUIDs, decimals, paths and enums are data. `None` is
+    empty text.
+
+    Raises:
+        WorkerFailed: the value, or a part of it, is not data, such as a coroutine, a function, bytes, NaN.
+    """
     if value is None or isinstance(value, str):
         return storable(value or "")
-    return storable(json.dumps(value, ensure_ascii=False, default=_plain))
+    try:
+        return storable(json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain))
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(value, Coroutine):
+            value.close()  # else Python warns that nobody awaited it
+        returned = type(value).__name__
+        told = f"the worker returned a value of type {returned} that is not data ({error})"
+        told += ": return text, or values that JSON can hold"
+        raise WorkerFailed(storable(told), maybe_paid=True) from None
 
 
 def _plain(value: object) -> Any:
-    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, date | time | timedelta | UUID | Decimal | PurePath):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"JSON has no {type(value).__name__}")
 
 
 def sampling_arguments(sampling: Sampling) -> dict[str, Any]:

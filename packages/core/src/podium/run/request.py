@@ -88,8 +88,8 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         step_starter: see `RunOptions`.
 
     Raises:
-        ConfigError: there is a run id and no journal, the policy does not fit the pool, or a named text
-            has a name that subtasks cannot refer to.
+        ConfigError: there is a run id and no journal, the policy does not fit the pool, a named text
+            has a name that subtasks cannot refer to, or the labels are no collection of texts.
         QueryError: the query is empty or malformed.
         PlanInvalid: the plan does not fit the pool or the limits.
         PlanForbidden: the policy does not allow the plan.
@@ -106,7 +106,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         query=query,
         context=_checked_texts(context),
         plan=plan,
-        labels=frozenset(labels),
+        labels=_checked_labels(labels),
         policy=policy,
         journal=journal,
         paid_results=paid_results,
@@ -135,6 +135,18 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     if rules.silent:
         return request
     return replace(request, plan=rules.check(plan, pool.cards, request.labels))
+
+
+def _checked_labels(labels: Iterable[str]) -> frozenset[str]:
+    given: object = labels  # as callers without types may pass it
+    if isinstance(given, str):
+        raise ConfigError(f"labels are {given!r:.80}: give a set of texts, as in {{{given!r:.80}}}")
+    if not isinstance(given, Iterable):
+        raise ConfigError(f"labels are a {type(given).__name__}: give a set of texts")
+    read = frozenset[object](given)
+    if wrong := sorted({type(label).__name__ for label in read if not isinstance(label, str)}):
+        raise ConfigError(f"labels hold values of type {', '.join(wrong)}: give texts")
+    return frozenset(label for label in read if isinstance(label, str))
 
 
 def _checked_texts(context: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """One call of a chat model as a run of its conductor."""
 
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ class ModelCall:
         said = dict(options)
         self.model: str = said.pop("model")
         self._timeout: float | None = said.pop("timeout", None)
-        self._labels = frozenset(said.pop("labels", None) or ())
+        self._labels: Iterable[str] = said.pop("labels", None) or ()
         self._policy: Policy | None = said.pop("policy", None)
         self._tools = read_tools(said.pop("tools", None), said.pop("tool_choice", None))
         self._sampling = read_sampling(said, of="ChatPodium", takes=_TAKES)

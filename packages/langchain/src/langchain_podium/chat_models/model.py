@@ -72,7 +72,9 @@ class ChatPodium(ConductedChatModel):
     cache: BaseCache | bool | None = Field(default=False, exclude=True)
     """LangChain's own cache of answers, which a conductor does without: its `Cache` knows who gave them."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        arbitrary_types_allowed=True, extra="forbid", populate_by_name=True, hide_input_in_errors=True
+    )
 
     @model_validator(mode="after")
     def _has_conductor(self) -> Self:

@@ -22,7 +22,7 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
     async def call(arguments: dict[str, Any]) -> Completion:
         with langchain_errors(card.name):
             if tool.response_format == "content":
-                return _completion(await apart(tool.ainvoke(arguments)), card.name)
+                return _completion(await _called(tool, arguments, card.name), card.name)
             # Only a call with an id returns the artifact, too.
             asked = ToolCall(type="tool_call", id=uuid4().hex, name=tool.name, args=arguments)
             returned = await apart(tool.ainvoke(asked))
@@ -36,6 +36,33 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
     worker = ToolWorker(_schema(tool), call, card=card)
     worker.safe_to_repeat = _is_safe_to_repeat(tool)
     return worker
+
+
+async def _called(tool: BaseTool, arguments: dict[str, Any], worker: str) -> object:
+    """Call a tool that returns content alone, and return it as the tool's code did.
+
+    Raises:
+        ToolFailed: the tool raised an error that `handle_tool_error` or `handle_validation_error` turned
+            into text, which has no mark of its own.
+    """
+    failed = list[Exception]()
+
+    def noted(handler: Any) -> Any:
+        def text(error: Exception) -> str:
+            failed.append(error)
+            if callable(handler):
+                return str(handler(error))
+            return handler if isinstance(handler, str) else str(error)
+
+        return text
+
+    names = ("handle_tool_error", "handle_validation_error")
+    handlers = {name: noted(handler) for name in names if (handler := getattr(tool, name))}
+    own = tool.model_copy(update=handlers) if handlers else tool
+    returned = await apart(own.ainvoke(arguments))
+    if failed:
+        raise ToolFailed(f"tool {worker!r} failed: {str(returned)[:300]}", maybe_paid=True) from failed[0]
+    return returned
 
 
 def _completion(returned: object, worker: str) -> Completion:

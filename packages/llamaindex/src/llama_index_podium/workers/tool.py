@@ -31,7 +31,8 @@ def tool_worker(tool: BaseTool, *, card: Card) -> ToolWorker:
                 raise worker_error(output.exception, card.name) from output.exception
             if output.is_error:
                 raise WorkerFailed(f"tool {card.name!r} failed: {output.content[:300]}", maybe_paid=True)
-        completion = spent_completion(storable(output.content), spent.usage_at_end, card)
+        text = "" if output.raw_output is None and output.content == str(None) else output.content
+        completion = spent_completion(storable(text), spent.usage_at_end, card)
         if nodes == [] and is_empty_text(completion.text):  # as of a RetrieverTool
             return nothing_found(", ".join(map(str, arguments.values())), completion)
         return completion
