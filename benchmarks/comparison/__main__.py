@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 
 from benchmarks.comparison.arm_process import Cell
-from benchmarks.comparison.measure import HOSTS, ArmFailed, measure
+from benchmarks.comparison.measure import HOSTS, ArmFailed, measurable, measure
 from benchmarks.comparison.report import tables
 
 _SIZES = (1, 2, 4, 8, 12)
@@ -26,6 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print("All tokens (as a multiple of Podium's core); then calls, input + output tokens, seconds:\n")
     print(tables(cells))
+    for host in HOSTS:
+        if not measurable(host):
+            print(
+                f"\n{host}: not measured, its environment is not there (make test-{host.replace('_', '-')})"
+            )
     if asked.json is not None:
         asked.json.write_text(json.dumps([asdict(cell) for cell in cells], indent=2) + "\n", encoding="utf-8")
     return 0
@@ -47,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 async def _measure(asked: argparse.Namespace) -> list[Cell]:
     sizes, latency = ([2], 0.0) if asked.quick else (list(asked.units), asked.latency)
     cells: list[Cell] = []
-    for host in HOSTS:
+    for host in filter(measurable, HOSTS):
         print(f"{host} ...", file=sys.stderr)
         cells += await measure(host, asked.arms, sizes, latency)
     return cells

@@ -4,18 +4,27 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 
 from benchmarks.comparison.arm_process import Cell
 
-HOSTS = ("podium", "langgraph", "autogen", "agent_framework", "llamaindex", "crewai")
+HOSTS = ("podium", "langgraph", "autogen", "agent_framework", "llamaindex", "crewai", "openai_agents")
+ROOT = Path(__file__).parents[2]
+OPENAI_AGENTS_PYTHON = ROOT / "packages/openai-agents/.venv/bin/python"
+"""The interpreter of the environment that has the OpenAI Agents SDK."""
 _LIMIT = 900.0
 """Seconds that the arms of a host may take."""
 
 
 class ArmFailed(Exception):
     """The process of a host's arms ended with an error, or took too long."""
+
+
+def measurable(host: str) -> bool:
+    """Return whether the host's environment is there."""
+    return host != "openai_agents" or OPENAI_AGENTS_PYTHON.exists()
 
 
 async def measure(host: str, arms: Sequence[str], sizes: Sequence[int], latency: float) -> list[Cell]:
