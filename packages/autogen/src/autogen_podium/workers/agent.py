@@ -184,7 +184,7 @@ def usage_of(messages: list[Inner]) -> Usage | None:
 
 
 def _used(heard: list[Inner], finishes: Finishes) -> Usage | None:
-    """Return the usage on messages with that of the managers of teams."""
+    """Return the usage on messages with the usage of the managers of teams."""
     used, managers = usage_of(heard), finishes.managers_usage
     return None if used is None or managers is None else used + managers
 
