@@ -102,6 +102,19 @@ def test_resuming_a_finished_run_changes_nothing(podium: Podium, config: Path, s
     assert podium("show", "job", "--events").stdout == written
 
 
+def test_resumed_run_keeps_its_limits(podium: Podium, config: Path, server: ChatServer) -> None:
+    """A limit of the command line holds when the run is resumed, until an option of `resume` raises it."""
+    first = podium("run", "What is it?", "--steps", "1", "--run-id", "job")
+    assert first.exit_code != 0
+    calls = len(server.calls)
+    kept = podium("resume", "job")
+    assert (kept.exit_code, len(server.calls)) == (first.exit_code, calls)
+    assert "podium: the run keeps the limits that it was begun with: steps 1" in kept.stderr
+    raised = podium("resume", "job", "--steps", "2")
+    assert (raised.exit_code, raised.stdout, len(server.calls)) == (0, "forty-two\n", calls + 1)
+    assert "keeps the limits" not in raised.stderr
+
+
 def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, server: ChatServer) -> None:
     """Ctrl-C tells how to go on, and going on calls what had not ended."""
     server.reply = stalls

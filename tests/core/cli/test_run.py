@@ -242,3 +242,12 @@ def test_a_step_is_shown_with_the_number_that_its_planner_gave_it(
     assert re.search(r"✓ 1 \(id 2\) speaker +Say it aloud\. +ok", shown)
     explained = json.loads(podium("show", run_id, "--json").stdout)["explain"]
     assert "Step 1 (id 2), speaker, seeing 0: ok" in explained
+
+
+def test_question_on_stdin_that_is_no_utf8_is_refused(
+    podium: Callable[..., Result], config: Path, server: ChatServer
+) -> None:
+    """It is not changed in silence: nothing is asked."""
+    refused = podium("run", input=b"caf\xe9?")
+    assert (refused.exit_code, server.calls) == (2, [])
+    assert "stdin is no text in UTF-8" in refused.stderr

@@ -96,7 +96,7 @@ async def test_calls_of_nested_runs_count_after_a_resume(*, ended: bool) -> None
     at = until(await recorded(journal, "R"), lambda event: isinstance(event, StepEnded))
     left = await cut(journal, {"R": at + ended, await runs_in(journal): None})
     inner, tail = [paid("x"), paid("y")], paid("tail")
-    result = await outer(nested(inner), tail, left, limits=Limits(calls=2)).resume("R")
+    result = await outer(nested(inner), tail, left).resume("R", limits=Limits(calls=2))
     assert (calls(inner), calls([tail])) == ([0, 0], [0])
     assert result.problem is not None
     assert result.problem.code == "limit"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from podium import ChatPlanner, Conductor, Limits, Plan, ScriptedWorker, Step
+from podium import ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunExists, RunUnknown
 from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
@@ -227,13 +227,12 @@ async def test_a_partial_run_with_a_round_left_goes_on() -> None:
             ChatPlanner(ScriptedWorker("planner", ONE.replace("do it", f"do it {rounds}"))),
             [ScriptedWorker("a", lambda _: next(answers))],
             accept=lambda _question, answer: len(answer) > 5 or "too short",
-            limits=Limits(rounds=rounds),
             journal=journal,
         )
         for rounds in (1, 2)
     }
     assert (await made[1].run("What?", run_id="x")).status == "partial"
-    result = await made[2].resume("x")
+    result = await made[2].resume("x", limits=Limits(rounds=2))
     assert (result.status, result.answer) == ("ok", "long enough")
     assert sum(isinstance(event, RunResumed) for event in await recorded(journal, "x")) == 1
 
@@ -272,8 +271,27 @@ async def test_what_was_spent_before_counts() -> None:
     assert (result.status, calls(again)) == ("partial", [0, 0, 0, 0])
     assert result.problem is not None
     assert result.problem.code == "limit"
-    result = await conductor(again, journal, limits=Limits(calls=5)).resume("x")
+    result = await conductor(again, journal).resume("x", limits=Limits(calls=5))
     assert (result.status, sum(calls(again))) == ("ok", 2)
+
+
+async def test_a_resumed_run_keeps_the_limits_it_was_begun_with() -> None:
+    """Neither the limits of another conductor nor a second resume without limits replace them."""
+    journal = MemoryJournal()
+    await conductor(team(), journal, limits=Limits(calls=3)).run("What?", run_id="x")
+    again = team()
+    for _ in range(2):
+        await conductor(again, journal).resume("x")
+        assert sum(calls(again)) == 0
+    await conductor(again, journal).resume("x", limits=Limits(calls=4))
+    assert sum(calls(again)) == 1
+    result = await conductor(again, journal).resume("x")
+    assert (result.status, sum(calls(again))) == ("failed", 1)
+    assert result.problem is not None
+    assert result.problem.code == "limit"
+    unpriced = Conductor(FixedPlanner(DIAMOND), [FunctionWorker(calls)], journal=journal)
+    with pytest.raises(ConfigError, match="price"):
+        await unpriced.resume("x", limits=Limits(cost=1.0))
 
 
 async def test_a_resumed_run_says_so() -> None:

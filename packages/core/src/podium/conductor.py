@@ -221,6 +221,7 @@ class Conductor(Worker):
         *,
         plan: Plan | None = None,
         policy: Policy | None = None,
+        limits: Limits | None = None,
         force: bool = False,
         journal: Journal | None = None,
         middleware: CallMiddleware | None = None,
@@ -230,7 +231,8 @@ class Conductor(Worker):
         """Go on with a recorded run: after a crash, a cancel, a failure or an approval.
 
         Recorded results are not paid for again. Steps that failed in the latest round run again,
-        each with all of `Retry.attempts`. The run has the whole of `Limits.seconds` again; what
+        each with all of `Retry.attempts`. The limits of the whole run are those that it was begun with,
+        whatever the limits of this conductor. The run has the whole of `Limits.seconds` again; what
         it spent before counts against all other limits. A run that ended `ok`, and one that has
         nothing left to do, is returned as recorded, and nothing is written.
 
@@ -239,6 +241,9 @@ class Conductor(Worker):
             plan: replaces the last round's plan; equal steps with equal inputs keep their
                 outputs. `None` changes nothing.
             policy: as for `run`; it is not recorded, so pass the one that the run was started with.
+            limits: replace the limits of the run, from here on; they are recorded. `None` keeps the
+                limits of the whole run (rounds, steps, calls, tokens, cost, seconds) from its record, and
+                takes those of one plan, step or call from the conductor.
             force: resume a run that was given up as dead, too.
             journal: as for `run`.
             middleware: as for `run`.
@@ -246,7 +251,8 @@ class Conductor(Worker):
             on_event: as for `run`.
 
         Raises:
-            ConfigError: the conductor has no journal, or the pool lacks a worker of the plan.
+            ConfigError: the conductor has no journal, or the pool lacks a worker of the plan, or a worker
+                has no price and `limits` set a cost.
             RunUnknown: the journal holds no such run.
             RunHeld: another process carries the run out.
             RunDead: the run was resumed too often after its process had died.
@@ -254,12 +260,15 @@ class Conductor(Worker):
         """
         journal_of(self._settings, journal)
         if plan is not None:
-            self._check(plan)
+            plan.fit(len(self.pool), (limits or self.limits).plan_steps)
+        if limits is not None:
+            _check_prices(self._settings, limits)
         request = RunRequest(
             run_id=run_id,
             plan=plan,
             policy=policy,
             resumes=True,
+            limits=limits,
             force=force,
             journal=journal,
             middleware=middleware,
@@ -376,13 +385,17 @@ def _check_planner(planner: object) -> None:
         raise ConfigError(f'{type(planner).__name__} has no name: set `name = "..."` on the class')
 
 
+def _check_prices(settings: ConductorSettings, limits: Limits) -> None:
+    own = [worker.card for worker in settings.pool if not isinstance(worker, Conductor)]
+    check_prices(limits, [*own, *(planner.card for planner in settings.planners)])
+
+
 def _check_settings(settings: ConductorSettings) -> None:
     """Raise `ConfigError` for settings that would stop a run half-way."""
     if settings.on_failure not in get_args(OnFailure):
         values = ", ".join(map(repr, get_args(OnFailure)))
         raise ConfigError(f"on_failure is {settings.on_failure!r}: write one of {values}")
-    own = [worker.card for worker in settings.pool if not isinstance(worker, Conductor)]
-    check_prices(settings.limits, [*own, *(planner.card for planner in settings.planners)])
+    _check_prices(settings, settings.limits)
     settings.retry.check(settings.pool)
     settings.policy.fit(settings.pool.cards)
     if settings.policy.waits and settings.journal is None:

@@ -9,8 +9,15 @@ import pytest
 from servers.chat_call import ask
 from servers.chat_server import CUT, RESET, Call, ChatServer, Reply, Script, chunk, completion, events, whole
 
-from podium.errors import WorkerBroken, WorkerError, WorkerRefused, WorkerUnavailable
-from podium.types import Message
+from podium.errors import (
+    AnswerRefused,
+    WorkerBroken,
+    WorkerError,
+    WorkerFailed,
+    WorkerRefused,
+    WorkerUnavailable,
+)
+from podium.types import Completion, Message
 from podium.workers import ChatWorker, Endpoint, Request, complete
 
 pytestmark = pytest.mark.anyio
@@ -226,6 +233,48 @@ async def test_a_refusal_is_a_refusal(*, stream: bool) -> None:
     ]
     with pytest.raises(WorkerRefused, match="I would rather not"):
         await ask(lambda _: events(*frames) if stream else whole(body), stream=stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("text", ["", "Well, "])
+async def test_a_refusal_among_parts_is_a_refusal(text: str, *, stream: bool) -> None:
+    """A model that refuses in a part of the content has not answered, whatever text is beside it."""
+    parts = [{"type": "text", "text": text}, {"type": "refusal", "refusal": "I would rather not"}]
+    body = completion(None)
+    body["choices"][0]["message"]["content"] = parts
+    frames = [*(chunk({"content": [part]}) for part in parts), chunk({}, finish_reason="stop")]
+    with pytest.raises(AnswerRefused, match="I would rather not"):
+        await ask(lambda _: events(*frames) if stream else whole(body), stream=stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_end_for_tools_without_a_call_is_broken(*, stream: bool) -> None:
+    """A text before calls of tools that never came is no whole answer."""
+    frames = events(chunk({"content": "I will look"}), chunk({}, finish_reason="tool_calls"))
+    body = whole(completion("I will look", finish_reason="tool_calls"))
+    with pytest.raises(WorkerBroken, match="calls no tool") as caught:
+        await ask(lambda _: frames if stream else body, stream=stream)
+    assert caught.value.maybe_paid
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_parts_that_are_no_text_are_a_stated_gap(*, stream: bool) -> None:
+    """An image beside the text is named in what is missing; an image alone is no answer."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    said = [{"type": "text", "text": "Here"}, image]
+
+    async def answer(parts: list[dict[str, Any]]) -> Completion:
+        body = completion(None)
+        body["choices"][0]["message"]["content"] = parts
+        frames = events(chunk({"content": parts}), chunk({}, finish_reason="stop"))
+        return (await ask(lambda _: frames if stream else whole(body), stream=stream)).completion
+
+    got = await answer(said)
+    assert got.text == "Here"
+    assert "image_url" in str(got.missing)
+    with pytest.raises(WorkerFailed, match=r"no text; .*image_url"):
+        await answer([image])
+    assert (await answer([{"type": "thinking", "thinking": "hm"}, said[0]])).missing is None
 
 
 async def test_a_server_that_is_down_is_unavailable() -> None:

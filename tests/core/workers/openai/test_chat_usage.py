@@ -92,3 +92,4 @@ def test_a_part_is_never_more_than_the_whole() -> None:
         "completion_tokens_details": {"reasoning_tokens": 9},
     }
     assert read_usage(raw) == Usage(3, 11, 0, 9)
+    assert read_usage(raw | {"total_tokens": 5}) is None  # which says that reasoning is in the output

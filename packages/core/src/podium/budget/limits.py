@@ -1,6 +1,6 @@
 """What a run may spend."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from podium.budget.spend import MAX_COST
 from podium.errors import ConfigError
@@ -46,6 +46,16 @@ class Limits:
     output_chars: int = 400_000
     """Longest text one step may return, in characters."""
 
+    def keeping(self, begun: "Limits | None") -> "Limits":
+        """Return these limits with those of a whole run replaced by the ones that the run was begun with.
+
+        Limits of one plan, step or call stay as they are.
+
+        Args:
+            begun: the limits that the run was begun with; `None` where they are not recorded.
+        """
+        return self if begun is None else replace(self, **{name: getattr(begun, name) for name in OF_RUN})
+
     def __post_init__(self) -> None:
         for limit in fields(self):
             value = getattr(self, limit.name)
@@ -61,6 +71,19 @@ class Limits:
                 raise ConfigError(f"{message}; leave it out for no limit")
 
 
+OF_RUN = (
+    "rounds",
+    "replans",
+    "depth",
+    "steps",
+    "calls",
+    "input_tokens",
+    "output_tokens",
+    "cost",
+    "unpriced",
+    "seconds",
+)
+"""The limits of a whole run, which hold for it when it is resumed, too."""
 _USD = ("cost", "unpriced")
 _MAY_BE_0 = "unpriced"
 

@@ -49,6 +49,15 @@ Outputs = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 Labels = Annotated[str, typer.Option(metavar="NAMES", help="Labels the question carries: eu,confidential")]
+Steps = Annotated[int | None, typer.Option(min=1, help="Most steps the whole run may start.")]
+Rounds = Annotated[
+    int | None,
+    typer.Option(min=1, help="Most rounds: the first plan, and those that improve its answer."),
+]
+Seconds = Annotated[float | None, typer.Option(callback=above_zero, help="Longest run, in seconds.")]
+MaxCost = Annotated[
+    float | None, typer.Option(callback=above_zero, metavar="USD", help="Most the whole run may cost.")
+]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.")]
 NewPlan = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="A plan in place of the run's last.")

@@ -23,16 +23,25 @@ def read_question(typed: str | None, files: Sequence[Path] = ()) -> str:
         files: text files to put into the question.
 
     Raises:
-        QueryError: there is no question, or a file cannot be read as text.
+        QueryError: there is no question, or stdin or a file cannot be read as text.
     """
     has_stdin = sys.stdin is not None  # a parent may have closed it
     is_piped = typed is None and not files and has_stdin and not sys.stdin.isatty()
     if is_piped or (typed == "-" and has_stdin):
-        typed = sys.stdin.buffer.read(_MOST_BYTES).decode("utf-8", "replace").strip("\r\n")
+        typed = _stdin_text().strip("\r\n")
     if typed is None and not files:
         raise QueryError("there is no question: give one as an argument, or pipe it in")
     asked = [typed] if typed else []
     return "\n\n".join([*asked, *(_fenced(file) for file in files)])
+
+
+def _stdin_text() -> str:
+    read = sys.stdin.buffer.read(_MOST_BYTES)
+    try:
+        # Bytes are cut at the limit, perhaps within a character; such a question is refused as too long.
+        return read.decode("utf-8", "replace" if len(read) == _MOST_BYTES else "strict")
+    except UnicodeDecodeError as error:
+        raise QueryError("stdin is no text in UTF-8: pipe in text") from error
 
 
 def _fenced(file: Path) -> str:

@@ -1,18 +1,21 @@
 """A recorded run together with a conductor that can continue it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 
+from podium.budget.limits import OF_RUN, Limits
 from podium.cli.plan_files import PlanChange
 from podium.cli.run_lookup import SHORT, find_run, look
 from podium.cli.screen import Screen
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
+from podium.resume.rebuild import limits_of
 from podium.resume.reuse import paid_results_of
 from podium.types.events import Event
 from podium.types.plan import Plan
@@ -35,6 +38,24 @@ class RecordedRun:
         if change == PlanChange():
             return None
         return change.apply(self.plan, self.conductor.pool.names, self.conductor.limits.plan_steps)
+
+    def limits(self, **given: float | None) -> Limits | None:
+        """Return the limits of the run with the given ones replaced; `None` where none is given.
+
+        Args:
+            given: limits by name; `None` keeps the run's.
+        """
+        new = {name: value for name, value in given.items() if value is not None}
+        own = self.conductor.limits.keeping(limits_of(self.events))
+        return replace(own, **cast("Any", new)) if new else None
+
+    @property
+    def kept(self) -> list[str]:
+        """The limits of the run that differ from those of the config, in words."""
+        config = self.conductor.limits
+        own = config.keeping(limits_of(self.events))
+        values = {name: getattr(own, name) for name in OF_RUN if getattr(own, name) != getattr(config, name)}
+        return [f"no {name}" if value is None else f"{name} {value:g}" for name, value in values.items()]
 
     @property
     def plan(self) -> Plan:

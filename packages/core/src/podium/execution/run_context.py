@@ -105,6 +105,8 @@ class RunRequest:
     are its own. `None` for a run that was begun elsewhere, and where `caller` is set."""
     resumes: bool = False
     """Whether the run goes on even if it has ended, for example as failed."""
+    limits: Limits | None = None
+    """Replace the limits of a resumed run; `None` keeps those that it was begun with."""
     force: bool = False
     """Whether a run that was given up as dead is resumed, too."""
 

@@ -104,7 +104,8 @@ def _connection_fault(cause: BaseException, seen: Seen) -> WorkerError:
     if seen.http:
         return _http_fault(seen)
     if isinstance(cause, anyio.ClosedResourceError | anyio.BrokenResourceError):
-        return WorkerUnavailable(f"{seen.who} has closed the connection{seen.wrote}")
+        # The server may have read the call before it closed the connection.
+        return WorkerUnavailable(f"{seen.who} has closed the connection{seen.wrote}", maybe_paid=True)
     why = None if cause.__cause__ is None else _innermost(cause.__cause__)
     if why is not None and not is_closed(why):
         return worker_error(why, seen.name)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from podium.budget.limits import Limits
 from podium.errors import ConfigError, JournalBroken
 from podium.resume.bills import UNKNOWN, Called, calls_of, unseen_proposal
 from podium.types.conclusion import conclusion
@@ -255,6 +256,12 @@ def result_of(events: Sequence[Event], nested: Sequence[Sequence[Event]] | None 
         workers=names,
         seconds=last.at,
     )
+
+
+def limits_of(events: Sequence[Event]) -> Limits | None:
+    """Return the limits that a run has by its record; `None` where none are recorded."""
+    said = (event.limits for event in reversed(events) if isinstance(event, RunStarted | RunResumed))
+    return next((limits for limits in said if limits is not None), None)
 
 
 def has_ended(events: Sequence[Event]) -> bool:

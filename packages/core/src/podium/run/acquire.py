@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import anyio
 
+from podium.budget.limits import Limits
 from podium.errors import LimitExceeded, RunExists, RunHeld
 from podium.execution.run_context import RunRequest
 from podium.journal.hash_chain import Head, head_of
 from podium.journal.journal import Journal
-from podium.resume.rebuild import has_ended, is_undecided, result_of
+from podium.resume.rebuild import has_ended, is_undecided, limits_of, result_of
 from podium.resume.recorder import RunRecorder
 from podium.secrets import scrub
 from podium.types.events import Event, PlanReady, RunStarted
@@ -32,12 +33,15 @@ class Acquired:
     recorder: RunRecorder | None = None
     before: Result | None = None
     """What it has come to so far; `None` for a new run. Without a recorder, that is its end."""
+    limits: Limits | None = None
+    """The limits that the run has by its record; `None` for a new run and for a nested one, which is held
+    to its conductor's limits and to those of the run around it."""
     head: Head | None = None
     """The head of the record of a run that has come to its end."""
 
 
 async def acquire(
-    journal: Journal, request: RunRequest, workers: Sequence[str], *, seconds: float
+    journal: Journal, request: RunRequest, workers: Sequence[str], *, limits: Limits
 ) -> Acquired:
     """Begin the run's record, take it up, or find its end there.
 
@@ -45,7 +49,8 @@ async def acquire(
         journal: where it is recorded.
         request: the run.
         workers: the names of the pool's workers.
-        seconds: how long to wait for one that someone else carries out.
+        limits: those of the conductor. A new run is recorded with them; `seconds` is the longest wait for
+            a run that someone else carries out.
 
     Raises:
         RunExists: the run of this id is of another query or plan.
@@ -55,9 +60,9 @@ async def acquire(
     if request.resumes:
         return await _claim(journal, request, workers)
     try:
-        log = await journal.begin(started(request, workers), minted=request.is_new_id)
+        log = await journal.begin(started(request, workers, limits), minted=request.is_new_id)
     except RunExists:
-        return await _join(journal, request, workers, seconds)
+        return await _join(journal, request, workers, limits.seconds)
     return Acquired(request, RunRecorder(log, (), workers))
 
 
@@ -105,7 +110,8 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
             sampling=first.sampling,
             tool_messages=first.tool_messages,
         )
-        return Acquired(request, recorder, before)
+        limits = limits_of(events) if request.caller is None else None
+        return Acquired(request, recorder, before, limits)
     except BaseException:  # after a cancel, too, the run is let go
         await log.aclose()
         raise
@@ -155,7 +161,7 @@ def _named(plan: Plan, workers: Sequence[str]) -> list[tuple[str, str, list[int 
     return [(workers[step.worker], step.subtask, step.access_list) for step in plan.steps]
 
 
-def started(request: RunRequest, workers: Sequence[str]) -> RunStarted:
+def started(request: RunRequest, workers: Sequence[str], limits: Limits) -> RunStarted:
     """Return the first event of a run."""
     caller = request.caller
     return RunStarted(
@@ -168,6 +174,7 @@ def started(request: RunRequest, workers: Sequence[str]) -> RunStarted:
         tools=request.tools,
         sampling=request.sampling,
         tool_messages=request.tool_messages,
+        limits=limits,
         recalls=None if request.paid_results is None else request.paid_results.run_id,
         parent=None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt),
     )

@@ -2,6 +2,7 @@
 
 from asyncio import get_running_loop
 from contextlib import nullcontext
+from dataclasses import replace
 
 import anyio
 
@@ -97,9 +98,11 @@ class RunSession:
         try:
             if self._journal is None:
                 return await self._carry_out()
-            names, seconds = self._settings.pool.names, self._settings.limits.seconds
-            acquired = await acquire(self._journal, self._request, names, seconds=seconds)
+            names, limits = self._settings.pool.names, self._settings.limits
+            acquired = await acquire(self._journal, self._request, names, limits=limits)
             self._request, self._recorder, self.before = acquired.request, acquired.recorder, acquired.before
+            limits = self._request.limits or limits.keeping(acquired.limits)
+            self._settings = replace(self._settings, limits=limits)
             if acquired.recorder is None:
                 assert acquired.before is not None
                 self._head = acquired.head
@@ -163,9 +166,10 @@ class RunSession:
             recorder.note_lengths(context.overlong, context.settings.pool.cards)
             if request.plan is not None:
                 recorder.edit(request.plan)
-            context.tell(RunResumed, workers=context.settings.pool.names, recovery=recorder.recovery)
+            facts = {"recovery": recorder.recovery, "limits": request.limits}
+            context.tell(RunResumed, workers=context.settings.pool.names, **facts)
         elif context.emit is not None:
-            context.emit(started(request, context.settings.pool.names))
+            context.emit(started(request, context.settings.pool.names, context.settings.limits))
         self._scope.deadline = context.ledger.deadline
         try:
             with self._scope:

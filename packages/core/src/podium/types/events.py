@@ -7,6 +7,7 @@ is nested in another has an id of its own and names its parent.
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
+from podium.budget.limits import Limits
 from podium.budget.spend import Spend
 from podium.secrets import scrub_data
 from podium.types.messages import Message, Sampling, Tools
@@ -66,6 +67,8 @@ class RunStarted(_Event):
     """Calls of tools that followed the query, and what they returned."""
     recalls: str | None = None
     """The run whose plans and outcomes it finds ready, as a replay does; `None` for one that begins anew."""
+    limits: Limits | None = None
+    """The limits of the run; `None` where its conductor keeps none, or did not record them."""
     parent: tuple[str, int, int, int] | None = None
     """Run, round, step and attempt this run answers for; `None` for a run a user started."""
 
@@ -79,6 +82,8 @@ class RunResumed(_Event):
     """The pool's workers, whose order may be another than it was."""
     recovery: int
     """How many times the run was taken up after its process had died, this one included."""
+    limits: Limits | None = None
+    """The limits that replace those of the run from here on; `None` where they stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

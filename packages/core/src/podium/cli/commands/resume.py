@@ -16,10 +16,14 @@ from podium.cli.arguments import (
     ConfigPath,
     Edit,
     Edits,
+    MaxCost,
     NewPlan,
     Outputs,
+    Rounds,
     Run,
+    Seconds,
     Step,
+    Steps,
     Subtask,
     Worker,
 )
@@ -42,6 +46,10 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
     step: Step = None,
     subtask: Subtask = None,
     worker: Worker = None,
+    steps: Steps = None,
+    rounds: Rounds = None,
+    seconds: Seconds = None,
+    max_cost: MaxCost = None,
     approve: Approve = False,
     force: Annotated[
         bool, typer.Option("--force", help="Continue the run even if it was taken over too often.")
@@ -50,7 +58,10 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
     outputs: Outputs = False,
     as_json: AsJson = False,
 ) -> None:
-    """Continue a run that broke off, failed or waited, without paying twice."""
+    """Continue a run that broke off, failed or waited, without paying twice.
+
+    It keeps the limits that it was begun with, unless options replace them.
+    """
     with reporting() as screen:
         recorded = find_recorded_run(config, run)
         change = PlanChange(file=plan, edits=edits, edit=edit, step=step, subtask=subtask, worker=worker)
@@ -61,7 +72,18 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
             if waiting_for(recorded.events) is not None:
                 _decide_at_the_terminal(screen, recorded, new_plan)
                 new_plan = None
-        go_on = partial(recorded.conductor.resume, recorded.run_id, plan=new_plan, policy=policy, force=force)
+        limits = recorded.limits(steps=steps, rounds=rounds, seconds=seconds, cost=max_cost)
+        if limits is None and recorded.kept:
+            told = ", ".join(recorded.kept)
+            screen.note(f"podium: the run keeps the limits that it was begun with: {told}")
+        go_on = partial(
+            recorded.conductor.resume,
+            recorded.run_id,
+            plan=new_plan,
+            policy=policy,
+            limits=limits,
+            force=force,
+        )
 
         async def job(listen: Callable[[Event], None]) -> Result:
             return await go_on(on_event=listen)

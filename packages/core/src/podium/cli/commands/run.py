@@ -9,7 +9,19 @@ import typer
 
 from podium.cli.answer import Answering
 from podium.cli.approve_prompt import at_the_terminal
-from podium.cli.arguments import Approve, AsJson, ConfigPath, Labels, Outputs, Question, above_zero, names
+from podium.cli.arguments import (
+    Approve,
+    AsJson,
+    ConfigPath,
+    Labels,
+    MaxCost,
+    Outputs,
+    Question,
+    Rounds,
+    Seconds,
+    Steps,
+    names,
+)
 from podium.cli.job import Job, hosted_job
 from podium.cli.plan_files import read_plan
 from podium.cli.question import read_question
@@ -40,17 +52,10 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     explain: Annotated[
         bool, typer.Option("--explain", help="Say on stderr what was decided and why.")
     ] = False,
-    steps: Annotated[int | None, typer.Option(min=1, help="Most steps the whole run may start.")] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(min=1, help="Most rounds: the first plan, and those that improve its answer."),
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(callback=above_zero, help="Longest run, in seconds.")
-    ] = None,
-    max_cost: Annotated[
-        float | None, typer.Option(callback=above_zero, metavar="USD", help="Most the whole run may cost.")
-    ] = None,
+    steps: Steps = None,
+    rounds: Rounds = None,
+    seconds: Seconds = None,
+    max_cost: MaxCost = None,
     outputs: Outputs = False,
     approve: Approve = False,
     run_id: Annotated[

@@ -6,7 +6,7 @@ An answer counts only if its end was seen and it is not empty.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podium.errors import AnswerRefused, WorkerBroken
+from podium.errors import AnswerRefused, WorkerBroken, WorkerFailed
 from podium.types.messages import Completion, Message, Part, storable, usage_or_estimate
 from podium.usage import Usage
 from podium.workers.openai.finish_reasons import joined_finish, read_finish
@@ -26,6 +26,7 @@ class AnswerReader:
         self._texts: list[str] = []
         self._held = ""
         self._refusal = ""
+        self._other: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
         self._usage = usage
         self._model: str | None = None
@@ -57,7 +58,7 @@ class AnswerReader:
         if isinstance(refusal := part.get("refusal"), str):
             self._refusal += refusal
         self.finish = joined_finish(self.finish, choice.get("finish_reason"))
-        return self._add(_text_of(part.get("content")), more=self.finish is None)
+        return self._add(self._text_of(part.get("content")), more=self.finish is None)
 
     def completion(self, messages: Sequence[Message]) -> Completion:
         """Return the whole answer.
@@ -67,8 +68,9 @@ class AnswerReader:
 
         Raises:
             AnswerRefused: the model or a content filter refused to answer.
-            WorkerBroken: the answer's end was not seen, its finish reason is not a known one, or the
-                answer is empty.
+            WorkerBroken: the answer's end was not seen, its finish reason is not a known one or says that
+                tools are called where no call is, or the answer is empty.
+            WorkerFailed: all parts of the answer are other than text, such as images.
         """
         if self.finish is None:
             raise WorkerBroken("the answer ended before its end: no finish_reason was sent", maybe_paid=True)
@@ -83,11 +85,18 @@ class AnswerReader:
                 message += f": {storable(self._refusal)[:300]!r}"
             raise AnswerRefused(message, maybe_paid=True, usage=self._usage)
         calls = tuple(_storable_json(call) for call in self._calls.values())
+        if not text.strip() and not calls and self._other:
+            message = f"the answer has no text; {_told(self._other)}"
+            raise WorkerFailed(message, maybe_paid=True, usage=self._usage)
         if not text.strip() and not calls:
             hint = ": its tokens went on reasoning, so raise max_tokens" if finish == "length" else ""
             raise WorkerBroken(f"the answer is empty{hint}", maybe_paid=True, usage=self._usage)
+        if finish == "tool_calls" and not calls:
+            message = f"the finish_reason is {storable(self.finish)!r:.80}, and the answer calls no tool"
+            raise WorkerBroken(message, maybe_paid=True, usage=self._usage)
         usage = usage_or_estimate(self._usage, messages, text, calls)
-        return Completion(text, finish, usage, self._model, calls)
+        missing = None if not self._other else _told(self._other)
+        return Completion(text, finish, usage, self._model, calls, missing=missing)
 
     def _add(self, text: str, *, more: bool) -> str:
         """Make `text` storable. The first half of a surrogate pair at its end waits for the second."""
@@ -98,6 +107,28 @@ class AnswerReader:
             text = storable(text)
             self._texts.append(text)
         return text
+
+    def _text_of(self, content: object) -> str:
+        """Return the text of a message's content: text, `None`, or a list of parts. Note its other parts."""
+        if isinstance(content, str):
+            return content
+        if content is None:
+            return ""
+        if not isinstance(content, list):
+            kind = type(content).__name__
+            raise WorkerBroken(f"the answer's content is neither text nor parts: {kind}", maybe_paid=True)
+        texts = []
+        for part in content:
+            match part:
+                case {"type": "refusal", "refusal": str(refusal)}:
+                    self._refusal += refusal
+                case {"text": str(text), **rest} if rest.get("type", "text") in _TEXT_PARTS:
+                    texts.append(text)
+                case {"type": str(kind)} if kind in _REASONING_PARTS:
+                    pass
+                case {"type": str(kind)} if kind not in _TEXT_PARTS:
+                    self._other.append(f"a part of type {storable(kind)!r:.80}")
+        return "".join(texts)
 
     def _read_calls(self, calls: object) -> None:
         for call in calls if isinstance(calls, list) else ():
@@ -124,20 +155,14 @@ def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
     whole["function"] = function
 
 
-def _text_of(content: object) -> str:
-    """Return the text of a message's content: text, `None`, or a list of parts."""
-    if isinstance(content, str):
-        return content
-    if content is None:
-        return ""
-    if not isinstance(content, list):
-        kind = type(content).__name__
-        raise WorkerBroken(f"the answer's content is neither text nor parts: {kind}", maybe_paid=True)
-    parts = [part for part in content if isinstance(part, dict) and part.get("type", "text") in _TEXT_PARTS]
-    return "".join(text for part in parts if isinstance(text := part.get("text"), str))
-
-
 _TEXT_PARTS = ("text", "output_text")
+_REASONING_PARTS = ("thinking", "reasoning", "reasoning_text", "redacted_thinking")
+"""Parts in which some servers write the model's reasoning beside its answer."""
+
+
+def _told(other: Sequence[str]) -> str:
+    kinds = ", ".join(dict.fromkeys(other))
+    return f"not passed on, since the output of a step is text: {kinds}"
 
 
 def _storable_json(value: Any) -> Part | Any:

@@ -10,7 +10,8 @@ def read_usage(raw: object) -> Usage | None:
     """Return the usage that a server reported, or `None` if it is missing, partial or not made of numbers.
 
     Both the tokens read and the tokens written must be there, as whole numbers of 0 or more.
-    Reasoning that a server counts beside the output (Gemini, Grok) is added to the output.
+    Reasoning that a server counts beside the output (Gemini, Grok) is added to the output: that of which
+    the total says so, or that is more than the output where the total does not say otherwise.
     Cached input that a server counts beside the input (Anthropic) is added to the input. A count of
     cached tokens that is larger than the input is ignored, so that the input is priced in full.
 
@@ -37,6 +38,8 @@ def read_usage(raw: object) -> Usage | None:
         written += beside
         reasoning = max(reasoning, beside)
     elif reasoning > written:
+        if "total_tokens" in counts and beside == 0:  # the total says that it is part of the output
+            return None
         written += reasoning
     return Usage(
         input_tokens=read,
