@@ -99,6 +99,34 @@ async def test_podium_mcp_on_stdio(tmp_path: Path, mode: str) -> None:
         assert "10" in (await client.call("run_plan", plan=plan))["content"][0]["text"]
 
 
+async def test_unknown_arguments_are_refused() -> None:
+    """A wrong name of `labels` does not switch the policy's rules off."""
+    with served(team()) as url:
+        async with connect(http_of(url)) as client:
+            for tool in (await client.session.list_tools()).tools:
+                schema = tool.model_dump(by_alias=True, mode="json")["inputSchema"]
+                assert schema["additionalProperties"] is False
+            for name in ("ask", "plan"):
+                refused = await client.call(name, question="Who?", label=["eu"])
+                assert refused["isError"]
+                assert "label" in refused["content"][0]["text"]
+            assert not (await client.call("ask", question="Who?", labels=["eu"])).get("isError")
+
+
+def test_a_port_that_is_taken_is_told_in_a_line(tmp_path: Path) -> None:
+    """With the exit code of a wrong command."""
+    config = tmp_path / "podium.toml"
+    config.write_text(CONFIG, encoding="utf-8")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = CliRunner().invoke(app, ["mcp", "--config", str(config), "--http", place])
+    assert refused.exit_code == 2
+    assert refused.stderr.count("\n") == 1
+    assert "cannot listen at 127.0.0.1" in refused.stderr
+
+
 async def test_what_workers_print_stays_out_of_the_protocol(tmp_path: Path) -> None:
     """It goes to stderr, from Python and from processes."""
     script = tmp_path / "serve.py"

@@ -34,6 +34,7 @@ def result_json(result: Result) -> dict[str, Any]:
         "usage_by_worker": {name: asdict(usage) for name, usage in result.usage_by_worker.items()},
         "cost": result.cost,
         "cost_by_worker": result.cost_by_worker,
+        "maybe_paid": result.maybe_paid,
         "seconds": result.seconds,
         "forecast": _forecast_json(result),
         "tool_calls": [dict(call) for call in result.tool_calls],

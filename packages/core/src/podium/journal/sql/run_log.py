@@ -150,8 +150,7 @@ def not_recorded(run_id: str, error: JournalError) -> JournalError:
     """Return the error of a run whose first record was not committed, as far as is known."""
     if error.code != JournalError.code:  # it says more
         return error
-    made = JournalError(
-        f"{error}; no record of run {run_id} is known to be written: `run(..., run_id={run_id!r})` starts it"
-    )
+    starts = f"`run(..., run_id={run_id!r})`, or `podium run --run-id {run_id}`, starts it"
+    made = JournalError(f"{error}; no record of run {run_id} is known to be written: {starts}")
     made.__cause__ = error
     return made

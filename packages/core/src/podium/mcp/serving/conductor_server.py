@@ -17,6 +17,7 @@ from podium.mcp.serving.progress import Listen, Progress
 from podium.mcp.serving.sdk_server import (
     Elicitation,
     call_tool_result,
+    close_schemas,
     context_class,
     new_server,
     tool_annotations,
@@ -72,11 +73,13 @@ def make_server(
     changes, reads = tool_annotations({"readOnlyHint": False}), tool_annotations({"readOnlyHint": True})
     if isinstance(conductor, HostedConductor):
         _add(server, _HostedTools(conductor).ask, changes)
+        close_schemas(server)
         return server
     tools = _Tools(conductor)
     _add(server, tools.ask, changes)
     _add(server, tools.plan, reads)
     _add(server, tools.run_plan, changes)
+    close_schemas(server)
     return server
 
 

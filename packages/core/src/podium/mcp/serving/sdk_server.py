@@ -30,6 +30,15 @@ def new_server(
     return import_module("mcp.server.mcpserver").MCPServer(name, **settings)
 
 
+def close_schemas(server: Any) -> None:
+    """Have the tools of a server refuse arguments that they do not have; the SDK would ignore them."""
+    for tool in server._tool_manager.list_tools():  # noqa: SLF001 - the SDK has no public face for this
+        model = tool.fn_metadata.arg_model
+        model.model_config["extra"] = "forbid"
+        model.model_rebuild(force=True)
+        tool.parameters = model.model_json_schema(by_alias=True)
+
+
 def http_app(server: Any, host: str) -> Any:
     """Return the ASGI application that serves streamable HTTP at `/mcp`."""
     return server.streamable_http_app() if sdk_version() < 2 else server.streamable_http_app(host=host)

@@ -3,6 +3,7 @@
 import hmac
 import io
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,7 +50,8 @@ async def serve_http(
         key: what clients send as a bearer token; `None` needs none, and is for loopback only.
 
     Raises:
-        ConfigError: the SDK is not installed, or the host is not loopback and there is no key.
+        ConfigError: the SDK is not installed, the host is not loopback and there is no key, or the server
+            cannot listen at the host and port.
     """
     if key is None and not _is_loopback(host):
         raise ConfigError(f"{host} is not loopback: whoever reaches it could spend your money; give a key")
@@ -63,15 +65,25 @@ async def serve_http(
         access_log=False,
         timeout_graceful_shutdown=5,
     )
-    await _until_cancelled(uvicorn.Server(config))
+    with _listening(host, port) as listening:
+        await _until_cancelled(uvicorn.Server(config), listening)
 
 
-async def _until_cancelled(server: Any) -> None:
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; uvicorn itself would end the process where it cannot."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        raise ConfigError(f"cannot listen at {host} port {port}: {error.strerror or error}") from error
+
+
+async def _until_cancelled(server: Any, listening: socket.socket) -> None:
     """Run a uvicorn server; after a cancel it closes its connections before it ends."""
 
     async def serve() -> None:
         with anyio.CancelScope(shield=True):
-            await server.serve()
+            await server.serve(sockets=[listening])
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
