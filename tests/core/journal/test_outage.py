@@ -278,7 +278,9 @@ async def test_a_run_that_was_never_recorded_says_how_to_start_it(tmp_path: Path
     async with conductor if is_open else AsyncExitStack():
         with closing(sqlite3.connect(path, isolation_level=None)) as locker:
             locker.execute("BEGIN EXCLUSIVE")
-            with pytest.raises(JournalError, match=r"run\(..., run_id='mine'\)` starts it") as caught:
+            with pytest.raises(
+                JournalError, match=r"run_id='mine'\)`, or `podium run --run-id mine`, starts it"
+            ) as caught:
                 await conductor.run(CHAIN, run_id="mine")
         assert caught.value.code == "journal"
         with pytest.raises(RunUnknown):
