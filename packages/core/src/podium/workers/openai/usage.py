@@ -10,8 +10,8 @@ def read_usage(raw: object) -> Usage | None:
     """Return the usage that a server reported, or `None` if it is missing, partial or not made of numbers.
 
     Both the tokens read and the tokens written must be there, as whole numbers of 0 or more.
-    Reasoning that a server counts beside the output (Gemini, Grok) is added to the output: that of which
-    the total says so, or that is more than the output where the total does not say otherwise.
+    Reasoning that a server counts beside the output (Gemini, Grok) is added to the output. It is so where
+    the total says it, or where the reasoning is more than the output and the total does not deny it.
     Cached input that a server counts beside the input (Anthropic) is added to the input. A count of
     cached tokens that is larger than the input is ignored, so that the input is priced in full.
 
