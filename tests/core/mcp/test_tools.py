@@ -57,7 +57,7 @@ def served(log: Path) -> Iterator[Served]:
 @pytest.fixture
 def server(served: Served) -> McpServer:
     """Return the test server over HTTP."""
-    return McpServer("test", StreamableHttp(served.url, {"Authorization": "Bearer abcdefgh"}))
+    return McpServer("test", StreamableHttp(served.url, {"Authorization": "Bearer quartz-lantern-7"}))
 
 
 @pytest.fixture(params=[pytest.param("stdio", marks=pytest.mark.long), "http"])
@@ -319,10 +319,10 @@ async def test_a_session_that_the_server_forgot_is_opened_again(log: Path) -> No
 
 async def test_headers_are_sent_and_shown_nowhere(served: Served) -> None:
     """They may hold keys."""
-    server = McpServer("test", StreamableHttp(served.url, {"Authorization": "Bearer abcdefgh"}))
+    server = McpServer("test", StreamableHttp(served.url, {"Authorization": "Bearer quartz-lantern-7"}))
     await server.workers(tools=["echo"])
-    assert served.authorization == "Bearer abcdefgh"
-    assert "abcdefgh" not in repr(server)
+    assert served.authorization == "Bearer quartz-lantern-7"
+    assert "quartz-lantern-7" not in repr(server)
 
 
 @pytest.mark.parametrize(
