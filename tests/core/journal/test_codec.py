@@ -10,6 +10,7 @@ import pytest
 from core.journal.happenings import course, started
 from hypothesis import given, strategies as st
 
+from podium.budget import Limits
 from podium.errors import JournalBroken
 from podium.journal import decode, encode
 from podium.journal.codec import PIECES, TYPES
@@ -45,6 +46,13 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     type(None): st.none(),
     Plan: plans(),
+    Limits: st.builds(
+        Limits,
+        calls=st.integers(1, 2**70),
+        cost=st.none() | st.floats(0.001, 10.0),
+        seconds=st.floats(1.0, 1e6),
+        input_tokens=st.none() | st.integers(1, 2**70),
+    ),
     dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
     Mapping[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
 }
