@@ -188,7 +188,7 @@ async def test_the_loop_goes_on_while_an_agents_mcp_server_is_asked() -> None:
         plan = FixedPlanner(Plan((Step(0, "How high is the tower?"),)))
         with anyio.fail_after(60):
             result = await Conductor(plan, [as_worker(agent)]).run("?")
-    assert result.answer.startswith("offered mcp_127_0_0_1")
+    assert result.answer.startswith("offered ")
     assert result.answer.endswith("measure")
 
 
