@@ -62,6 +62,16 @@ def test_what_was_registered_longest_ago_is_forgotten_first(monkeypatch: pytest.
     assert scrub("a-long-key-0 a-long-key-3") == f"a-long-key-0 {MARK}"
 
 
+def test_no_rest_of_a_longer_secret_is_shown() -> None:
+    """A registered value may be the beginning, the middle or the end of another secret."""
+    register("sk-part0of1another")
+    register("part0of1another-longer-one")
+    assert scrub("sk-part0of1another") == MARK
+    assert scrub("sk-part0of1another7") == MARK
+    assert scrub("it is sk-part0of1another-longer-one2.") == f"it is {MARK}."
+    assert scrub("sk-part0of1another sk-part0of1another") == f"{MARK} {MARK}"
+
+
 LOOKS = {
     "Authorization: Bearer ab12cd34ef56ab12cd34": f"Authorization: Bearer {MARK}",
     "authorization: bearer ab12cd34ef56ab12cd34=": f"authorization: bearer {MARK}",

@@ -2,19 +2,24 @@
 
 import re
 from base64 import b64decode
+from collections.abc import Iterator
 
 MARK = "[secret]"
 """What is shown in the place of a secret."""
 
 
-def _scrub_basic(found: re.Match[str]) -> str:
-    """Take out what follows `Basic` if it is a user and a password, and no word of a sentence."""
-    token = found[2]
+def _is_user_and_password(found: re.Match[str]) -> bool:
+    """Return whether what follows `Basic` is a user and a password, and no word of a sentence."""
+    token = found[0][found.end(1) - found.start() :]
     try:
         said = b64decode(token + "=" * (-len(token) % 4), validate=True).decode()
     except ValueError:
-        return found[0]
-    return found[1] + MARK if ":" in said else found[0]
+        return False
+    return ":" in said
+
+
+def _always(_found: re.Match[str]) -> bool:
+    return True
 
 
 def _alone(begin: str) -> str:
@@ -39,7 +44,7 @@ _PEM = re.compile(
     r"(?:-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----)?"
 )
 _BEARER = re.compile(r"(earer {1,4})(?=[A-Za-z._~+/=-]*[0-9])[A-Za-z0-9._~+/=-]{16,}")
-_BASIC = re.compile(r"(asic {1,4})([A-Za-z0-9+/]{8,}={0,2})")
+_BASIC = re.compile(r"(asic {1,4})[A-Za-z0-9+/]{8,}={0,2}")
 _USERINFO = re.compile(r'(://[^\s/?#@:"\\<>]{0,256}:)[^\s/?#@"\\<>\[\]]{1,256}(?=@)')
 _USER = re.compile(r'(ttps?://)[^\s/?#@:"\\<>]{1,256}(?=@)')
 _NAMES = (
@@ -60,21 +65,31 @@ _SCORED = _keys(
     "_", 16, "gh[oprsu]_", "github_pat_", "sk_live_", "sk_test_", "rk_live_", "gsk_", "hf_", "npm_"
 )
 
-LOOKS = (
-    ("PRIVATE KEY-----", _PEM, MARK),
-    ("earer ", _BEARER, rf"\1{MARK}"),
-    ("asic ", _BASIC, _scrub_basic),
-    ("@", _USERINFO, rf"\1{MARK}"),
-    ("ttp", _USER, rf"\1{MARK}"),
-    ("=", _PARAMETER, rf"\1{MARK}"),
-    ("J", _JWT, MARK),
-    ("I", _AWS, rf"\1{MARK}"),
-    ("I", _GOOGLE, rf"\1{MARK}"),
-    ("-", _DASHED, rf"\1{MARK}"),
-    ("_", _SCORED, rf"\1{MARK}"),
+_LOOKS = (
+    ("PRIVATE KEY-----", _PEM, _always),
+    ("earer ", _BEARER, _always),
+    ("asic ", _BASIC, _is_user_and_password),
+    ("@", _USERINFO, _always),
+    ("ttp", _USER, _always),
+    ("=", _PARAMETER, _always),
+    ("J", _JWT, _always),
+    ("I", _AWS, _always),
+    ("I", _GOOGLE, _always),
+    ("-", _DASHED, _always),
+    ("_", _SCORED, _always),
 )
-"""Of each kind of secret: what its texts hold, how it looks, and what is shown of it.
+"""Of each kind of secret: what its texts hold, how it looks, and which of what looks so is one.
 
-One rare letter is looked for fastest, and a pattern that begins with a literal much faster
-than one that begins with a choice.
+The first group of a pattern is what stands before the secret, and is shown. One rare letter is
+looked for fastest, and a pattern that begins with a literal much faster than one that begins
+with a choice.
 """
+
+
+def looks_secret(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where in `text` something that looks like a secret begins and ends."""
+    for hint, pattern, is_secret in _LOOKS:
+        if hint in text:
+            for found in pattern.finditer(text):
+                if is_secret(found):
+                    yield found.end(1) if pattern.groups else found.start(), found.end()

@@ -12,7 +12,7 @@ from typing import Any
 
 from podium.errors import PodiumError
 from podium.secrets.encodings import SHORTEST, forms_of
-from podium.secrets.patterns import LOOKS, MARK
+from podium.secrets.patterns import MARK, looks_secret
 
 MOST = 1000
 """How many values are known at a time; the one told longest ago is then forgotten."""
@@ -106,14 +106,28 @@ def _scrub(text: str) -> str:
     before = None
     while before != text:
         before = text
-        for forms in tuple(_forms.values()):  # another thread may register meanwhile
-            for form in forms:
-                if form in text:
-                    text = text.replace(form, MARK)
-        for hint, pattern, shown in LOOKS:
-            if hint in text:
-                text = pattern.sub(shown, text)
+        text = _mark(text, sorted({*_known(text), *looks_secret(text)}))
     return text
+
+
+def _known(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where in `text` a registered value begins and ends, in any form."""
+    for forms in tuple(_forms.values()):  # another thread may register meanwhile
+        for form in forms:
+            at = text.find(form)
+            while at >= 0:
+                yield at, at + len(form)
+                at = text.find(form, at + 1)
+
+
+def _mark(text: str, found: list[tuple[int, int]]) -> str:
+    """Put a mark in the place of each span. Spans that overlap become one mark."""
+    shown, at = list[str](), 0  # `at` is how far the text is shown or marked
+    for begin, end in found:
+        if begin >= at:
+            shown += [text[at:begin], MARK]
+        at = max(at, end)
+    return "".join([*shown, text[at:]])
 
 
 def _still_json(text: str, clean: str) -> str:
