@@ -26,7 +26,7 @@ TEXTS = [
     *(ROOT / "packages").glob("*/src/**/*.py"),
 ]
 URL = PROJECTS["core"]["urls"]["Repository"]
-"""The one place of the project's URL is `packages/core/pyproject.toml`; the other packages repeat it."""
+"""The URL of the project, as `packages/core/pyproject.toml` has it; the other packages repeat it."""
 
 
 _PATH = r"(?:'\./[^'\n{]+'|\./[\w/-]+)"
@@ -89,10 +89,11 @@ def test_bounds_on_the_other_distributions(folder: str) -> None:
     assert set(bounds.values()) == {f">={major}.{minor}.0,<{major}.{int(minor) + 1}"}
 
 
-def test_the_url_stands_in_one_place() -> None:
-    """Only the metadata of the packages has the project's URL."""
+def test_the_url_stands_in_few_places() -> None:
+    """Outside the metadata of the packages, only lines that clone the repository have the project's URL."""
     assert URL.startswith("https://")
-    assert [str(file) for file in TEXTS if URL in file.read_text(encoding="utf-8")] == []
+    lines = [line for file in TEXTS for line in file.read_text(encoding="utf-8").splitlines() if URL in line]
+    assert set(lines) == {f"git clone {URL}"}
 
 
 @pytest.mark.parametrize(("file", "arguments"), install_lines())
