@@ -18,7 +18,7 @@ def test_demo_shows_all_there_is(podium: Podium, tmp_path: Path, monkeypatch: py
     result = podium("demo", "--folder", str(tmp_path))
     assert result.exit_code == 0
     assert "✓ 0 calculator" in result.stdout
-    assert "Steps 0 and 1 ran side by side" in result.stdout
+    assert "Steps 0 and 1 ran in parallel" in result.stdout
     assert "409.5" in result.stdout
     assert "[page.md:" in result.stdout
     *_, init, keys, run = result.stdout.splitlines()

@@ -112,7 +112,7 @@ def test_an_endpoint_that_lists_nothing_is_commented_out(
     assert set(said["workers"]) == {"claude", "gemini"}
     assert set(said["endpoints"]) == {"anthropic", "gemini"}
     assert said["planner"]["worker"] == "claude"
-    assert "openai: no model proposed (" in result.stderr
+    assert "openai: no model found (" in result.stderr
     assert '# model = "CHOOSE-A-MODEL"' in text
     assert load_config(tmp_path / "podium.toml").conductor()
 
@@ -127,7 +127,7 @@ def test_without_keys_nobody_is_asked_and_nothing_is_named(
     assert not any(server.calls for server in servers.values())
     assert {worker["model"] for worker in tomllib.loads(text)["workers"].values()} == {"CHOOSE-A-MODEL"}
     assert text.count("# current ones: https://") == 3
-    assert result.stderr.count("is not set): look it up") == 3
+    assert result.stderr.count("is not set): write one into the file") == 3
 
 
 def test_offline_asks_nobody(podium: Podium, tmp_path: Path, servers: dict[str, ChatServer]) -> None:
@@ -172,7 +172,7 @@ def test_the_file_has_the_urls_of_the_environment(
     text, result = _init(podium, tmp_path, *(["--offline"] if case == "offline" else []))
     urls = [server.url for server in servers.values()]
     assert _urls(text) == urls
-    assert all(f"its URL is {url}" in result.stderr for url in urls)
+    assert all(f"URL {url} from" in result.stderr for url in urls)
 
 
 def test_the_hosted_preset_has_the_url_of_the_environment(
@@ -197,5 +197,5 @@ def test_a_wrong_url_in_the_environment_is_an_error(
     monkeypatch.setenv("OPENAI_BASE_URL", url)
     result = podium("init", *options, str(tmp_path / "podium.toml"))
     assert result.exit_code == 2
-    assert "OPENAI_BASE_URL is wrong: base_url" in result.stderr
+    assert "OPENAI_BASE_URL is invalid: base_url" in result.stderr
     assert not (tmp_path / "podium.toml").exists()

@@ -71,7 +71,7 @@ def test_nothing_is_recorded_yet(podium: Podium, config: Path) -> None:
     """An empty journal is no error."""
     result = podium("runs")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "no runs are recorded" in result.stderr
+    assert "the journal has no runs" in result.stderr
 
 
 @pytest.mark.parametrize("args", [("--no-journal",), ()])
@@ -231,8 +231,8 @@ def test_runs_are_forgotten(podium: Podium, config: Path) -> None:
     ids = [run_id(podium("run", question)) for question in ("First?", "Second?")]
     assert podium("runs", "delete", ids[0][:8]).exit_code == 0
     assert [row["run_id"] for row in rows(podium)] == [ids[1]]
-    assert "forgot 0 runs" in podium("runs", "prune", "--older-than", "1d").stderr
-    assert "forgot 1 run" in podium("runs", "prune", "--older-than", "0s").stderr
+    assert "deleted 0 runs" in podium("runs", "prune", "--older-than", "1d").stderr
+    assert "deleted 1 run" in podium("runs", "prune", "--older-than", "0s").stderr
     assert rows(podium) == []
     for wrong in ("30", "d", "1y", "-1d"):
         assert podium("runs", "prune", f"--older-than={wrong}").exit_code == 2
@@ -249,15 +249,15 @@ def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatSe
         return len(server.calls)
 
     assert (calls(), calls()) == (3, 1)  # a planner's text is not kept
-    assert "forgot 0 runs\n" in podium("runs", "prune", "--older-than", "1d").stderr
+    assert "deleted 0 runs\n" in podium("runs", "prune", "--older-than", "1d").stderr
     assert calls() == 1
-    assert "forgot 3 runs and 2 kept answers" in podium("runs", "prune", "--older-than", "0s").stderr
+    assert "deleted 3 runs and 2 cached answers" in podium("runs", "prune", "--older-than", "0s").stderr
     assert calls() == 3
-    assert "forgot 2 kept answers" in podium("cache", "clear").stderr
+    assert "deleted 2 cached answers" in podium("cache", "clear").stderr
     assert len(rows(podium)) == 1
     assert calls() == 3
     config.write_text(config.read_text() + "off = true\n")
-    assert "forgot 2 kept answers" in podium("cache", "clear").stderr
+    assert "deleted 2 cached answers" in podium("cache", "clear").stderr
 
 
 def test_nested_runs_are_drawn_below_their_step(podium: Podium, config: Path) -> None:
@@ -275,15 +275,15 @@ def test_nested_runs_are_drawn_below_their_step(podium: Podium, config: Path) ->
     assert re.match(r"✓ 0 team +outside +ok", outside)
     assert re.match(r"  ✓ 0 hand +inside +ok", inside)
     assert f"nested in {result.run_id[:12]}" in podium("show", nested["run_id"]).stdout
-    assert podium("audit", "verify", result.run_id).stderr == "podium: 2 runs are as written\n"
+    assert podium("audit", "verify", result.run_id).stderr == "podium: 2 runs verified\n"
     assert podium("runs", "delete", result.run_id).exit_code == 0
     assert rows(podium, "--nested") == []
 
 
 def test_what_differs(podium: Podium, config: Path, server: ChatServer) -> None:
-    """Runs of the same outputs do not differ; another output is told with its step."""
+    """Runs of the same outputs differ in nothing; another output is told with its step."""
     first, second = (run_id(podium("run", "What is it?")) for _ in range(2))
-    assert "do not differ" in podium("diff", first, second).stdout
+    assert "differ in nothing" in podium("diff", first, second).stdout
     server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else "forty-three")
     third = run_id(podium("run", "What is it?"))
     said = json.loads(podium("diff", first, third, "--json").stdout)
@@ -306,11 +306,13 @@ def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Pa
     whole = Path("copy.jsonl").read_text()
     Path("copy.jsonl").write_text(whole[: whole.rindex("\n", 0, -1) + 1])
     cut = podium("audit", "verify", "copy.jsonl")
-    assert (cut.exit_code, cut.stderr) == (0, "podium: 1 run is as written, 1 without an end\n")
-    assert cut.stdout.startswith(f"? run {known}: unfinished when it was exported, or its end was cut off; ")
+    assert (cut.exit_code, cut.stderr) == (0, "podium: 1 run verified, 1 without an end\n")
+    assert cut.stdout.startswith(
+        f"? run {known}: unfinished when it was exported, or its last records were removed; "
+    )
     assert json.loads(whole.splitlines()[-2])["hash"] in cut.stdout
     Path("copy.jsonl").write_text("\n")
-    assert "holds no run" in podium("audit", "verify", "copy.jsonl").stderr
+    assert "has no runs" in podium("audit", "verify", "copy.jsonl").stderr
     assert podium("audit", "verify", "copy.jsonl").exit_code == 1
     assert (
         json.loads(podium("show", known, "--json").stdout)["hash"]
@@ -335,7 +337,7 @@ def test_export_says_which(podium: Podium, config: Path) -> None:
     Path("there").touch()
     result = podium("audit", "export", known, "-o", "there")
     assert result.exit_code == 2
-    assert "there is there already" in result.stderr
+    assert "there already exists" in result.stderr
 
 
 def test_no_secret_is_shown(podium: Podium, config: Path, server: ChatServer) -> None:

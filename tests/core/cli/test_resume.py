@@ -109,10 +109,10 @@ def test_resumed_run_keeps_its_limits(podium: Podium, config: Path, server: Chat
     calls = len(server.calls)
     kept = podium("resume", "job")
     assert (kept.exit_code, len(server.calls)) == (first.exit_code, calls)
-    assert "podium: the run keeps the limits that it was begun with: steps 1" in kept.stderr
+    assert "podium: the run keeps its original limits: steps 1" in kept.stderr
     raised = podium("resume", "job", "--steps", "2")
     assert (raised.exit_code, raised.stdout, len(server.calls)) == (0, "forty-two\n", calls + 1)
-    assert "keeps the limits" not in raised.stderr
+    assert "keeps its original limits" not in raised.stderr
 
 
 def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, server: ChatServer) -> None:
@@ -124,7 +124,7 @@ def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, 
     _, err = process.communicate(timeout=30)
     told = err.decode().splitlines()
     assert (process.returncode, told[0]) == (130, "podium: interrupted")
-    known = re.fullmatch(r"podium: go on with `podium resume (\w+)`", told[1])
+    known = re.fullmatch(r"podium: continue with `podium resume (\w+)`", told[1])
     assert known is not None
     server.calls.clear()
     server.reply = lambda call: says(call, "forty-two")
@@ -326,16 +326,16 @@ def test_replay_of_a_failed_run_fails_the_same(podium: Podium, config: Path, ser
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (("--step", "0"), "--step goes with"),
-        (("--subtask", "x"), "--step goes with"),
-        (("--step", "0", "--subtask", "x", "--edit"), "leave out all but one"),
+        (("--step", "0"), "--step needs"),
+        (("--subtask", "x"), "--step needs"),
+        (("--step", "0", "--subtask", "x", "--edit"), "exclude each other"),
         (("--step", "9", "--subtask", "x"), "9"),
         (("--step", "0", "--worker", "nobody"), "the workers are thinker, speaker"),
         (("--plan", "missing.json"), "cannot be read"),
         (("--edits", "missing.json"), "cannot be read"),
-        (("--edits", "podium.toml"), "are no JSON"),
+        (("--edits", "podium.toml"), "are invalid JSON"),
         (("--edits", "edits.json"), "step 0 cannot be removed while step 1 lists it"),
-        (("--edits", "edits.json", "--edit"), "leave out all but one"),
+        (("--edits", "edits.json", "--edit"), "exclude each other"),
         (("--edit",), "the editor"),
     ],
 )
@@ -443,7 +443,7 @@ def test_help_at_the_approval_prompt(
         "n, no    refuse",
         "e, edit  change",
         "Ctrl-C   leave",
-        "'maybe' is no answer",
+        "'maybe' is not an answer",
     ):
         assert told in said
     assert said.count("Run this plan?") == 3

@@ -143,7 +143,9 @@ def test_an_entry_point_that_is_no_app_is_told(podium: Podium, install: Install)
     install("podium-toy", "[podium.commands]\ntoy = podium_toy:app\n", "app = 3\n")
     result = podium("toy")
     assert result.exit_code == 2
-    assert "the entry point 'podium_toy:app' of the command 'toy' gives no typer.Typer" in result.stderr
+    assert (
+        "the entry point 'podium_toy:app' of the command 'toy' does not give a typer.Typer" in result.stderr
+    )
 
 
 def test_two_packages_cannot_announce_one_command(podium: Podium, install: Install) -> None:

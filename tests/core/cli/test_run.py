@@ -159,7 +159,7 @@ def test_limits_can_be_given(podium: Podium, config: Path) -> None:
     ("options", "table", "told"),
     [
         (("--no-journal",), "", "leave out --no-journal, or --run-id"),
-        ((), "[journal]\noff = true\n", "take out `off` in [journal] of "),
+        ((), "[journal]\noff = true\n", "remove `off` in [journal] of "),
     ],
 )
 def test_a_run_id_needs_a_record(
@@ -178,7 +178,7 @@ def test_a_run_id_needs_a_record(
     [
         (("run", "  "), "the question is empty"),
         (("run", "Why?", "--file", "missing.txt"), "missing.txt cannot be read"),
-        (("run", "Why?", "--file", "binary"), "no text in UTF-8"),
+        (("run", "Why?", "--file", "binary"), "not UTF-8 text"),
         (("run", "Why?", "--file", "huge"), "huge cannot be read: it is longer than 16,777,220 bytes"),
         (("run", "--plan", "missing.json"), "missing.json cannot be read"),
         (("run", "--plan", "binary"), "the plan binary cannot be read"),
@@ -250,4 +250,4 @@ def test_question_on_stdin_that_is_no_utf8_is_refused(
     """It is not changed in silence: nothing is asked."""
     refused = podium("run", input=b"caf\xe9?")
     assert (refused.exit_code, server.calls) == (2, [])
-    assert "stdin is no text in UTF-8" in refused.stderr
+    assert "stdin is not UTF-8 text" in refused.stderr

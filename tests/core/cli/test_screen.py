@@ -87,7 +87,7 @@ def test_help_states_the_exit_codes(podium: Podium) -> None:
     """`--help` of every command says what the exit codes mean."""
     for command in ("", *COMMANDS):
         said = " ".join(podium(*command.split(), "--help").output.split())
-        assert "3 the answer is partial; 4 a plan waits for approval; 130 interrupted" in said
+        assert "3 partial answer; 4 a plan waits for approval; 130 interrupted" in said
 
 
 def test_version(podium: Podium) -> None:
@@ -141,7 +141,7 @@ def test_closed_stdout_is_told(config: Path, args: str) -> None:
         ["/bin/sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False
     )
     assert done.returncode == 1
-    assert "podium: the result cannot be written to stdout: it is closed\n" in done.stderr
+    assert "podium: the result cannot be written: stdout is closed\n" in done.stderr
     assert "Traceback" not in done.stderr
 
 

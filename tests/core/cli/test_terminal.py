@@ -101,7 +101,7 @@ def test_interrupt_closes_the_sockets(spawn: Spawn, config: Path, server: ChatSe
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, b"")
-    assert re.fullmatch(rb"podium: interrupted\npodium: go on with `podium resume \w+`\n", err)
+    assert re.fullmatch(rb"podium: interrupted\npodium: continue with `podium resume \w+`\n", err)
     wait_for(server.calls[1].hung_up.is_set)
 
 

@@ -266,8 +266,8 @@ async def test_http_with_a_key() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--http", "8400"], "no HOST:PORT"),
-        (["--key-env", "NO_SUCH_KEY"], "goes with --http"),
+        (["--http", "8400"], "is not HOST:PORT"),
+        (["--key-env", "NO_SUCH_KEY"], "needs --http"),
         (["--http", "localhost:8400", "--key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
     ],
 )

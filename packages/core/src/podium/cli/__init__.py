@@ -1,4 +1,4 @@
-"""The command line, and what packages that add commands to it need."""
+"""The command line, and the parts of it that packages need to add commands."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Runs a job for a command, and shows its result."""
+"""Runs a job for a command and shows its result."""
 
 import anyio
 import typer
@@ -20,11 +20,11 @@ class Answering:
     """One run that a command starts and shows.
 
     Args:
-        screen: where it is shown.
-        as_json: whether the result is written as JSON.
-        explain: whether the account of the run is shown too.
-        outputs: whether the outputs of the steps are shown too.
-        recorded: whether the run is in a journal, from which it can be resumed.
+        screen: shows the run.
+        as_json: whether to write the result as JSON.
+        explain: whether to write `Result.explain()` to stderr too.
+        outputs: whether to write the output of each step to stderr too.
+        recorded: whether the run is in a journal, so that it can be resumed.
     """
 
     def __init__(
@@ -48,19 +48,19 @@ class Answering:
         """Run the job, show its result, and exit with its exit code.
 
         Raises:
-            PodiumError: the job cannot be run.
+            PodiumError: the run failed without a result.
         """
         try:
             result = anyio.run(self._done, job)
         except (KeyboardInterrupt, PodiumError) as error:
             if isinstance(error, JournalError | ListenerFailed) and error.result is not None:
-                self._show_result(error.result)  # it is paid for
+                self._show_result(error.result)  # the answer is paid for
             elif self._recorded and self._state.runs:
                 run_id = next(iter(self._state.runs))
-                error.add_note(f"go on with `podium resume {run_id[:SHORT]}`")
+                error.add_note(f"continue with `podium resume {run_id[:SHORT]}`")
             root = self._state.root
             if isinstance(error, PlannerError) and self._as_json and root is not None and root.result:
-                self._show_result(root.result)  # the failed run, with what it spent
+                self._show_result(root.result)  # programs need the cost of a failed run too
             raise
         self._show(result)
         if result.status != "ok":
@@ -93,7 +93,7 @@ class Answering:
 
 
 def show_answer(screen: Screen, result: Result) -> None:
-    """Show the answer on stdout: in a terminal as Markdown, else verbatim; without an answer, nothing."""
+    """Write the answer, if there is one, to stdout: as Markdown in a terminal, else verbatim."""
     if result.answer and screen.interactive:
         screen.draw(drawing.markdown(screen.shown(result.answer)))
     elif result.answer:
@@ -101,15 +101,15 @@ def show_answer(screen: Screen, result: Result) -> None:
 
 
 def _hint(result: Result) -> str:
-    """Say what can be done about a run that has no whole answer."""
+    """Return the commands that help with a run that has no complete answer."""
     short = result.run_id[:SHORT]
     if result.problem is not None and result.problem.code == FALLBACK:
-        return ""  # its recorded plan would be carried out again
+        return ""  # resuming would run the fallback's plan again
     match result.status:
         case "ok":
             return ""
         case "waiting":
-            see = f": see its plan with `podium show {short}`"
+            see = f": show its plan with `podium show {short}`"
             return f"{see}, then `podium approve {short}` or `podium refuse {short} --why TEXT`"
         case _:
-            return f": try again what failed with `podium resume {short}`"
+            return f": retry the failed steps with `podium resume {short}`"

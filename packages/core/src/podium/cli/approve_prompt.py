@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _QUESTION = "Run this plan? [y]es, [N]o, [e]dit, [?] help: "
 _HELP = """\
   y, yes   run the plan as shown
-  n, no    refuse the plan: the run ends, and no step is called (also the Enter key alone)
-  e, edit  change the plan in $VISUAL or $EDITOR, and be asked again
+  n, no    refuse the plan: the run ends without calling a step (default: the Enter key)
+  e, edit  change the plan in $VISUAL or $EDITOR, then answer again
   ?        show this help
-  Ctrl-C   leave now: the run waits for approval, and `podium resume` continues it"""
+  Ctrl-C   leave: the run waits for approval, and `podium resume` continues it"""
 _ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "": "no", "e": "edit", "edit": "edit"}
 
 
@@ -31,16 +31,16 @@ def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -
     """Return an approver that asks the person at the terminal.
 
     Args:
-        screen: where the plan is shown.
-        view: the picture of the run, which makes room for the question; `None` for no picture.
-        conductor: forecasts the cost of the plans.
+        screen: shows the plan.
+        view: the live view of the run, which is hidden during the question; `None` if there is none.
+        conductor: forecasts the cost of a plan.
 
     Raises:
-        ConfigError: stdin, stdout or stderr is no terminal.
+        ConfigError: stdin, stdout or stderr is not a terminal.
     """
     if not screen.interactive or not screen.can_ask:
         raise ConfigError(
-            '--approve asks at a terminal, and there is none: write approve = "later" in [policy], '
+            '--approve needs a terminal: without one, write approve = "later" in [policy] '
             "and approve with `podium approve`"
         )
 
@@ -52,10 +52,10 @@ def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -
 
 
 async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[True] | str | Plan:
-    """Show a plan with what it may cost, and ask the person at the terminal.
+    """Show a plan with its forecast, and ask the person at the terminal whether it may run.
 
     Returns:
-        `True` when the plan may run; else the reason of the refusal, or the plan to run in its place.
+        `True` if the plan may run, a text with the reason if it is refused, or the changed plan.
     """
     plan, workers = shown, conductor.pool.names
     while True:
@@ -75,9 +75,9 @@ async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Liter
 
 
 async def _answer(screen: Screen) -> str:
-    """Ask until the person answers `yes`, `no` or `edit`, and return that; help is shown for the rest."""
+    """Ask until the person answers `yes`, `no` or `edit`, and return the answer."""
     while (said := _ANSWERS.get((typed := await screen.ask(_QUESTION)).strip().lower())) is None:
         if typed.strip() != "?":
-            screen.note(f"podium: {typed.strip()!r} is no answer")
+            screen.note(f"podium: {typed.strip()!r} is not an answer")
         screen.note(_HELP)
     return said

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and how their text is read."""
+"""Arguments and options that several commands share, and the parsers of their values."""
 
 import re
 from pathlib import Path
@@ -10,63 +10,64 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def above_zero(value: float | None) -> float | None:
-    """Refuse a number that is not above 0."""
-    if value is not None and not value > 0:  # nan is neither above nor below
+    """Return the number, or raise `typer.BadParameter` if it is not above 0."""
+    if value is not None and not value > 0:  # true for nan, which `value <= 0` is not
         raise typer.BadParameter(f"{value:g} must be above 0")
     return value
 
 
 def span(text: str) -> float:
-    """Read a span of time, as in 30d, in seconds."""
+    """Parse a time span such as 30d, and return it in seconds."""
     found = re.fullmatch(r"(\d{1,9})([smhdw])", text.strip())
     if found is None:
-        told = f"{text!r} is no span of time: write a number and s, m, h, d or w, as in 30d"
+        told = f"{text!r} is not a time span: write a number and s, m, h, d or w, as in 30d"
         raise typer.BadParameter(told)
     return float(int(found[1]) * _UNITS[found[2]])
 
 
 def names(text: str) -> frozenset[str]:
-    """Read names that are separated by commas."""
+    """Parse names that are separated by commas."""
     return frozenset(filter(None, (name.strip() for name in text.split(","))))
 
 
 Question = Annotated[
-    str | None, typer.Argument(help="What to ask; - reads it from stdin, as does leaving it out in a pipe.")
+    str | None, typer.Argument(help="The question. Read from stdin if it is - or if stdin is a pipe.")
 ]
 ConfigPath = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="The config; else $PODIUM_CONFIG, ./podium.toml, or podium/podium.toml in your config folder.",
+        help="The config file. Default: $PODIUM_CONFIG, ./podium.toml, or podium/podium.toml in your "
+        "config folder.",
     ),
 ]
 Approve = Annotated[
-    bool, typer.Option("--approve", help="Show each plan and ask before it runs, at a terminal.")
+    bool, typer.Option("--approve", help="Show each plan and ask for approval at the terminal.")
 ]
 Outputs = Annotated[
     bool,
-    typer.Option("--outputs", help="Write the output of each step to stderr; stdout holds the answer alone."),
+    typer.Option("--outputs", help="Write the output of each step to stderr."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
-Labels = Annotated[str, typer.Option(metavar="NAMES", help="Labels the question carries: eu,confidential")]
-Steps = Annotated[int | None, typer.Option(min=1, help="Most steps the whole run may start.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+Labels = Annotated[str, typer.Option(metavar="NAMES", help="Labels of the question, as in eu,confidential.")]
+Steps = Annotated[int | None, typer.Option(min=1, help="Maximum number of steps in the whole run.")]
 Rounds = Annotated[
     int | None,
-    typer.Option(min=1, help="Most rounds: the first plan, and those that improve its answer."),
+    typer.Option(min=1, help="Maximum number of rounds, including the first plan."),
 ]
-Seconds = Annotated[float | None, typer.Option(callback=above_zero, help="Longest run, in seconds.")]
+Seconds = Annotated[float | None, typer.Option(callback=above_zero, help="Time limit of the run.")]
 MaxCost = Annotated[
-    float | None, typer.Option(callback=above_zero, metavar="USD", help="Most the whole run may cost.")
+    float | None, typer.Option(callback=above_zero, metavar="USD", help="Cost limit of the run.")
 ]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 NewPlan = Annotated[
-    Path | None, typer.Option("--plan", metavar="FILE", help="A plan in place of the run's last.")
+    Path | None, typer.Option("--plan", metavar="FILE", help="Replace the run's last plan with this one.")
 ]
 Edits = Annotated[
     Path | None,
-    typer.Option("--edits", metavar="FILE", help="Changes of the run's last plan, as JSON."),
+    typer.Option("--edits", metavar="FILE", help="Apply these edits (JSON) to the run's last plan."),
 ]
-Edit = Annotated[bool, typer.Option("--edit", help="Change the run's last plan in $EDITOR.")]
-Step = Annotated[int | None, typer.Option("--step", min=0, help="Change this step of the run's last plan.")]
+Edit = Annotated[bool, typer.Option("--edit", help="Open the run's last plan in $EDITOR.")]
+Step = Annotated[int | None, typer.Option("--step", min=0, help="The step of the run's last plan to change.")]
 Subtask = Annotated[str | None, typer.Option(metavar="TEXT", help="The step's new subtask.")]
 Worker = Annotated[str | None, typer.Option(metavar="NAME", help="The step's new worker.")]

@@ -10,9 +10,9 @@ from podium.workers.openai.endpoint import Endpoint
 
 
 def use_base_urls(preset: str, environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return a preset with the URLs that the environment sets, and those URLs by endpoint.
+    """Return a preset with the base URLs from the environment, and these URLs by endpoint.
 
-    An endpoint whose key is in `NAME_API_KEY` has its URL in `NAME_BASE_URL`. A URL without a path
+    An endpoint whose key is in `NAME_API_KEY` takes its URL from `NAME_BASE_URL`. A URL without a path
     gets the path of the preset's URL.
 
     Args:
@@ -20,7 +20,7 @@ def use_base_urls(preset: str, environ: Mapping[str, str]) -> tuple[str, dict[st
         environ: the environment variables.
 
     Raises:
-        ConfigError: a variable holds no valid URL.
+        ConfigError: a variable has an invalid URL.
     """
     urls = {}
     for name, table in tomllib.loads(preset).get("endpoints", {}).items():
@@ -36,7 +36,7 @@ def _checked(variable: str, given: str, path: str) -> str:
     try:
         url = Endpoint(given).base_url
     except ConfigError as error:
-        raise ConfigError(f"{variable} is wrong: {error}") from error
+        raise ConfigError(f"{variable} is invalid: {error}") from error
     return url if urlsplit(url).path else url + path
 
 

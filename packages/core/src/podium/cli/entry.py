@@ -1,4 +1,4 @@
-"""The entry point of the command `podium`. It imports little, so that Ctrl-C is handled early."""
+"""The entry point of the command `podium`. It imports little, so that it handles Ctrl-C early."""
 
 import signal
 
@@ -6,7 +6,7 @@ import signal
 def main() -> None:
     """Run the command line on `sys.argv`, and exit with its exit code."""
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_default:  # an interrupt while modules are imported ends the process; it would show a traceback
+    if is_default:  # else Ctrl-C during the imports would show a traceback
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from podium.cli.root import run  # noqa: PLC0415  (see above)
 

@@ -1,4 +1,4 @@
-"""A run as the command line starts it: something that reports its events and ends with a result."""
+"""The runs that the command line starts: each reports its events and returns a result."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -11,11 +11,11 @@ from podium.types.messages import Query
 from podium.types.result import Result
 
 Job = Callable[[Callable[[Event], None]], Awaitable[Result]]
-"""A run that reports its events to the function it is given."""
+"""Runs a query and reports its events to the given function."""
 
 
 async def follow(job: Job, state: LiveState) -> Result:
-    """Run the job and keep `state` up to date meanwhile.
+    """Run the job, and update `state` with each event.
 
     Raises:
         PodiumError: as `Conductor.run`.
@@ -24,7 +24,7 @@ async def follow(job: Job, state: LiveState) -> Result:
 
 
 def hosted_job(conductor: HostedConductor, query: Query) -> Job:
-    """Return the run of a query by a hosted conductor."""
+    """Return a job that runs a query with a hosted conductor."""
 
     async def job(listen: Callable[[Event], None]) -> Result:
         result = None
@@ -32,7 +32,7 @@ def hosted_job(conductor: HostedConductor, query: Query) -> Job:
             async for event in events:
                 listen(event)
                 result = event.result if isinstance(event, RunEnded) else None
-        assert result is not None  # the last event has it
+        assert result is not None  # the last event carries the result
         return result
 
     return job

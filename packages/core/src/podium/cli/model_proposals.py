@@ -1,4 +1,4 @@
-"""Puts current models into a preset: those that the endpoints with a key in the environment list."""
+"""Puts current models into a preset: asks the endpoints whose keys are in the environment."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from podium.workers.openai.model_list import choose_model, list_models
 from podium.workers.openai.providers import find_provider
 
 SECONDS = 10.0
-"""Longest wait for all lists of models together, in seconds."""
+"""Timeout for all lists of models together, in seconds."""
 _BLOCK = re.compile(r"^(?=\[)", re.MULTILINE)
 _MODEL = re.compile(r"^model = .*$", re.MULTILINE)
 _WORKER = re.compile(r'^worker = "\w+"', re.MULTILINE)
@@ -29,15 +29,15 @@ class Proposal:
     base_url: str
     key_env: str
     model: str | None = None
-    """`None` where none was found."""
-    problem: str = "was not asked"
+    """`None` if no model was found."""
+    problem: str = "not asked"
     """Why there is no model."""
 
 
 def propose_models(preset: str, environ: Mapping[str, str] = os.environ) -> tuple[str, list[Proposal]]:
-    """Return a preset with a model for each endpoint that lists some, and what was found.
+    """Return a preset with a model for each endpoint that lists chat models, and the proposals.
 
-    The endpoints are asked at the same time. Once one model was found, endpoints without one are
+    The endpoints are asked concurrently. If any endpoint has a model, endpoints without a model are
     commented out, with their workers.
 
     Args:
@@ -75,16 +75,16 @@ async def _ask(proposal: Proposal, provider: str, key: str) -> None:
         proposal.problem = str(error)
         return
     proposal.model = choose_model(listed, proposal.base_url)
-    proposal.problem = "lists no chat model"
+    proposal.problem = "it lists no chat model"
 
 
 def _filled(block: str, proposals: Mapping[str, Proposal], planner: str | None) -> str:
-    """Return a table of the preset with what was found; commented out if nothing was for its endpoint.
+    """Return a table of the preset with its model; commented out if its endpoint has no model.
 
     Args:
         block: the text of the table, and of the comments after it.
-        proposals: what was found, by the endpoint's name.
-        planner: the worker that plans; `None` where no model was found, and the table stays as it is.
+        proposals: the proposals by endpoint.
+        planner: the worker that plans; `None` if no model was found, which leaves the table unchanged.
     """
     tables = tomllib.loads(block)
     if planner is None:

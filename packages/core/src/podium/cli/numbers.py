@@ -1,8 +1,8 @@
-"""Amounts as people write them: money, tokens, spans of time. Knows no terminal."""
+"""Formats money, token counts and time spans for people."""
 
 
 def money(cost: float | None) -> str:
-    """Write a cost in USD; `unknown` for `None`."""
+    """Format a cost in USD; `None` as `unknown`."""
     if cost is None:
         return "unknown"
     if not cost:
@@ -13,7 +13,7 @@ def money(cost: float | None) -> str:
 
 
 def short_count(count: int) -> str:
-    """Write a count in five characters at most: 9,999 and then 12.3k, 123k, 1.2M."""
+    """Format a count in at most six characters, as in 9,999, 12.3k, 123k and 1.2M."""
     if count < 10_000:
         return f"{count:,}"
     if count < 99_950:
@@ -24,7 +24,7 @@ def short_count(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a span of time: 1.2 s, 2 min 5 s, 1 h 2 min."""
+    """Format a time span, as in 1.2 s, 2 min 5 s and 1 h 2 min."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -34,5 +34,5 @@ def duration(seconds: float) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Write a number of things, the noun in the plural unless there is one."""
+    """Format a count with its noun, as in 1 run and 2 runs."""
     return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Plans in files: reads saved plans, and changes plans by options or in an editor."""
+"""Reads saved plans, and changes plans by options or in an editor."""
 
 import json
 import os
@@ -17,21 +17,21 @@ from podium.types.messages import MAX_QUERY_CHARS
 from podium.types.plan import Plan
 
 _MOST_BYTES = 8 * MAX_QUERY_CHARS
-"""Most bytes of a saved plan: it holds its question, whose characters JSON may escape."""
+"""Largest saved plan, in bytes: it includes its question, whose characters JSON may escape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChange:
-    """A change of a plan, as typed."""
+    """A change of a plan, from command-line options."""
 
     file: Path | None = None
-    """A file with the plan that replaces it."""
+    """A file with a new plan."""
     edits: Path | None = None
-    """A file with changes, as `read_edits` takes them."""
+    """A file with edits for `read_edits`."""
     edit: bool = False
-    """Whether the plan is opened in an editor."""
+    """Whether to open the plan in an editor."""
     step: int | None = None
-    """The step that gets another subtask or worker."""
+    """The step that gets a new subtask or worker."""
     subtask: str | None = None
     worker: str | None = None
 
@@ -39,15 +39,15 @@ class PlanChange:
         """Return the changed plan; `None` for no change.
 
         Raises:
-            ConfigError: the options do not go together, or the editor fails.
-            PlanError: the text is no plan.
+            ConfigError: the options exclude each other, or the editor fails.
+            PlanError: the new plan or an edit is invalid.
             QueryError: a file cannot be read.
         """
         has_step = self.step is not None
         if has_step != (self.subtask is not None or self.worker is not None):
-            raise ConfigError("--step goes with --subtask or --worker, or both: say what that step is to be")
+            raise ConfigError("--step needs --subtask or --worker or both, and these need --step")
         if (self.file is not None) + (self.edits is not None) + self.edit + has_step > 1:
-            raise ConfigError("a plan is changed by --plan, --edits, --edit or --step: leave out all but one")
+            raise ConfigError("--plan, --edits, --edit and --step exclude each other: give one of them")
         if self.file is not None:
             return replace(read_plan(self.file, workers, max_steps), query=plan.query)
         if self.edits is not None:
@@ -63,7 +63,7 @@ def read_plan(path: Path, workers: Sequence[str], max_steps: int) -> Plan:
 
     Raises:
         QueryError: the file cannot be read.
-        PlanError: the file holds no plan.
+        PlanError: the file has no valid plan.
     """
     return read_saved_plan(_text(path, "the plan"), workers, max_steps)
 
@@ -72,8 +72,8 @@ def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
     """Open a plan in the user's editor, and return the changed plan; `None` for no change.
 
     Raises:
-        ConfigError: the editor cannot be started, or failed.
-        PlanError: the text is no plan.
+        ConfigError: the editor did not start, or failed.
+        PlanError: the edited text is not a valid plan.
     """
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     written = replace(plan, query=()).to_json()
@@ -86,7 +86,9 @@ def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
         try:
             subprocess.run([*shlex.split(command), str(path)], check=True)  # noqa: S603 - the user's editor
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            raise ConfigError(f"the editor {command!r} failed: {error}; name one in $EDITOR") from error
+            raise ConfigError(
+                f"the editor {command!r} failed: {error}; set another editor in $EDITOR"
+            ) from error
         changed = path.read_text(encoding="utf-8", errors="replace")
     return (
         None if changed == text else replace(read_saved_plan(changed, workers, max_steps), query=plan.query)
@@ -94,11 +96,11 @@ def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
 
 
 def _read_edits(path: Path, workers: Sequence[str]) -> tuple[Edit, ...]:
-    text = _text(path, "the changes")
+    text = _text(path, "the edits")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise QueryError(f"the changes {path} are no JSON: {error}") from error
+        raise QueryError(f"the edits {path} are invalid JSON: {error}") from error
     return read_edits(data, workers)
 
 

@@ -27,41 +27,41 @@ T = TypeVar("T")
 
 QUESTION = "What is 2 + 2? Answer with the number."
 SECONDS = 30.0
-"""Longest wait for one answer, in seconds; reasoning models are slow."""
+"""Timeout of a test call, in seconds; reasoning models are slow."""
 _GRACE = 1.0
-"""Further seconds, in which a part that keeps the deadline itself can name what was late."""
+"""Seconds after the timeout in which a worker can still report its own timeout error."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Probe:
-    """A part of a config, and the outcome of its test call."""
+    """A worker, planner or MCP server of a config, and the result of its test call."""
 
     name: str
     role: Literal["worker", "planner", "conductor", "mcp server"]
     model: str | None = None
-    """`None` for a part that is no model."""
+    """`None` if the part is not a model."""
     card: Card | None = None
     structured: tuple[str, ...] = ()
-    """Kinds of structured output that its server supports: `json`, `grammar`."""
+    """The kinds of structured output that its server supports: `json`, `grammar`."""
     call: Callable[[], Awaitable[Usage]] | None = None
-    """Calls the part; `None` when the part could not be built."""
+    """Calls the part; `None` if the part could not be built."""
     seconds: float | None = None
-    """Duration of the call; `None` without a call."""
+    """Duration of the test call; `None` without a call."""
     usage: Usage = Usage()
     error: str | None = None
-    """What is wrong; `None` when the part works."""
+    """The error; `None` if the part works."""
     offered: tuple[Card, ...] = ()
-    """Cards of the workers that are made of what an MCP server offers."""
+    """The cards of the workers that the config makes from an MCP server."""
     offers: "Sequence[Offer]" = ()
-    """What an MCP server offers, used or not."""
+    """All tools and resources of an MCP server, whether the config uses them or not."""
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """The cards of the workers of this part, for the planner."""
+        """The cards of this part's workers, for the planner."""
         return self.offered or (self.card or Card(name=self.name),)
 
     async def run(self) -> None:
-        """Call the part, if it could be built, and note the outcome."""
+        """Call the part, if it could be built, and store the result."""
         if self.call is None:
             return
         began = anyio.current_time()
@@ -74,7 +74,7 @@ class Probe:
         self.seconds = anyio.current_time() - began
 
     def to_json(self) -> dict[str, Any]:
-        """Write the probe as plain JSON data."""
+        """Return the probe as JSON data."""
         card = self.card or Card(name=self.name)
         return {
             "name": self.name,
@@ -96,14 +96,14 @@ class Probe:
         }
 
     def named_offers(self) -> "list[tuple[Offer, str, bool]]":
-        """Return each offer of an MCP server with the name of its worker, and whether the pool has it."""
+        """Return each offer of an MCP server, the name of its worker, and whether the pool has it."""
         names = {card.name for card in self.offered}
         named = [(offer, f"{self.name}.{offer.name}") for offer in self.offers]
         return [(offer, name, name in names) for offer, name in named]
 
 
 def price_told(card: Card) -> str:
-    """Return a price in words, with where it comes from."""
+    """Format a price with its source."""
     price = card.price
     if price is None:
         return "unknown"
@@ -112,7 +112,7 @@ def price_told(card: Card) -> str:
 
 
 def window_told(card: Card) -> str:
-    """Return a context window in words, with where it comes from."""
+    """Format a context window with its source."""
     if card.context_window is None:
         return "unknown"
     return f"{card.context_window:,} ({_source(card.context_window, card.context_window_source)})"
@@ -127,7 +127,7 @@ def _source(fact: object, source: str) -> str | None:
 
 
 def worker_probe(config: Config, name: str) -> Probe:
-    """Return a probe that asks a worker for 2 + 2, or an MCP server for what it offers."""
+    """Return a probe that asks a worker for 2 + 2, or an MCP server for its tools and resources."""
     if config.has_mcp_server(name):
         return _mcp_probe(config, name)
     probe = Probe(name=name, role="worker")
@@ -139,7 +139,7 @@ def worker_probe(config: Config, name: str) -> Probe:
 
 
 def _mcp_probe(config: Config, name: str) -> Probe:
-    """Return a probe of an MCP server, none of whose tools is called."""
+    """Return a probe that lists the offers of an MCP server and calls no tool."""
     probe = Probe(name=name, role="mcp server")
     server = _made(probe, partial(config.mcp_server, name))
     workers = None if server is None else _made(probe, partial(config.workers, name))
@@ -155,7 +155,7 @@ async def _list_offers(probe: Probe, server: "McpServer") -> Usage:
 
 
 def planner_probe(config: Config, cards: tuple[Card, ...]) -> Probe:
-    """Return a probe that asks the planner for a plan over `cards`, and parses it."""
+    """Return a probe that asks the planner for a plan with the workers of `cards`, and parses it."""
     probe = Probe(name="planner", role="planner")
     planner = _made(probe, config.planner)
     if planner is not None:
@@ -179,7 +179,7 @@ def hosted_probe(config: Config) -> Probe:
 
 
 def _made(probe: Probe, make: Callable[[], T]) -> T | None:
-    """Return the part that `make` builds; `None` when it fails, and the probe notes why."""
+    """Return the part that `make` builds; on failure store the error in the probe and return `None`."""
     try:
         return make()
     except ConfigError as error:
@@ -190,7 +190,7 @@ def _made(probe: Probe, make: Callable[[], T]) -> T | None:
 
 
 async def _ask(worker: Worker) -> Usage:
-    # A worker that reads earlier steps is shown one; a model gets the question alone.
+    # The visible step is for workers that need the output of an earlier step.
     step_input = StepInput(QUESTION, (VisibleStep(0, QUESTION, "4"),))
     deadline = anyio.current_time() + SECONDS
     request = Request(messages=(Message("user", QUESTION),), step_input=step_input, deadline=deadline)

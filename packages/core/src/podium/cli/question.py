@@ -10,27 +10,27 @@ from podium.errors import QueryError
 from podium.types.messages import MAX_QUERY_CHARS
 
 _MOST_BYTES = 4 * (MAX_QUERY_CHARS + 1)
-"""Most bytes that are read: four per character; a longer query is refused anyway."""
+"""Largest question, in bytes: UTF-8 has at most four per character."""
 _TICKS = re.compile("`{3,}")
 
 
 def read_question(typed: str | None, files: Sequence[Path] = ()) -> str:
-    """Return the question, with each file fenced under its name.
+    """Return the question, followed by each file in a code fence under its name.
 
     Args:
-        typed: the question; `-` reads it from stdin; `None` does so if something is piped
-            in and there are no files.
-        files: text files to put into the question.
+        typed: the question; `-` for stdin; `None` also for stdin, if stdin is a pipe and there are
+            no files.
+        files: text files to add to the question.
 
     Raises:
-        QueryError: there is no question, or stdin or a file cannot be read as text.
+        QueryError: there is no question, or stdin or a file is not readable text.
     """
     has_stdin = sys.stdin is not None  # a parent may have closed it
     is_piped = typed is None and not files and has_stdin and not sys.stdin.isatty()
     if is_piped or (typed == "-" and has_stdin):
         typed = _stdin_text().strip("\r\n")
     if typed is None and not files:
-        raise QueryError("there is no question: give one as an argument, or pipe it in")
+        raise QueryError("the question is missing: give it as an argument, or pipe it in")
     asked = [typed] if typed else []
     return "\n\n".join([*asked, *(_fenced(file) for file in files)])
 
@@ -38,17 +38,17 @@ def read_question(typed: str | None, files: Sequence[Path] = ()) -> str:
 def _stdin_text() -> str:
     read = sys.stdin.buffer.read(_MOST_BYTES)
     try:
-        # Bytes are cut at the limit, perhaps within a character; such a question is refused as too long.
+        # The limit may cut a character in two; such a question is refused later, because it is too long.
         return read.decode("utf-8", "replace" if len(read) == _MOST_BYTES else "strict")
     except UnicodeDecodeError as error:
-        raise QueryError("stdin is no text in UTF-8: pipe in text") from error
+        raise QueryError("stdin is not UTF-8 text: pipe in text") from error
 
 
 def _fenced(file: Path) -> str:
     try:
         text = read_text(file, _MOST_BYTES)
     except UnicodeDecodeError as error:
-        raise QueryError(f"{file} is no text in UTF-8: give text files") from error
+        raise QueryError(f"{file} is not UTF-8 text: give text files") from error
     except (OSError, ValueError) as error:
         raise QueryError(f"{file} cannot be read: {error}") from error
     fence = max(["```", *(ticks + "`" for ticks in _TICKS.findall(text))], key=len)

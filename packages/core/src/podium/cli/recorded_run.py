@@ -23,27 +23,27 @@ from podium.types.plan import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:
-    """A recorded run, and the conductor of the config."""
+    """A recorded run with the conductor of the config."""
 
     run_id: str
     events: Sequence[Event]
     conductor: Conductor
 
     def changed(self, change: PlanChange) -> Plan | None:
-        """Return the plan of the last round with the change; `None` for no change.
+        """Return the changed plan of the last round; `None` for no change.
 
         Raises:
-            PodiumError: as `PlanChange.apply`; or the run has no plan yet.
+            PodiumError: the run has no plan yet, or `PlanChange.apply` raises it.
         """
         if change == PlanChange():
             return None
         return change.apply(self.plan, self.conductor.pool.names, self.conductor.limits.plan_steps)
 
     def limits(self, **given: float | None) -> Limits | None:
-        """Return the limits of the run with the given ones replaced; `None` where none is given.
+        """Return the run's limits with the given limits replaced; `None` if none is given.
 
         Args:
-            given: limits by name; `None` keeps the run's.
+            given: limits by name; `None` keeps the run's limit.
         """
         new = {name: value for name, value in given.items() if value is not None}
         own = self.conductor.limits.keeping(limits_of(self.events))
@@ -51,7 +51,7 @@ class RecordedRun:
 
     @property
     def kept(self) -> list[str]:
-        """The limits of the run that differ from those of the config, in words."""
+        """The limits of the run that differ from the config's limits, as text."""
         config = self.conductor.limits
         own = config.keeping(limits_of(self.events))
         values = {name: getattr(own, name) for name in OF_RUN if getattr(own, name) != getattr(config, name)}
@@ -62,50 +62,50 @@ class RecordedRun:
         """The plan of the last round.
 
         Raises:
-            ConfigError: the run has no plan yet, or the pool lacks a worker of it.
+            ConfigError: the run has no plan yet, or a worker of the plan is not in the pool.
         """
         plans = paid_results_of(self.events, self.conductor.pool.names).plans
         if not plans:
-            raise ConfigError(f"run {self.run_id} has no plan yet that could be changed")
+            raise ConfigError(f"run {self.run_id} has no plan yet")
         return plans[max(plans)].plan
 
     def decide(self, plan: Plan | None, *, approved: bool, by: str, why: str) -> None:
-        """Record the decision on the plan that the run waits with.
+        """Record the decision on the waiting plan of the run.
 
         Args:
-            plan: a changed plan in its place; `None` for the plan as it is.
-            approved: whether the run may go on.
-            by: who decides.
+            plan: a changed plan; `None` keeps the waiting plan.
+            approved: whether the plan may run.
+            by: the name of the person who decides.
             why: the reason, recorded with the decision.
 
         Raises:
-            PodiumError: as `Conductor.decide`.
+            PodiumError: `Conductor.decide` raises it.
         """
         anyio.run(partial(self.conductor.decide, self.run_id, approved=approved, plan=plan, by=by, why=why))
 
     def report_decision(self, screen: Screen, said: str) -> None:
-        """Say what was decided, and how to go on."""
+        """Report the decision and the command that continues the run."""
         short = self.run_id[:SHORT]
-        screen.note(f"podium: {said} the plan of run {self.run_id}; go on with `podium resume {short}`")
+        screen.note(f"podium: {said} the plan of run {self.run_id}; continue with `podium resume {short}`")
 
 
 def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:
     """Return the run whose id begins with `typed`, from the journal of the config.
 
     Args:
-        path: the config; `None` for the one that is found.
-        typed: the beginning of the run's id.
+        path: the config; `None` for the default config.
+        typed: the first characters of the run's id.
 
     Raises:
-        ConfigError: the config is wrong, its conductor is hosted, or it records no runs.
-        JournalError: there is no such run, or it cannot be read.
+        ConfigError: the config is invalid, its conductor is hosted, or it records no runs.
+        JournalError: the run is unknown or cannot be read.
     """
     config = load_config(find_config(path))
     conductor, journal = config.conductor(), config.journal()
     if not isinstance(conductor, Conductor):
         raise ConfigError("a hosted conductor's runs are not recorded: use a config with workers")
     if journal is None:
-        raise ConfigError(f"{config.path} records no runs: take out `off` in [journal]")
+        raise ConfigError(f"{config.path} records no runs: remove `off` in [journal]")
 
     async def read() -> RecordedRun:
         row = await find_run(journal, typed)

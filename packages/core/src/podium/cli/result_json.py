@@ -1,4 +1,4 @@
-"""Results as JSON data and as lines of text. Knows no terminal."""
+"""Formats results as JSON data and as lines of text."""
 
 from collections import Counter
 from dataclasses import asdict
@@ -18,7 +18,7 @@ _ENDS = {
 
 
 def result_json(result: Result) -> dict[str, Any]:
-    """Write a result as plain JSON data."""
+    """Return a result as JSON data."""
     return {
         "run_id": result.run_id,
         "status": result.status,
@@ -43,7 +43,7 @@ def result_json(result: Result) -> dict[str, Any]:
 
 
 def _forecast_json(result: Result) -> dict[str, Any] | None:
-    """Write the forecast of the first plan, and whether the run stayed within it."""
+    """Return the forecast of the first plan, and whether the run stayed within it, as JSON data."""
     if result.forecast is None:
         return None
     outcomes = result.rounds[0].outcomes if result.rounds else ()
@@ -51,7 +51,7 @@ def _forecast_json(result: Result) -> dict[str, Any] | None:
 
 
 def step_outputs(result: Result) -> list[str]:
-    """Return the output of each step under a line that names the step; a step without text has none."""
+    """Return the output of each step that has text, under a line that names the step."""
     several = len(result.plans) > 1
     texts = []
     for outcome in result.outcomes:
@@ -62,7 +62,7 @@ def step_outputs(result: Result) -> list[str]:
 
 
 def status_line(result: Result) -> str:
-    """Say in one line how the run ended and what it used."""
+    """Return one line with the run's status, steps, tokens, cost and time."""
     about = "about " if result.usage.estimated else ""
     cost = "cost unknown" if result.cost is None else money(result.cost)
     facts = [*_steps(result), f"{about}{result.usage.total_tokens:,} tokens", cost, duration(result.seconds)]
@@ -70,14 +70,14 @@ def status_line(result: Result) -> str:
 
 
 def problem_line(result: Result) -> str:
-    """Say why there is no whole answer, with the code of the problem; empty if there is nothing to say."""
+    """Return the code and the message of the run's problem; empty if there is none or the run waits."""
     if result.problem is None or result.status == "waiting":
         return ""
     return f"{result.problem.code}: {result.problem.message}"
 
 
 def _answered_by(result: Result) -> str:
-    """Say which worker wrote the answer; nothing if there is no answer or no step is known."""
+    """Return ` by ` and the worker that wrote the answer; empty if there is no answer or no such step."""
     for current in reversed(result.rounds):
         steps = steps_of(current)
         if result.answer and steps and steps[-1].text == result.answer:
@@ -86,7 +86,7 @@ def _answered_by(result: Result) -> str:
 
 
 def _steps(result: Result) -> list[str]:
-    """Say how many steps ended in which way, and who planned them."""
+    """Return the number of steps per status, and the planner."""
     steps = [outcome for current in result.rounds for outcome in steps_of(current)]
     ends = Counter(outcome.status for outcome in steps)
     facts = [

@@ -1,4 +1,4 @@
-"""The command `podium`: its list of commands, each imported when it runs.
+"""The command `podium` and its list of commands. A command's module is imported when the command runs.
 
 A command of core is the attribute `<name>` of `podium.cli.commands.<name>`: a function or a `typer.Typer`.
 Other packages add commands by entry points, as `podium.config.add_ons` describes.
@@ -22,33 +22,33 @@ from podium.errors import ConfigError
 COMMANDS = {
     "run": "Answer a question, or run a saved plan.",
     "plan": "Show the plan for a question, as a table and a flowchart, and run nothing.",
-    "parse": "Read a plan text and show its steps, or what is wrong with it and where.",
+    "parse": "Parse a plan text and show its steps, or the position and cause of the error.",
     "check": "Call each worker and the planner once, and show which of them work.",
     "init": "Write a commented podium.toml to start from.",
-    "demo": "Answer a compound question with no model, key or network.",
+    "demo": "Answer a question without a model, key or network.",
     "runs": "List the recorded runs, or delete some.",
-    "show": "Show what a run did: plans, steps, calls, costs, and why.",
+    "show": "Show a recorded run: plans, steps, calls, costs and the reasons for decisions.",
     "diff": "Show how two runs differ: plans, outputs, costs.",
-    "resume": "Continue a run that broke off, failed or waited, without paying twice.",
-    "approve": "Approve the plan that a run waits with, as it is or changed.",
-    "refuse": "Refuse the plan that a run waits with.",
-    "replay": "Repeat a run from its recorded outputs, at no cost, or with a changed plan.",
-    "cache": "Delete answers that are kept for reuse.",
+    "resume": "Continue an interrupted, failed or waiting run; recorded results are reused.",
+    "approve": "Approve the plan of a run that waits for approval, changed or unchanged.",
+    "refuse": "Refuse the plan of a run that waits for approval.",
+    "replay": "Repeat a run from its recorded outputs, or with a changed plan.",
+    "cache": "Delete cached answers.",
     "mcp": "Serve the conductor to MCP clients, on stdio or over HTTP.",
     "audit": "Verify recorded runs, print their anchors, or export them.",
 }
-"""Core's commands, each with the first line of its help."""
+"""The name and the summary of each command of core."""
 
 
 class CommandGroup(TyperGroup):
-    """The commands of core and of add-ons; lists them without importing them."""
+    """The commands of core and of add-ons. Listing them imports none of them."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self._list(COMMANDS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Import the command that is named, and find it."""
+        """Import the named command and return it."""
         with reporting():
             if args[0] not in COMMANDS:
                 self._list(add_ons.command_summaries())
@@ -57,13 +57,13 @@ class CommandGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the names and summaries into the help."""
+        """Write the names and summaries of all commands into the help."""
         with reporting():
             self._list(add_ons.command_summaries())
         super().format_commands(ctx, formatter)
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return the option `--help`, which writes as results are written."""
+        """Return the option `--help`, which writes to stdout through `Screen`."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.callback = _show_help
@@ -74,7 +74,7 @@ class CommandGroup(TyperGroup):
             self.commands.setdefault(name, TyperCommand(name, short_help=summary))
 
 
-def _show_help(context: Any, _: Any, asked: bool) -> None:  # noqa: FBT001 - typer calls a callback so
+def _show_help(context: Any, _: Any, asked: bool) -> None:  # noqa: FBT001 - typer passes it by position
     if asked and not context.resilient_parsing:
         if text := context.get_help():
             Screen().result(text)
@@ -82,7 +82,7 @@ def _show_help(context: Any, _: Any, asked: bool) -> None:  # noqa: FBT001 - typ
 
 
 def _with_help(command: Any) -> Any:
-    """Return a command whose help, and that of its subcommands, is written as results are."""
+    """Make the help of a command and of its subcommands go through `Screen`, and return the command."""
     find = command.get_help_option
 
     def get_help_option(context: Any) -> Any:
@@ -98,21 +98,26 @@ def _with_help(command: Any) -> Any:
 
 
 def _command(name: str) -> Any:
-    """Return a command, imported.
+    """Import a command and return it.
 
     Raises:
-        ConfigError: its package is not installed, or announces something else.
+        ConfigError: the command's package is not installed, or its entry point gives no `typer.Typer`.
     """
     if name in COMMANDS:
         made = getattr(import_module(f"podium.cli.commands.{name}"), name)
         return _with_help(get_command(made if isinstance(made, typer.Typer) else _of_function(name, made)))
     entry = add_ons.announced("podium.commands").get(name)
     if entry is None:
-        raise ConfigError(add_ons.absent_command(name) or f"no package announces the command {name!r}")
+        raise ConfigError(
+            add_ons.absent_command(name)
+            or f"no installed package has an entry point for the command {name!r}"
+        )
     made = entry.load()
     made = made if isinstance(made, typer.Typer) or not callable(made) else made()
     if not isinstance(made, typer.Typer):
-        raise ConfigError(f"the entry point {entry.value!r} of the command {name!r} gives no typer.Typer")
+        raise ConfigError(
+            f"the entry point {entry.value!r} of the command {name!r} does not give a typer.Typer"
+        )
     return _with_help(get_command(made))
 
 
@@ -133,7 +138,7 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:  # noqa: FBT001 - typer calls a callback so
+def _show_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it by position
     if asked:
         Screen().result(f"podium {__version__}")
         raise typer.Exit
@@ -153,7 +158,7 @@ def podium(
 def run() -> None:
     """Run the command line on `sys.argv`, and exit with its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        # A model may write what the terminal's encoding lacks; a paid answer is shown all the same.
+        # An answer may have characters that the terminal cannot encode; it must be shown all the same.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     app(prog_name="podium")

@@ -13,11 +13,11 @@ from podium.types.events import Event
 T = TypeVar("T")
 
 SHORT = 12
-"""Characters of an id that are shown, and enough to name the run again."""
+"""Length of the shown part of a run's id, in characters; commands accept it in place of the whole id."""
 
 
 def look(journal: Journal, read: Callable[[], Awaitable[T]]) -> T:
-    """Return the value of `read`, called while the journal is open."""
+    """Open the journal, call `read`, and return its value."""
 
     async def reading() -> T:
         async with journal:
@@ -30,7 +30,7 @@ async def find_run(journal: Journal, typed: str) -> RunRow:
     """Return the one run whose id begins with `typed`.
 
     Raises:
-        RunUnknown: there is none, or more than one.
+        RunUnknown: no run or more than one run matches.
     """
     rows = await journal.runs(limit=3, nested=True, prefix=typed) if typed else ()
     exact = [row for row in rows if row.run_id == typed]
@@ -57,7 +57,7 @@ async def read_family(journal: Journal, run_id: str) -> Sequence[Entry]:
 
 
 def nested_events(entries: Sequence[Entry], run_id: str) -> list[list[Event]]:
-    """Return the events of each run among `entries` but `run_id`: those nested in it."""
+    """Return the events of each run in `entries` that is nested in `run_id`."""
     runs: dict[str, list[Event]] = {}
     for entry in entries:
         if entry.run_id != run_id:
@@ -66,5 +66,5 @@ def nested_events(entries: Sequence[Entry], run_id: str) -> list[list[Event]]:
 
 
 def local_time(at: float) -> str:
-    """Write a Unix time, in seconds, as date and time of this machine's time zone."""
+    """Format a Unix time, in seconds, as date and time in the local time zone."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")

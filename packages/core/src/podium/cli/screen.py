@@ -1,7 +1,7 @@
 """The output of a command: results on stdout, everything else on stderr.
 
-All text leaves the command line here. It owns exit codes, and removes secrets and control characters, into
-a terminal, a pipe and a file alike. It knows no command.
+All output of the command line goes through this module. It defines the exit codes, and removes secrets and
+control characters from all text.
 """
 
 import json
@@ -36,13 +36,12 @@ if TYPE_CHECKING:
 
 NO_ANSWER, BAD_INPUT, PARTIAL, WAITING, INTERRUPTED = 1, 2, 3, 4, 130
 EXIT_CODES = (
-    "Exit codes: 0 all went well; 1 there is no answer, or a check failed; 2 the command, the question, "
-    "the config, a plan or the run that is named is wrong; 3 the answer is partial; 4 a plan waits for "
-    "approval; 130 interrupted."
+    "Exit codes: 0 success; 1 no answer, or a failed check; 2 invalid command, question, config, plan or "
+    "run; 3 partial answer; 4 a plan waits for approval; 130 interrupted."
 )
 
 _WRONG_INPUT = (ConfigError, QueryError, PlanError, RunUnknown, RunExists, RunHeld, RunDead)
-"""Errors that another command, question or config avoids."""
+"""Errors in the user's input: the command, question, config, plan or run."""
 
 
 class Screen:
@@ -50,7 +49,7 @@ class Screen:
 
     @property
     def interactive(self) -> bool:
-        """Whether both streams are terminals."""
+        """Whether stdout and stderr are terminals."""
         return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
 
     @property
@@ -59,11 +58,11 @@ class Screen:
         return sys.stdin is not None and sys.stdin.isatty()
 
     async def ask(self, question: str) -> str:
-        """Write `question` to stderr, and return the line that is typed; empty at the end of input."""
+        """Write `question` to stderr and return the typed line; empty at the end of input."""
         self._write(sys.stderr, self.shown(question))
-        if sys.platform == "win32":  # where only sockets can be waited for
+        if sys.platform == "win32":  # Windows can wait for sockets only
             return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-        await anyio.wait_readable(sys.stdin)  # a thread that reads would keep an interrupted process alive
+        await anyio.wait_readable(sys.stdin)  # a reading thread would keep the process alive after Ctrl-C
         return sys.stdin.readline()
 
     def shown(self, text: str) -> str:
@@ -71,25 +70,25 @@ class Screen:
         return printable(scrub(text))
 
     def result(self, text: str) -> None:
-        """Write a line or more to stdout, without secrets and control characters."""
+        """Write lines to stdout, without secrets and control characters."""
         self._result(_line(self.shown(text)))
 
     def result_json(self, value: object, *, indent: int | None = 2) -> None:
-        """Write `value` to stdout as JSON, without secrets; in one line if `indent` is `None`."""
+        """Write `value` to stdout as JSON, without secrets; on one line if `indent` is `None`."""
         self.result_record(scrub(json.dumps(value, indent=indent)))
 
     def result_record(self, text: str) -> None:
-        """Write JSON to stdout; control characters in it are escaped."""
+        """Write JSON to stdout, with control characters escaped."""
         self._result(_line(escaped(text)))
 
     def note(self, text: str) -> None:
-        """Write a line or more to stderr."""
+        """Write lines to stderr, without secrets and control characters."""
         self._write(sys.stderr, _line(self.shown(text)))
 
     def draw(self, *drawings: "RenderableType") -> None:
-        """Draw on stdout with rich. The texts in a drawing have passed `shown`.
+        """Draw on stdout with rich; the caller has passed the texts in a drawing through `shown`.
 
-        A string is one line, which the terminal wraps: a URL in it stays whole.
+        A string is one line that the terminal wraps, so that a URL in it can be copied.
         """
         if text := self._drawn(self.console(), drawings):
             self._result(self.shown(text))
@@ -101,7 +100,7 @@ class Screen:
 
     @staticmethod
     def _drawn(console: "Console", drawings: Sequence["RenderableType"]) -> str:
-        """Draw on a console that is a terminal; for another one, return the drawings as text."""
+        """Draw on the console if it is a terminal; otherwise return the drawings as text."""
         drawn = StringIO()
         if not console.is_terminal:
             console = drawing.console(file=drawn, width=console.width)
@@ -114,22 +113,22 @@ class Screen:
         return drawing.console(stderr=stderr)
 
     def _result(self, text: str) -> None:
-        """Write to stdout; exit with a message if that fails, unless the reader has gone."""
+        """Write to stdout; if that fails, exit with a message, except when the reader closed the pipe."""
         if sys.stdout is None:
-            self.note("podium: the result cannot be written to stdout: it is closed")
+            self.note("podium: the result cannot be written: stdout is closed")
             raise typer.Exit(NO_ANSWER)
         try:
             self._write(sys.stdout, text)
         except OSError as error:
-            with suppress(OSError):  # its buffer would be written again at exit
+            with suppress(OSError):  # else Python writes its buffer again at exit
                 sys.stdout.close()
             self.note(f"podium: the result cannot be written to stdout: {error}")
             raise typer.Exit(NO_ANSWER) from error
 
     @staticmethod
     def _write(stream: TextIO | None, text: str) -> None:
-        """Write to a stream, and nothing more to it once its reader has gone."""
-        if stream is None:  # the parent has closed it
+        """Write to a stream; if the reader closed the pipe, discard this and all later output."""
+        if stream is None:  # the parent process closed it
             return
         try:
             stream.write(text)
@@ -146,7 +145,7 @@ def _line(text: str) -> str:
 
 @contextmanager
 def reporting() -> Iterator[Screen]:
-    """Give a command a screen, and turn its errors into a message and an exit code."""
+    """Yield a screen for a command, and turn the command's errors into a message and an exit code."""
     screen = Screen()
     try:
         yield screen
@@ -158,7 +157,7 @@ def reporting() -> Iterator[Screen]:
         raise typer.Exit(BAD_INPUT if isinstance(error, _WRONG_INPUT) else NO_ANSWER) from error
     except (typer.Exit, OSError):
         raise
-    except Exception as error:  # the outermost edge: a bug is reported without the secrets in its traceback
+    except Exception as error:  # a bug: `note` removes secrets from its traceback
         screen.note(traceback.format_exc() + "podium: this is a bug; please report it with the lines above")
         raise typer.Exit(NO_ANSWER) from error
 

@@ -1,1 +1,1 @@
-"""One module per command: what can be typed, its help, and what it does. Imported when the command runs."""
+"""One module per command, imported when the command runs."""

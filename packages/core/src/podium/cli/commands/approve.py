@@ -1,4 +1,4 @@
-"""`podium approve`: approve the plan that a run waits with."""
+"""`podium approve`: approve the plan of a run that waits for approval."""
 
 from getpass import getuser
 from typing import Annotated
@@ -20,11 +20,13 @@ def approve(  # noqa: PLR0913 - one parameter for each argument and option
     step: Step = None,
     subtask: Subtask = None,
     worker: Worker = None,
-    by: Annotated[str, typer.Option(metavar="NAME", default_factory=getuser, help="Who approves.")],
+    by: Annotated[
+        str, typer.Option(metavar="NAME", default_factory=getuser, help="Name recorded as the approver.")
+    ],
     why: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
     config: ConfigPath = None,
 ) -> None:
-    """Approve the plan that a run waits with, as it is or changed."""
+    """Approve the plan of a run that waits for approval, changed or unchanged."""
     with reporting() as screen:
         recorded = find_recorded_run(config, run)
         change = PlanChange(file=plan, edits=edits, edit=edit, step=step, subtask=subtask, worker=worker)

@@ -30,18 +30,16 @@ def about() -> None:
 @audit.command(epilog=EXIT_CODES)
 def verify(
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN|FILE", help="A run, or an exported file; else all runs.")
+        str | None, typer.Argument(metavar="RUN|FILE", help="A run, or an exported file. Default: all runs.")
     ] = None,
     *,
     anchor: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="What `podium audit anchor` printed earlier; - reads it from stdin."
-        ),
+        typer.Option(metavar="FILE", help="Output of an earlier `podium audit anchor`; - for stdin."),
     ] = None,
     config: ConfigPath = None,
 ) -> None:
-    """Verify that the records are as they were written."""
+    """Verify that nobody has changed the records since they were written."""
     with reporting() as screen:
         anchors = () if anchor is None else _read_anchors(anchor)
         if run is not None and Path(run).is_file():
@@ -52,11 +50,11 @@ def verify(
 
 @audit.command(epilog=EXIT_CODES)
 def anchor(
-    run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run; else all runs.")] = None,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run. Default: all runs.")] = None,
     *,
     config: ConfigPath = None,
 ) -> None:
-    """Print the last hash of each run, as JSON lines; keep them where nobody can change them."""
+    """Print the last hash of each run as JSON lines, to be kept where nobody can change them."""
     with reporting() as screen:
         journal = find_journal(config)
 
@@ -74,11 +72,11 @@ def export(
     *,
     every: Annotated[bool, typer.Option("--all", help="Export all runs.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The new file; else stdout.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The new file. Default: stdout.")
     ] = None,
     config: ConfigPath = None,
 ) -> None:
-    """Copy runs as JSON lines, which `verify` takes."""
+    """Export runs as JSON lines, which `podium audit verify` can read."""
     with reporting() as screen:
         if every == bool(run):
             raise ConfigError("name the runs to export, or give --all")
@@ -88,10 +86,10 @@ def export(
 def _verify_journal(
     screen: Screen, config: Path | None, typed: str | None, anchors: Sequence[Anchor]
 ) -> None:
-    """Verify one run with those nested in it, or all; exit with 1 unless each is as it was written.
+    """Verify all runs, or one run and the runs nested in it; exit with 1 if a record was changed.
 
     Raises:
-        JournalError: there is no such run, or the journal or the cached answers cannot be read.
+        JournalError: the run is unknown, or the journal or the cached answers cannot be read.
     """
     journal, cache = find_journal(config), find_shared_cache(config)
 
@@ -107,12 +105,12 @@ def _verify_journal(
 
 
 def _verify_file(screen: Screen, path: Path, anchors: Sequence[Anchor]) -> None:
-    """Verify an export; exit with 1 unless each run in it is as it was written.
+    """Verify an exported file; exit with 1 if a record in it was changed.
 
-    A run without an end is reported too: if it had one, its last records were cut off.
+    A run without an end is reported too, because its last records may have been removed.
 
     Raises:
-        JournalBroken: the file is no export, a line of it was cut, or it holds no run.
+        JournalBroken: the file is not an export, has a truncated line, or has no run.
         QueryError: the file cannot be read.
     """
     runs, breaks, unfinished = 0, list[Break](), 0
@@ -128,7 +126,7 @@ def _verify_file(screen: Screen, path: Path, anchors: Sequence[Anchor]) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError(f"{path} cannot be read: {error}") from error
     if not runs:
-        raise JournalBroken(f"{path} holds no run: it is no export, or what it held was taken out")
+        raise JournalBroken(f"{path} has no runs: it is not an export, or its records were removed")
     breaks += verifier.missing()
     _tell(screen, runs, breaks, f", {unfinished} without an end" if unfinished else "")
 
@@ -137,7 +135,7 @@ def _read_anchors(path: Path) -> Sequence[Anchor]:
     """Read anchors from a file, or from stdin.
 
     Raises:
-        QueryError: the file cannot be read, or holds something else, or nothing.
+        QueryError: the file cannot be read, has no anchor, or has something else.
     """
     try:
         with nullcontext(sys.stdin) if str(path) == "-" else path.open(encoding="utf-8") as lines:
@@ -147,7 +145,7 @@ def _read_anchors(path: Path) -> Sequence[Anchor]:
     except JournalBroken as error:
         raise QueryError(f"{path}: {error}") from error
     if not anchors:
-        raise QueryError(f"{path} holds no anchor")
+        raise QueryError(f"{path} has no anchors")
     return anchors
 
 
@@ -155,14 +153,14 @@ def _export(screen: Screen, journal: Journal, typed: Sequence[str], path: Path |
     """Write runs as JSON lines to a new file, or to stdout.
 
     Args:
-        screen: where the new file is reported.
+        screen: reports the new file.
         journal: the journal of the runs.
-        typed: the runs, as typed; none means all.
-        path: the file; `None` means stdout.
+        typed: the first characters of the runs' ids; empty for all runs.
+        path: the file; `None` for stdout.
 
     Raises:
-        ConfigError: the file cannot be written.
-        JournalError: there is no such run, or the journal cannot be read.
+        ConfigError: the file exists or cannot be written.
+        JournalError: a run is unknown, or the journal cannot be read.
     """
 
     async def write(put: Callable[[str], object]) -> None:
@@ -177,14 +175,14 @@ def _export(screen: Screen, journal: Journal, typed: Sequence[str], path: Path |
         with path.open("x", encoding="utf-8") as file:
             look(journal, partial(write, lambda line: file.write(escaped(line) + "\n")))
     except FileExistsError as error:
-        raise ConfigError(f"{path} is there already: name another") from error
+        raise ConfigError(f"{path} already exists: choose another file") from error
     except OSError as error:
         raise ConfigError(f"the export cannot be written: {error}") from error
     screen.note(f"podium: wrote {path}")
 
 
 def _unfinished(records: Sequence[Record]) -> str:
-    told = "unfinished when it was exported, or its end was cut off"
+    told = "unfinished when it was exported, or its last records were removed"
     return f"? run {records[0].run_id}: {told}; the hash of record {len(records) - 1} is {records[-1].hash}"
 
 
@@ -193,4 +191,4 @@ def _tell(screen: Screen, runs: int, breaks: Sequence[Break], besides: str = "")
         screen.result(f"✗ {broken}")
     if breaks:
         raise typer.Exit(NO_ANSWER)
-    screen.note(f"podium: {runs} run{' is' if runs == 1 else 's are'} as written{besides}")
+    screen.note(f"podium: {runs} run{'' if runs == 1 else 's'} verified{besides}")

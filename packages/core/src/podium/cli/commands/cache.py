@@ -13,12 +13,12 @@ cache = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_COD
 
 @cache.callback()
 def about() -> None:
-    """Delete answers that are kept for reuse."""
+    """Delete cached answers."""
 
 
 @cache.command(epilog=EXIT_CODES)
 def clear(*, config: ConfigPath = None) -> None:
-    """Delete all answers that `cache = "shared"` keeps beside the journal."""
+    """Delete all answers in the cache of the journal (`cache = "shared"`)."""
     with reporting() as screen:
         answers = anyio.run(find_shared_cache(config).prune, 0.0)
-        screen.note(f"podium: forgot {counted(answers, 'kept answer')}")
+        screen.note(f"podium: deleted {counted(answers, 'cached answer')}")

@@ -1,4 +1,4 @@
-"""`podium check`: calls each worker and the planner once, all at the same time, and shows what they cost."""
+"""`podium check`: call each worker and the planner once, concurrently, and show which of them work."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,17 +16,17 @@ from podium.config import Config, find_config, load_config
 def check(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Call each worker and the planner once, and show which of them work.
 
-    MCP servers are asked for what they offer; none of their tools is called.
+    MCP servers list their tools and resources; no tool is called.
 
-    Their prices and context windows come from the config (card), or from the data of genai-prices for the
-    endpoints of known providers.
+    Prices and context windows of models come from `card` in the config, or from genai-prices for known
+    providers.
     """
     with reporting() as screen:
         _check(screen, load_config(find_config(config)), as_json=as_json)
 
 
 def _check(screen: Screen, config: Config, *, as_json: bool) -> None:
-    """Call every part once and show which of them work; exit with 1 unless all do."""
+    """Call each worker and the planner once and show the results; exit with 1 if one fails."""
     probes = [hosted_probe(config)] if config.is_hosted else _probes(config)
     anyio.run(_run_all, probes)
     if as_json:
@@ -38,7 +38,7 @@ def _check(screen: Screen, config: Config, *, as_json: bool) -> None:
             for line in _offered(probe):
                 screen.result(line)
         for probe in probes:
-            if probe.error is not None:  # in a column of its own it would be broken up in a narrow terminal
+            if probe.error is not None:  # a narrow terminal would break up a column
                 screen.result(f"✗ {probe.name}: {' '.join(probe.error.split())}")
     if any(probe.error is not None for probe in probes):
         raise typer.Exit(NO_ANSWER)
@@ -57,7 +57,7 @@ async def _run_all(probes: Sequence[Probe]) -> None:
 
 
 def _offered(probe: Probe) -> Iterator[str]:
-    """Say what an MCP server offers, a line for each."""
+    """Yield a line for each tool and resource of an MCP server."""
     for offer, name, is_used in probe.named_offers():
         use = "" if is_used else "not used; "
         again = "" if offer.safe_to_repeat else "not safe to repeat; "

@@ -1,4 +1,4 @@
-"""`podium demo`: from question to answer with no model, key or network."""
+"""`podium demo`: answer a question without a model, key or network."""
 
 import shlex
 import shutil
@@ -33,22 +33,22 @@ def demo(
     *,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Folder of text and Markdown to search; a page about Podium if not given."),
+        typer.Option(help="Folder of text and Markdown files to search. Default: a page about Podium."),
     ] = None,
 ) -> None:
-    """Answer a compound question with no model, key or network."""
+    """Answer a question without a model, key or network."""
     with reporting() as screen:
         _demonstrate(screen, question, folder or _PAGES)
 
 
 def _demonstrate(screen: Screen, question: str, folder: Path) -> None:
-    """Answer `question` by rules, arithmetic and a search of `folder`, and show how.
+    """Answer `question` by rules, arithmetic and a search of `folder`, and show the steps.
 
     Raises:
-        ConfigError: there is no such folder, or the extra `offline` is not installed.
+        ConfigError: the folder does not exist, or the extra `offline` is not installed.
     """
     if not folder.is_dir():
-        raise ConfigError(f"there is no folder {str(folder)!r} to search: name one with --folder")
+        raise ConfigError(f"the folder {str(folder)!r} does not exist: name one with --folder")
     conductor = Conductor(RulePlanner(), [Calculator(), Documents(folder, top=2), Gather()])
     screen.result(f"Question: {question}\n")
 
@@ -65,11 +65,11 @@ def _demonstrate(screen: Screen, question: str, folder: Path) -> None:
     for layer in result.plans[0].layers if result.plans else ():
         if len(layer) > 1:
             steps = " and ".join(map(str, layer))
-            screen.result(f"Steps {steps} ran side by side, for none of them sees another.")
+            screen.result(f"Steps {steps} ran in parallel, because none depends on another.")
     screen.result("")
     show_answer(screen, result)
     screen.result("\n".join(["", status_line(result), *filter(None, [problem_line(result)])]))
-    screen.result("\nThe same with real models:")
+    screen.result("\nTo run it with real models:")
     command = _own_command()
     screen.result(f"  {command} init --preset providers")
     screen.result(f"export your keys, then\n  {command} run {shlex.quote(question)}")
@@ -78,7 +78,7 @@ def _demonstrate(screen: Screen, question: str, folder: Path) -> None:
 
 
 def _own_command() -> str:
-    """Return what a person types in this folder to start this very program."""
+    """Return the shell command that starts this program from the current folder."""
     if shutil.which("podium") is not None:
         return "podium"
     script = Path(sys.argv[0])
@@ -88,7 +88,7 @@ def _own_command() -> str:
 
 
 def _from_here(path: Path) -> str:
-    """Return `path` for a shell, relative if it lies in the current folder."""
+    """Quote `path` for a shell, relative to the current folder if it is inside."""
     path, here = path.absolute(), Path.cwd()
     if not path.is_relative_to(here):
         return shlex.quote(str(path))

@@ -1,4 +1,4 @@
-"""`podium diff`: how two recorded runs differ."""
+"""`podium diff`: show the differences between two recorded runs."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from podium.resume.rebuild import result_of
 from podium.types.result import Result
 
 _EXCERPT = 200
-"""Characters shown of a text that differs."""
+"""Longest excerpt of a text that differs, in characters."""
 
 
 def diff(
@@ -37,10 +37,10 @@ def diff(
 
 
 def _show(screen: Screen, journal: Journal, first_typed: str, second_typed: str, *, as_json: bool) -> None:
-    """Show how two runs differ.
+    """Show the differences between two runs.
 
     Raises:
-        JournalError: there is no such run, or it cannot be read.
+        JournalError: a run is unknown or cannot be read.
     """
 
     async def read(typed: str) -> Result:
@@ -64,7 +64,7 @@ def _show(screen: Screen, journal: Journal, first_typed: str, second_typed: str,
     if differences:
         screen.draw(_differences(screen, differences, results))
     else:
-        screen.result("They do not differ, times aside.")
+        screen.result("The runs differ in nothing but times.")
 
 
 def _differences(

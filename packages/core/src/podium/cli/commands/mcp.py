@@ -1,4 +1,4 @@
-"""`podium mcp`: the conductor of a config as an MCP server."""
+"""`podium mcp`: serve the conductor of a config as an MCP server."""
 
 import os
 from functools import partial
@@ -18,17 +18,18 @@ def mcp(
     config: ConfigPath = None,
     http: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP at /mcp; else stdin and stdout."),
+        typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP at /mcp. Default: stdio."),
     ] = None,
     key_env: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="With --http: the variable with the key that clients must send."),
+        typer.Option(
+            metavar="NAME", help="With --http: the environment variable with the key of the clients."
+        ),
     ] = None,
 ) -> None:
     """Serve the conductor to MCP clients, on stdio or over HTTP.
 
-    Clients get the tools ask, plan and run_plan. Stdout is for the protocol alone; everything else is
-    written to stderr.
+    Clients get the tools ask, plan and run_plan. Messages go to stderr; stdout carries the protocol only.
     """
     with reporting():
         from podium.mcp import serve_http, serve_stdio  # noqa: PLC0415 - jsonschema is slow to import
@@ -44,16 +45,16 @@ def mcp(
 
 
 def _place(text: str) -> tuple[str, int]:
-    """Read HOST:PORT; an IPv6 address is written in brackets."""
+    """Parse HOST:PORT; an IPv6 address stands in brackets."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise ConfigError(f"--http {text!r} is no HOST:PORT: write it as in 127.0.0.1:8400")
+        raise ConfigError(f"--http {text!r} is not HOST:PORT, as in 127.0.0.1:8400")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _key(variable: str, http: str | None) -> str:
     if http is None:
-        raise ConfigError("--key-env goes with --http: a client on stdio has no key")
+        raise ConfigError("--key-env needs --http: a client on stdio has no key")
     value = os.environ.get(variable, "").strip()
     if not value:
         raise ConfigError(f"the environment variable {variable} is not set: run `export {variable}=...`")

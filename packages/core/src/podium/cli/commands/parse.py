@@ -1,4 +1,4 @@
-"""`podium parse`: what a plan text says. Needs no config."""
+"""`podium parse`: parse a plan text without a config."""
 
 import sys
 from pathlib import Path
@@ -13,28 +13,28 @@ from podium.errors import ConfigError, PlanError, PlanInvalid, PlanSyntaxError, 
 from podium.plan_text.parser import MAX_CHARS, parse_plan
 
 _EXCERPT = 64
-"""Characters shown of the line an error is in."""
+"""Longest excerpt of the line with the error, in characters."""
 
 
 def parse(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The plan text; - for stdin.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file with the plan text; - for stdin.")],
     *,
     workers: Annotated[
-        str, typer.Option(metavar="N|NAMES", help="How many workers there are, or their names: gpt,claude")
+        str, typer.Option(metavar="N|NAMES", help="The number of workers, or their names, as in gpt,claude.")
     ],
-    max_steps: Annotated[int, typer.Option(min=1, help="Most steps the plan may have.")] = 32,
+    max_steps: Annotated[int, typer.Option(min=1, help="Maximum number of steps.")] = 32,
     as_json: AsJson = False,
 ) -> None:
-    """Read a plan text and show its steps, or what is wrong with it and where."""
+    """Parse a plan text and show its steps, or the position and cause of the error."""
     with reporting() as screen:
         _show(screen, file, workers, max_steps=max_steps, as_json=as_json)
 
 
 def _show(screen: Screen, source: str, workers: str, *, max_steps: int, as_json: bool) -> None:
-    """Show the plan in `source`, or what is wrong with it.
+    """Show the plan in `source`, or its error.
 
     Raises:
-        ConfigError: `workers` holds no name, or one name twice.
+        ConfigError: `workers` is neither a number above 0 nor distinct names.
         QueryError: `source` cannot be read.
     """
     roster = read_roster(workers)
@@ -59,23 +59,23 @@ def _show(screen: Screen, source: str, workers: str, *, max_steps: int, as_json:
 
 
 def read_roster(text: str) -> int | list[str]:
-    """Read the number of workers, or their names.
+    """Parse the number of workers, or their names.
 
     Raises:
-        ConfigError: the text is neither a number above 0 nor names that differ.
+        ConfigError: the text is neither a number above 0 nor distinct names.
     """
     text = text.strip()
     if text.isdecimal() and text.isascii() and int(text[:9]) > 0:
         return int(text[:9])
     names = [name.strip() for name in text.split(",")]
     if not all(names) or len(set(names)) < len(names) or text.lstrip("-").isdecimal():
-        message = f"--workers {text!r}: give a number above 0, or names that differ, as in 'gpt,claude'"
+        message = f"--workers {text!r}: give a number above 0, or distinct names, as in 'gpt,claude'"
         raise ConfigError(message)
     return names
 
 
 def _read(source: str) -> str:
-    most = 4 * (MAX_CHARS + 1)  # no character of UTF-8 is longer; what is beyond is too long anyway
+    most = 4 * (MAX_CHARS + 1)  # UTF-8 has at most 4 bytes per character
     try:
         if source == "-":
             data = sys.stdin.buffer.read(most)
@@ -91,7 +91,7 @@ def _read(source: str) -> str:
 
 
 def _pointed(text: str, position: int) -> str:
-    """Return the line of `text` that holds `position`, and under it a caret."""
+    """Return the line of `text` at `position`, and under it a caret."""
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
     line = text[start : end if end >= 0 else len(text)]

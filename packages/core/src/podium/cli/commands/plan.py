@@ -1,4 +1,4 @@
-"""`podium plan`: the plan for a question, which is not run."""
+"""`podium plan`: plan a question without running the plan."""
 
 from functools import partial
 from typing import Annotated
@@ -27,7 +27,7 @@ def plan(
 ) -> None:
     """Show the plan for a question, as a table and a flowchart, and run nothing.
 
-    With --json the plan can be saved, and run by `podium run --plan`.
+    `podium run --plan` runs a plan that was saved with --json.
     """
     with reporting() as screen:
         conductor = load_config(find_config(config)).conductor(journaled=False)
@@ -44,13 +44,15 @@ def _show(
     as_json: bool,
     mermaid: bool,
 ) -> None:
-    """Plan `question`, which carries `labels`, and show the plan.
+    """Plan a question with its labels, and show the plan.
 
     Raises:
-        PodiumError: the conductor is hosted, or cannot plan the question.
+        PodiumError: the conductor is hosted, or planning failed.
     """
     if isinstance(conductor, HostedConductor):
-        raise ConfigError("a hosted conductor shows no plan: use a config with a planner and workers")
+        raise ConfigError(
+            "a hosted conductor does not show its plans: use a config with a planner and workers"
+        )
     made = anyio.run(partial(conductor.plan, question, labels=labels))
     workers = conductor.pool.names
     if made.why:

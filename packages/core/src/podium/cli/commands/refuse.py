@@ -1,4 +1,4 @@
-"""`podium refuse`: refuse the plan that a run waits with."""
+"""`podium refuse`: refuse the plan of a run that waits for approval."""
 
 from getpass import getuser
 from typing import Annotated
@@ -14,10 +14,15 @@ def refuse(
     run: Run,
     *,
     why: Annotated[str, typer.Option(metavar="TEXT", help="Why.")],
-    by: Annotated[str, typer.Option(metavar="NAME", default_factory=getuser, help="Who refuses.")],
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", default_factory=getuser, help="Name recorded as the person who refuses."
+        ),
+    ],
     config: ConfigPath = None,
 ) -> None:
-    """Refuse the plan that a run waits with."""
+    """Refuse the plan of a run that waits for approval."""
     with reporting() as screen:
         recorded = find_recorded_run(config, run)
         recorded.decide(None, approved=False, by=by, why=why)

@@ -25,9 +25,9 @@ def replay(  # noqa: PLR0913 - one parameter for each argument and option
     outputs: Outputs = False,
     as_json: AsJson = False,
 ) -> None:
-    """Repeat a run from its recorded outputs, at no cost, or with a changed plan.
+    """Repeat a run from its recorded outputs, or with a changed plan.
 
-    After a change only the steps whose input differs are called, and paid for.
+    Recorded outputs cost nothing. With a changed plan, only the steps whose input differs are called.
     """
     with reporting() as screen:
         recorded = find_recorded_run(config, run)

@@ -52,15 +52,15 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
     max_cost: MaxCost = None,
     approve: Approve = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Continue the run even if it was taken over too often.")
+        bool, typer.Option("--force", help="Continue the run even after too many recoveries.")
     ] = False,
     config: ConfigPath = None,
     outputs: Outputs = False,
     as_json: AsJson = False,
 ) -> None:
-    """Continue a run that broke off, failed or waited, without paying twice.
+    """Continue an interrupted, failed or waiting run; recorded results are reused.
 
-    It keeps the limits that it was begun with, unless options replace them.
+    The run keeps its limits; options replace them.
     """
     with reporting() as screen:
         recorded = find_recorded_run(config, run)
@@ -75,7 +75,7 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
         limits = recorded.limits(steps=steps, rounds=rounds, seconds=seconds, cost=max_cost)
         if limits is None and recorded.kept:
             told = ", ".join(recorded.kept)
-            screen.note(f"podium: the run keeps the limits that it was begun with: {told}")
+            screen.note(f"podium: the run keeps its original limits: {told}")
         go_on = partial(
             recorded.conductor.resume,
             recorded.run_id,
@@ -92,7 +92,7 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
 
 
 def _decide_at_the_terminal(screen: Screen, recorded: RecordedRun, changed: Plan | None) -> None:
-    """Show the plan that a run waits with, as it is or changed, ask, and record the decision."""
+    """Show the changed or waiting plan of a run, ask for approval, and record the decision."""
     verdict = anyio.run(verdict_on, screen, changed or recorded.plan, recorded.conductor)
     plan = verdict if isinstance(verdict, Plan) else changed
     if isinstance(verdict, str):

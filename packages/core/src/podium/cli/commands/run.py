@@ -1,4 +1,4 @@
-"""`podium run`: a question or a saved plan in, the answer out."""
+"""`podium run`: answer a question, or run a saved plan."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,16 +41,16 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     question: Question = None,
     *,
     file: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Put a text file into the question; repeatable.")
+        list[Path] | None, typer.Option(metavar="FILE", help="Add a text file to the question. Repeatable.")
     ] = None,
     plan: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Run a saved plan, with its own question unless one is given."),
+        typer.Option(metavar="FILE", help="Run a saved plan, for its own question by default."),
     ] = None,
     config: ConfigPath = None,
     as_json: AsJson = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say on stderr what was decided and why.")
+        bool, typer.Option("--explain", help="Write the decisions and their reasons to stderr.")
     ] = False,
     steps: Steps = None,
     rounds: Rounds = None,
@@ -60,10 +60,10 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     approve: Approve = False,
     run_id: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="The run's id; the same id and question again are the same run."),
+        typer.Option(metavar="ID", help="The run's id. An id that was used before continues that run."),
     ] = None,
     labels: Labels = "",
-    no_journal: Annotated[bool, typer.Option("--no-journal", help="Record nothing of the run.")] = False,
+    no_journal: Annotated[bool, typer.Option("--no-journal", help="Do not record the run.")] = False,
 ) -> None:
     """Answer a question, or run a saved plan."""
     with reporting() as screen:
@@ -86,17 +86,17 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What to run, and how."""
+    """The query and the options of a run."""
 
     question: str | None
     files: Sequence[Path] = ()
     plan: Path | None = None
-    """A saved plan; `None` has the question planned."""
+    """A file with a saved plan; `None` for a question that needs planning."""
     run_id: str | None = None
-    """`None` makes one."""
+    """`None` for a new id."""
     labels: frozenset[str] = frozenset()
     approve: bool = False
-    """Whether each plan is shown at the terminal before it runs."""
+    """Whether each plan needs approval at the terminal."""
     journaled: bool = True
     steps: int | None = None
     rounds: int | None = None
@@ -110,8 +110,8 @@ def _run(
     """Run the question or plan, show the result, and exit with its exit code."""
     recorded = asked.journaled and not config.is_hosted and config.journal() is not None
     if asked.run_id is not None and not recorded and not config.is_hosted:
-        off = f"take out `off` in [journal] of {config.path}" if asked.journaled else "leave out --no-journal"
-        raise ConfigError(f"--run-id names a recorded run, and this run is not recorded: {off}, or --run-id")
+        off = f"remove `off` in [journal] of {config.path}" if asked.journaled else "leave out --no-journal"
+        raise ConfigError(f"--run-id needs a journal, and this run is not recorded: {off}, or --run-id")
     answering = Answering(screen, as_json=as_json, explain=explain, outputs=outputs, recorded=recorded)
     conductor = config.conductor(
         steps=asked.steps,
@@ -147,9 +147,13 @@ def _job(conductor: Conductor, asked: _Asked, policy: Policy | None) -> Job:
 
 def _hosted_question(asked: _Asked) -> str:
     if asked.plan is not None:
-        raise ConfigError("a hosted conductor makes its own plan: leave out --plan, or give it workers")
+        raise ConfigError(
+            "a hosted conductor makes its own plan: leave out --plan, or use a config with workers"
+        )
     if asked.run_id is not None or asked.labels or asked.approve:
-        raise ConfigError("a hosted conductor takes no --run-id, --labels or --approve: leave them out")
+        raise ConfigError(
+            "a hosted conductor does not support --run-id, --labels or --approve: leave them out"
+        )
     return read_question(asked.question, asked.files)
 
 

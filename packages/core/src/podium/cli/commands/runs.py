@@ -1,4 +1,4 @@
-"""`podium runs`: list the recorded runs, and delete some."""
+"""`podium runs`: list the recorded runs, or delete some."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -21,9 +21,9 @@ from podium.journal import Journal, RunRow
 from podium.resume import result_of
 
 _WIDE = 100
-"""Columns from which there is room for longer ids and the whole date."""
+"""Width of a terminal with room for longer ids and full dates, in columns."""
 _NARROW_ID = 8
-"""Characters of an id that are shown in a narrow terminal."""
+"""Length of an id in a narrow terminal, in characters."""
 
 runs = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
 
@@ -32,8 +32,8 @@ runs = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODE
 def list_(
     context: typer.Context,
     *,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most, the newest first.")] = 20,
-    nested: Annotated[bool, typer.Option("--nested", help="Show runs nested in others too.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs, newest first.")] = 20,
+    nested: Annotated[bool, typer.Option("--nested", help="List nested runs too.")] = False,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +46,7 @@ def list_(
 
 @runs.command(epilog=EXIT_CODES)
 def delete(run: Run, *, config: ConfigPath = None) -> None:
-    """Delete a run, with all runs nested in it."""
+    """Delete a run and all runs nested in it."""
     with reporting() as screen:
         journal = find_journal(config)
 
@@ -55,23 +55,27 @@ def delete(run: Run, *, config: ConfigPath = None) -> None:
             await journal.delete(run_id)
             return run_id
 
-        screen.note(f"podium: forgot run {look(journal, remove)}")
+        screen.note(f"podium: deleted run {look(journal, remove)}")
 
 
 @runs.command(epilog=EXIT_CODES)
 def prune(
     *,
     older_than: Annotated[
-        float, typer.Option(parser=span, metavar="SPAN", help="How long ago they ended: 12h, 30d, 8w.")
+        float,
+        typer.Option(
+            parser=span, metavar="SPAN", help="Minimum time since the end of a run, as in 12h, 30d or 8w."
+        ),
     ],
     config: ConfigPath = None,
 ) -> None:
-    """Delete the runs that ended long ago, and the answers that were kept for reuse then."""
+    """Delete old runs and old cached answers."""
     with reporting() as screen:
         journal, cache = find_journal(config), find_shared_cache(config)
         told = counted(look(journal, partial(journal.prune, older_than)), "run")
         answers = anyio.run(cache.prune, older_than)
-        screen.note(f"podium: forgot {told}" + (f" and {counted(answers, 'kept answer')}" if answers else ""))
+        cached = f" and {counted(answers, 'cached answer')}" if answers else ""
+        screen.note(f"podium: deleted {told}{cached}")
 
 
 def _list(screen: Screen, journal: Journal, *, limit: int, nested: bool, as_json: bool) -> None:
@@ -85,12 +89,12 @@ def _list(screen: Screen, journal: Journal, *, limit: int, nested: bool, as_json
     elif rows:
         screen.draw(_table(screen, rows))
     else:
-        screen.note("podium: no runs are recorded here yet")
+        screen.note("podium: the journal has no runs yet")
 
 
 def _table(screen: Screen, rows: Sequence[RunRow]) -> Table:
     wide = screen.console().width >= _WIDE
-    question = Column("question", no_wrap=True, overflow="ellipsis", ratio=1)  # takes the room that is left
+    question = Column("question", no_wrap=True, overflow="ellipsis", ratio=1)  # takes the remaining width
     amounts = (Column(head, no_wrap=True, justify="right") for head in ("cost", "time"))
     heads = (Column(head, no_wrap=True) for head in ("run", "when", "state"))
     table = Table(*heads, question, *amounts, expand=True, box=None, header_style="dim", pad_edge=False)
@@ -108,16 +112,16 @@ def _table(screen: Screen, rows: Sequence[RunRow]) -> Table:
 
 
 def _short_time(at: float) -> str:
-    """Write a Unix time as 22 Nov 15:04, or as a date if it is of another year."""
+    """Format a Unix time as 22 Nov 15:04, or as a date if the year is not the current one."""
     local, now = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
     return local.strftime("%d %b %H:%M" if local.year == now.year else "%Y-%m-%d")
 
 
 async def _cost(journal: Journal, row: RunRow) -> float | None:
-    """Return what a run without a recorded cost has spent so far; `None` if that is unknown."""
+    """Return the cost so far of a run without a recorded cost, in USD; `None` if it is unknown."""
     try:
         return result_of([entry.event for entry in await journal.read(row.run_id)]).cost
-    except (JournalBroken, RunUnknown):  # `podium audit verify` reports it; or deleted meanwhile
+    except (JournalBroken, RunUnknown):  # reported by `podium audit verify`, or just deleted
         return None
 
 

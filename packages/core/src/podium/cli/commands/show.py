@@ -1,4 +1,4 @@
-"""`podium show`: what a recorded run did, and why."""
+"""`podium show`: show a recorded run."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -23,13 +23,13 @@ def show(
     run: Run,
     *,
     events: Annotated[
-        bool, typer.Option("--events", help="Write all that was recorded, one JSON object per line.")
+        bool, typer.Option("--events", help="Write all recorded events as JSON lines.")
     ] = False,
-    outputs: Annotated[bool, typer.Option("--outputs", help="Write the output of each step, too.")] = False,
+    outputs: Annotated[bool, typer.Option("--outputs", help="Write the output of each step too.")] = False,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a run did: plans, steps, calls, costs, and why."""
+    """Show a recorded run: plans, steps, calls, costs and the reasons for decisions."""
     with reporting() as screen:
         _show(screen, find_journal(config), run, as_json=as_json, events=events, outputs=outputs)
 
@@ -40,7 +40,7 @@ def _show(
     """Show a run: its question, plans, steps, calls, cost and answer.
 
     Raises:
-        JournalError: there is no such run, or it cannot be read.
+        JournalError: the run is unknown or cannot be read.
     """
 
     async def read() -> tuple[RunRow, Sequence[Entry]]:

@@ -1,6 +1,6 @@
-"""What rich draws, apart from a live run: consoles, Markdown, plans.
+"""Drawings with rich, except live runs: consoles, Markdown, plans, forecasts.
 
-The names load on first use: output for programs and pipes does not need rich.
+The names load on first use, because output for programs and pipes does not need rich.
 """
 
 import lazy_loader

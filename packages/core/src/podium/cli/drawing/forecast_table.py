@@ -1,4 +1,4 @@
-"""Forecasts as small tables."""
+"""Draws forecasts as tables."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,12 +15,12 @@ _HEADS = {"money": "cost"}
 def forecast(
     expected: Forecast, shown: Callable[[str], str], outcomes: Sequence[Outcome] | None = None
 ) -> list[RenderableType]:
-    """Draw what a plan may take: one row each for calls, tokens, cost and time.
+    """Draw the forecast of a plan, with one row each for calls, tokens, cost and time.
 
     Args:
         expected: the forecast of the plan.
         shown: makes foreign text safe for a terminal.
-        outcomes: the outcomes of its steps, for a column beside the forecast; `None` before the run.
+        outcomes: the outcomes of its steps, for the column `actual`; `None` before the run.
     """
     heads = ["expected", f"{LOW * 100:.0f} to {HIGH * 100:.0f} %"] + ([] if outcomes is None else ["actual"])
     columns = (Column(head, justify="right", no_wrap=True) for head in heads)
@@ -36,7 +36,7 @@ def forecast(
     if not expected.guessed:
         return [table]
     guessed = shown(", ".join(expected.guessed))
-    return [table, f"Few calls of these workers are known, so their part is a guess: {guessed}"]
+    return [table, f"Few calls of these workers are recorded, so their share is a guess: {guessed}"]
 
 
 def _amount(name: str, amount: float | None) -> str:

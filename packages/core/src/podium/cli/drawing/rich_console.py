@@ -1,4 +1,4 @@
-"""Rich's consoles and Markdown, set up as the command line uses them."""
+"""Consoles and Markdown of rich, with the settings of the command line."""
 
 from typing import TextIO
 
@@ -8,15 +8,15 @@ from rich.markdown import Markdown
 
 
 def console(*, stderr: bool = False, file: TextIO | None = None, width: int | None = None) -> Console:
-    """Return a console on stdout, on stderr, or on a file, that takes text verbatim."""
+    """Return a console on stdout, stderr or a file that writes text verbatim, without markup."""
     return Console(stderr=stderr, file=file, width=width, highlight=False, markup=False)
 
 
 def markdown(text: str) -> Markdown:
-    """Return a text drawn as Markdown; links are written out."""
+    """Draw a text as Markdown, with the URLs of its links."""
     return Markdown(text, hyperlinks=False)
 
 
 def width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the width of a text in a terminal, in columns."""
     return cell_len(text)

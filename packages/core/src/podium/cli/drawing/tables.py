@@ -1,4 +1,4 @@
-"""Plans as tables."""
+"""Draws plans as tables."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ def plan_table(plan: Plan, workers: Sequence[str] | None, shown: Callable[[str],
 
     Args:
         plan: the plan.
-        workers: the workers' names in the pool's order; `None` shows their numbers.
+        workers: the workers' names in the pool's order; `None` to show their numbers.
         shown: makes foreign text safe for a terminal.
     """
     table = Table("step", "worker", "subtask", "sees", box=None, header_style="dim", pad_edge=False)

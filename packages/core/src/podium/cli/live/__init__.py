@@ -1,6 +1,6 @@
-"""The state of a run that is under way, and its picture in a terminal.
+"""The state of a running run, and its live view in a terminal.
 
-The names load on first use: the picture needs rich, which a run in a pipe does not.
+The names load on first use, because a run in a pipe does not need rich.
 """
 
 import lazy_loader

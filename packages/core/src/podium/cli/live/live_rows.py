@@ -1,4 +1,4 @@
-"""The state of runs, rounds and steps as records. Reads no event, and draws nothing."""
+"""Records for the state of runs, rounds and steps. `live_state` fills them."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,33 +13,33 @@ class StepRow:
     """The state of one step."""
 
     worker: str
-    """Empty while the plan is being written and the step has not started."""
+    """Empty while the planner writes the plan and the step has not started."""
     subtask: str
     number: str = ""
-    """Its index in the plan, with the planner's own number; empty before the plan is whole."""
+    """Its index in the plan, with the planner's own number; empty until the plan is complete."""
     sees: tuple[int | str, ...] = ()
     first: int = 1
-    """The number of its first call; earlier calls belong to a step that it replaced."""
+    """The number of its first call; earlier calls belong to the step that it replaced."""
     last: int = 0
-    """The number of its latest call; 0 before the first."""
+    """The number of its latest call; 0 before the first call."""
     since: float | None = None
-    """When it started, on the caller's clock, in seconds; `None` before."""
+    """When it started, on the caller's clock, in seconds; `None` before the start."""
     chars: int = 0
-    """Characters the latest call has written so far."""
+    """Characters that the latest call has written so far."""
     failed: list[Call] = field(default_factory=list)
-    """Failed calls, after which the step went on."""
+    """Failed calls that did not end the step."""
     again: float | None = None
-    """When it is called again, on the caller's clock; `None` without a retry under way."""
+    """When the step is retried, on the caller's clock; `None` if no retry is scheduled."""
     beside: str = ""
-    """The worker of a second, hedged call, because the first is slow."""
+    """The worker of the hedged call that runs beside a slow first call; empty if there is none."""
     outcome: Outcome | None = None
-    """How it ended; `None` before."""
+    """The outcome; `None` before the end."""
     runs: list["RunRow"] = field(default_factory=list)
     """The runs nested in it."""
 
     @property
     def status(self) -> StepStatus | Literal["waiting", "running"]:
-        """The state of the step."""
+        """The outcome's status, or `waiting` or `running` before the end."""
         if self.outcome is not None:
             return self.outcome.status
         return "waiting" if self.since is None else "running"
@@ -56,14 +56,14 @@ class RoundRow:
     plan_why: str = ""
     plan_chars: int = 0
     reader: PlanReader | None = None
-    """Reads the steps of a plan that is being written; `None` before, and where it is not readable."""
+    """Parses the plan while the planner writes it; `None` before the first piece and after an error."""
     read: int = 0
-    """Steps that the reader has completed."""
+    """Number of steps that `reader` has returned."""
     is_planned: bool = False
     rejected: list[str] = field(default_factory=list)
-    """Calls of planners that gave no plan, and why."""
+    """The problems of planner calls that returned no plan."""
     approval: str = ""
-    """The decision on the plan, or that it is still waited for."""
+    """The decision on the plan, or that the plan waits for it; empty if no approval is needed."""
     steps: dict[int, StepRow] = field(default_factory=dict)
 
 
@@ -81,8 +81,8 @@ class RunRow:
     """Round, step and attempt that write the answer; `None` before its first piece."""
     result: Result | None = None
     stopped: Problem | None = None
-    """Why it broke off; `None` otherwise."""
+    """Why the run was interrupted; `None` if it was not."""
 
     def round(self, number: int) -> RoundRow:
-        """Return the row of a round, new if need be."""
+        """Return the row of a round; add it if it is missing."""
         return self.rounds.setdefault(number, RoundRow())

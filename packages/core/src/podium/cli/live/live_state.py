@@ -1,4 +1,4 @@
-"""The state of a run, from its events as they happen or from its journal. Draws nothing."""
+"""Computes the state of a run from its events, live or from its journal."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -29,7 +29,7 @@ from podium.types.events import (
 from podium.types.plan import Plan
 
 TAIL_CHARS = 4000
-"""Characters that are kept of an answer while it is written."""
+"""Characters that are kept of an answer while a worker writes it."""
 
 _OfStep = StepStarted | StepDelta | AttemptFailed | StepEnded
 _OfRound = RoundStarted | PlanDelta | PlannerEnded | PlanReady | ApprovalAsked | ApprovalGiven
@@ -47,7 +47,12 @@ class LiveState:
         return next(iter(self.runs.values()), None)
 
     def take(self, event: Event, now: float) -> None:
-        """Update the state by an event at `now`, on the caller's clock, in seconds."""
+        """Update the state with an event.
+
+        Args:
+            event: the event.
+            now: the event's time on the caller's clock, in seconds.
+        """
         match event:
             case RunStarted():
                 self._start(event, now)
@@ -56,9 +61,11 @@ class LiveState:
             case AnswerDelta():
                 run = self.runs[event.run_id]
                 attempt = (event.round, event.step, event.attempt)
-                before = run.answer if run.answering == attempt else ""  # another attempt begins anew
+                before = (
+                    run.answer if run.answering == attempt else ""
+                )  # another attempt starts the answer again
                 run.answer, run.answering = (before + event.text)[-TAIL_CHARS:], attempt
-            case RunEnded():  # alone, for a run of an id that has ended before
+            case RunEnded():  # the only event, if a finished run is run again
                 self.runs.setdefault(event.run_id, RunRow(event.result.workers)).result = event.result
             case RunStopped():
                 self.runs[event.run_id].stopped = event.problem
@@ -87,7 +94,7 @@ class LiveState:
                 above.runs.append(row)
 
     def _resume(self, event: RunResumed, now: float) -> None:
-        """Reset the steps that had not ended when the run broke off: they are called again."""
+        """Reset the steps that did not end with status `ok`: the resumed run calls them again."""
         row = self.runs.setdefault(event.run_id, RunRow(event.workers))
         row.workers, row.began, row.result, row.stopped = event.workers, now, None, None
         for current in row.rounds.values():
@@ -106,7 +113,7 @@ class LiveState:
                 self._read_on(event, current)
             case PlannerEnded():
                 if event.proposal.problem is not None:
-                    then = "" if event.wait is None else f"; it is asked again in {event.wait:.1f} s"
+                    then = "" if event.wait is None else f"; retry in {event.wait:.1f} s"
                     said = f"planner {event.proposal.planner}: {event.proposal.problem.message}{then}"
                     current.rejected.append(said)
                     current.plan_chars, current.reader = 0, None
@@ -125,16 +132,16 @@ class LiveState:
                 assert_never(event)
 
     def _read_on(self, event: PlanDelta, current: RoundRow) -> None:
-        """Add the steps that a piece of text completes; their workers are known when they start."""
+        """Add the steps that a piece of the plan text completes; `StepStarted` tells their workers."""
         if current.reader is None:
             if current.plan_chars > len(event.text):
-                return  # an earlier piece could not be read
+                return  # an earlier piece could not be parsed
             names = self.runs[event.run_id].workers
             current.reader = PlanReader(workers=names, previous=event.round > 1)
             current.read = 0
         try:
             steps = current.reader.feed(event.text)
-        except PlanError:  # the planner's call ends with it
+        except PlanError:  # `PlannerEnded` reports it
             current.reader = None
             return
         for index, step in enumerate(steps, current.read):
@@ -151,8 +158,8 @@ class LiveState:
             row = StepRow(names[step.worker], step.subtask, plan.numbered(index), tuple(step.access_list))
             before = known.get(index)
             if before is not None:
-                # Steps go on up to the first that differs. One that ended unstarted told no subtask;
-                # after a failed call another worker may stand in.
+                # Steps before the first difference keep their state. The subtask of a step that ended
+                # without starting is empty; after a failed call the worker may be a fallback.
                 same_worker = before.worker == row.worker or bool(before.failed)
                 go_on = go_on and same_worker and before.subtask in ("", row.subtask)
                 row.first = max(before.first, before.last) + 1
@@ -181,7 +188,7 @@ class LiveState:
 
 
 def _drop_unstarted(current: RoundRow) -> None:
-    """Remove the steps of a plan that was being written and that have not started."""
+    """Remove the steps that have not started."""
     current.steps = {index: step for index, step in current.steps.items() if step.worker}
 
 
@@ -207,10 +214,10 @@ def _end(current: RoundRow, row: StepRow | None, event: StepEnded) -> None:
         row.worker, row.outcome, row.again, row.beside = outcome.worker, outcome, None, ""
     elif row is None or not event.attempt or row.outcome is not None:
         return
-    elif row.last > event.attempt:  # the call beside it was the first of the step in its place
+    elif row.last > event.attempt:  # the hedged call becomes the first call of the new step
         row.worker, row.first, row.chars = row.beside or row.worker, row.last, 0
         row.beside = ""
-    elif current.is_planned:  # what the plan has in its place is yet to start
+    elif current.is_planned:  # the new step of the plan has not started
         first = event.attempt + 1
         current.steps[event.step] = StepRow(row.worker, row.subtask, row.number, row.sees, first=first)
     else:

@@ -1,4 +1,4 @@
-"""The picture of a run in a terminal, drawn anew while the run goes on."""
+"""The live view of a run in a terminal."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +16,11 @@ from podium.cli.screen import Screen
 from podium.types.result import Result
 
 _TICK = 0.1
-"""Seconds between two drawings."""
+"""Seconds between two refreshes."""
 
 
 class View:
-    """The live picture of one run, on stderr."""
+    """The live view of one run, on stderr."""
 
     def __init__(self, screen: Screen, state: LiveState) -> None:
         self._screen = screen
@@ -28,33 +28,33 @@ class View:
         self._live = Live(console=screen.console(stderr=True), auto_refresh=False)
 
     async def watch(self, job: Job) -> Result:
-        """Run the job and show how it goes.
+        """Run the job, show its progress, and return its result.
 
         Raises:
-            PodiumError: as `Conductor.run`.
+            PodiumError: `Conductor.run` raises it.
         """
-        came_to: Result | Exception
+        ended_with: Result | Exception
         with self._live:
             try:
                 async with anyio.create_task_group() as drawing:
                     drawing.start_soon(self._keep_drawing)
                     try:
-                        came_to = await follow(job, self._state)
+                        ended_with = await follow(job, self._state)
                     except Exception as error:  # noqa: BLE001 - raised below: the task group would wrap it
-                        came_to = error
+                        ended_with = error
                     drawing.cancel_scope.cancel()
             finally:
                 ended = RunTable(self._screen.shown, None, self._live.console.width)
                 self._live.update(ended.draw(self._state), refresh=True)
         for note in run_notes(self._state, self._screen.shown):
             self._live.console.print(Text(note.text, style=note.style), soft_wrap=True)
-        if isinstance(came_to, Exception):
-            raise came_to
-        return came_to
+        if isinstance(ended_with, Exception):
+            raise ended_with
+        return ended_with
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Clear the terminal for other output for the time of the block."""
+        """Hide the view during the block, so that the terminal is free for other output."""
         self._live.update(self._table().draw(self._state))
         self._live.stop()
         try:

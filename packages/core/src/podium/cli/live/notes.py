@@ -1,4 +1,4 @@
-"""What is told below the table of a run: failures, skipped steps and their cause, decisions on plans."""
+"""The notes below the table of a run: failures, skipped steps and their causes, reasons of planners."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class Note(NamedTuple):
 
 
 def run_notes(state: LiveState, shown: Callable[[str], str]) -> list[Note]:
-    """Return the notes on a run and on the runs nested in it, each in one line.
+    """Return the notes on a run and on its nested runs, each on one line.
 
     Args:
         state: the state of the run.
@@ -58,7 +58,7 @@ def _of_step(step: StepRow, name: str) -> Iterator[Note]:
         paid = ", perhaps paid" if call.maybe_paid else ""
         yield Note(f"{name}, call {call.attempt} of {call.worker}: {told}{paid}", "yellow")
     if step.beside:
-        yield Note(f"{name}: {step.beside} is asked too", "yellow")
+        yield Note(f"{name}: slow, {step.beside} is called too", "yellow")
     problem = None if step.outcome is None else step.outcome.problem
     if problem is not None and step.status != "skipped":
         how = "" if step.status == "ok" else f" {step.status}"
@@ -66,7 +66,7 @@ def _of_step(step: StepRow, name: str) -> Iterator[Note]:
 
 
 def _cause(current: RoundRow, skipped: int) -> str:
-    """Return why a step was skipped: the failed steps that it depends on, or else its own problem."""
+    """Return the failed steps because of which a step was skipped, or the step's own problem."""
     roots, todo, seen = set[int](), [skipped], set[int]()
     while todo:
         index = todo.pop()

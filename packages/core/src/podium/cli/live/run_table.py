@@ -1,6 +1,6 @@
 """Draws the state of a run as a table: one line per step, nested runs indented below their step.
 
-The columns depend on the width of the terminal alone, so that no text moves while the run goes on.
+The columns depend only on the width of the terminal, so that no text moves during the run.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ _MARKS = {
     "cancelled": ("✗", "yellow"),
 }
 _WIDE = 100
-"""Columns from which there is room for what a step sees, and for whole token counts."""
+"""Width of a terminal with room for the column `sees` and for exact token counts, in columns."""
 _STATE, _COST, _TIME = 9, 8, 11
 _TAIL_LINES = 6
 
@@ -36,8 +36,8 @@ class RunTable:
 
     Args:
         shown: makes foreign text safe for a terminal.
-        now: the time, in seconds, on the clock of the state's events; `None` for a run that
-            is not under way.
+        now: the time, in seconds, on the clock of the state's events; `None` for a run that is not
+            running.
         width: the columns of the terminal.
     """
 
@@ -46,15 +46,15 @@ class RunTable:
     width: int = 80
 
     def draw(self, state: LiveState) -> RenderableType:
-        """Draw the steps of the run and of the runs nested in it, with nothing below them."""
+        """Draw the steps of the run and of its nested runs."""
         return Group(*self._lines(state))
 
     def draw_live(self, state: LiveState, height: int) -> RenderableType:
-        """Draw a run that is under way: steps, notes, totals, and the end of the answer so far.
+        """Draw a running run: steps, notes, the end of the answer so far, and totals.
 
         Args:
             state: the state of the run.
-            height: the lines of the terminal; what does not fit is left out, the totals are not.
+            height: the lines of the terminal; lines that do not fit are left out, except the totals.
         """
         lines, below = self._lines(state), list[Text]()
         root = state.root
@@ -139,7 +139,7 @@ class RunTable:
         return self._cropped(told, "bold")
 
     def _line(self, *cells: str) -> Text:
-        """Lay the cells out in the columns; each text is cut to its column."""
+        """Return a line with the cells in their columns, each cut to its width."""
         label, task, sees, state, tokens, cost, took = cells
         wide = self.width >= _WIDE
         label_width, sees_width, tokens_width = (30, 12, 10) if wide else (20, 0, 6)
@@ -166,7 +166,7 @@ class RunTable:
 
 
 def _fit(text: str, width: int) -> str:
-    """Return the text in exactly `width` cells, with an ellipsis if it was cut."""
+    """Return the text in exactly `width` cells, with an ellipsis if it is cut."""
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
