@@ -79,6 +79,7 @@ DISTRIBUTIONS = (
         pages=("docs/shadow.md",),
         command="shadow --help",
     ),
+    Distribution("podium-evals", "evals", pages=("docs/evidence.md",)),
     Distribution(
         "langchain-podium",
         "langchain",

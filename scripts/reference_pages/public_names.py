@@ -10,6 +10,7 @@ MODULES = (
     "core/src/podium/errors.py",
     "core/src/podium/replay.py",
     "core/src/podium/usage.py",
+    "evals/src/podium_evals/errors.py",
     "langchain/src/langchain_podium/shadow/runnable.py",
     "llamaindex/src/llama_index_podium/events.py",
     "llamaindex/src/llama_index_podium/planner.py",

@@ -179,6 +179,7 @@ HEAVY = {
     "httpx",
     "httpx2",
     "numpy",
+    "podium_evals",
     "podium_shadow",
     "pydantic",
     "rich",

@@ -1,0 +1,29 @@
+"""The errors of this package.
+
+PodiumError
+├── RecordingInvalid   a file is not a recording, or a question of it cannot be read
+└── WorkerError
+└── WorkerRefused
+└── Unrecorded     a recorded worker is asked what was never recorded
+"""
+
+from podium.errors import PodiumError, WorkerRefused
+from podium.usage import Usage
+
+
+class RecordingInvalid(PodiumError):
+    """A file is not a recording, or a row of it cannot be read."""
+
+    code = "recording_invalid"
+
+
+class Unrecorded(WorkerRefused):
+    """A recorded worker is asked something to which no answer was recorded.
+
+    The answer is never guessed. The step fails with this code, is not retried, and has no fallback.
+    """
+
+    code = "unrecorded"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, usage=Usage(), cost=0.0)

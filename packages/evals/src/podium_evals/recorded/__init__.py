@@ -1,0 +1,5 @@
+"""Recorded answers: questions, the samples of each worker, readers of recordings."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

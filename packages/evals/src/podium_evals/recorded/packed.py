@@ -1,0 +1,78 @@
+"""Reads the published packed form of two recordings: gzipped JSON, one question per line.
+
+The files have the answers only: no usage, no latency.
+"""
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from podium_evals.errors import RecordingInvalid
+from podium_evals.recorded import mmlu_pro, reasoning_gym
+from podium_evals.recorded.recordings import Recording, Recordings, Sample
+
+Level = Literal["easy", "hard"]
+_Rows = Iterable[Mapping[str, Any]]
+
+
+def read_reasoning_gym(path: Path | str, *, level: Level | None = None) -> Recordings:
+    """Read `reasoning_gym_recorded.jsonl.gz`.
+
+    Args:
+        path: the file.
+        level: which level; `None` reads both. The pools of the levels differ, and of a question that
+            both levels have, the first in the file counts.
+
+    Raises:
+        RecordingInvalid: the file is something else.
+    """
+    left_out = Counter[str]()
+    rows = _rows(Path(path), {"level", "dataset", "index", "question", "answers"})
+    return Recordings(_of_reasoning_gym(rows, level, left_out), reasoning_gym.PROVENANCE, left_out)
+
+
+def read_mmlu_pro(path: Path | str) -> Recordings:
+    """Read `mmlu_pro_recorded.jsonl.gz`.
+
+    Raises:
+        RecordingInvalid: the file is something else.
+    """
+    rows = _rows(Path(path), {"category", "question", "options", "answer", "pred"})
+    return Recordings(_of_mmlu_pro(rows), mmlu_pro.PROVENANCE)
+
+
+def _of_reasoning_gym(rows: _Rows, level: Level | None, left_out: Counter[str]) -> Iterator[Recording]:
+    for row in rows:
+        if level not in (None, row["level"]):
+            continue
+        if row["dataset"] not in reasoning_gym.KINDS:
+            left_out[reasoning_gym.HELD_BACK] += len(row["answers"])
+            continue
+        question = reasoning_gym.question(row["level"], row["dataset"], row["index"], row["question"])
+        for worker, answers in row["answers"].items():
+            yield Recording(
+                question, worker, tuple(Sample(text=text, score=score) for text, score in answers)
+            )
+
+
+def _of_mmlu_pro(rows: _Rows) -> Iterator[Recording]:
+    for row in rows:
+        question = mmlu_pro.question(row["category"], row["question"], row["options"], row["answer"])
+        for worker, chosen in row["pred"].items():
+            yield Recording(question, worker, (mmlu_pro.sample(chosen, row["answer"]),))
+
+
+def _rows(path: Path, names: set[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a file, each of which has at least these names."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                row = json.loads(line)
+                if missing := names - set(row):
+                    raise RecordingInvalid(f"{path}, line {number}: there is no {min(missing)!r}")
+                yield row
+    except (OSError, EOFError, ValueError) as error:
+        raise RecordingInvalid(f"{path} cannot be read: {error}") from error

@@ -1,0 +1,42 @@
+"""Small files in the form of the published recordings, made here."""
+
+import gzip
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+STRONG, WEAK = "strong", "weak"
+
+
+def dice_row(index: int, *, level: str = "easy", strong: float = 1.0, weak: float = 0.0) -> dict[str, Any]:
+    """Return a row of Reasoning Gym with three samples of two models."""
+    return {
+        "level": level,
+        "category": "arithmetic",
+        "dataset": "dice",
+        "index": index,
+        "question": f"What is {index} + {index}?",
+        "answers": {STRONG: [[str(2 * index), strong]] * 3, WEAK: [["7", weak], ["", weak], ["8", weak]]},
+    }
+
+
+def choice_row(
+    number: int, *, preds: Mapping[str, str | None], options: Iterable[str] = "xyz"
+) -> dict[str, Any]:
+    """Return a row of MMLU-Pro; B is right."""
+    return {
+        "id": number,
+        "category": "physics",
+        "question": f"Which letter is number {number}?",
+        "options": list(options),
+        "answer": "B",
+        "pred": dict(preds),
+    }
+
+
+def write_packed(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """Write rows as gzipped JSON lines."""
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return path

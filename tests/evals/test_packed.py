@@ -1,0 +1,122 @@
+"""The published packed recordings are read as they are meant, and the real ones hold what their page says."""
+
+import os
+from pathlib import Path
+
+import pytest
+from evals.small_sources import STRONG, WEAK, choice_row, dice_row, write_packed
+
+from podium_evals.errors import RecordingInvalid
+from podium_evals.recorded import Recordings, read_mmlu_pro, read_reasoning_gym
+from podium_evals.recorded.mmlu_pro import CHAT_MODELS
+from podium_evals.recorded.reasoning_gym import HELD_BACK, KINDS
+
+
+def scores(recordings: Recordings, worker: str) -> list[float]:
+    """Return the mean score of each question that a worker has answered."""
+    return [each.score for each in recordings if each.worker == worker]
+
+
+def test_samples_scores_and_names(tmp_path: Path) -> None:
+    """A question has a name, a kind and a level; a worker has its samples in order."""
+    read = read_reasoning_gym(write_packed(tmp_path / "rg.gz", [dice_row(1), dice_row(2, level="hard")]))
+    first, second = read.questions
+    assert (first.id, first.kind, first.level) == ("reasoning_gym/easy/dice/1", "dice", "easy")
+    assert second.level == "hard"
+    assert [sample.text for sample in read.samples(first, WEAK)] == ["7", "", "8"]
+    assert scores(read, STRONG) == [1.0, 1.0]
+    assert read.provenance is not None
+    assert read.provenance.licence == "Apache-2.0"
+
+
+def test_an_empty_answer_scores_nothing(tmp_path: Path) -> None:
+    """Also where the source's grader gave it something."""
+    read = read_reasoning_gym(write_packed(tmp_path / "rg.gz", [dice_row(1, weak=0.3)]))
+    (question,) = read.questions
+    assert [sample.score for sample in read.samples(question, WEAK)] == [0.3, 0.0, 0.3]
+
+
+def test_a_text_counts_once(tmp_path: Path) -> None:
+    """Another question of the same text is left out, and counted; one level alone has no twin."""
+    twin = dice_row(1, level="hard")
+    path = write_packed(tmp_path / "rg.gz", [dice_row(1), twin | {"question": "What  is 1 + 1? "}, twin])
+    both = read_reasoning_gym(path)
+    assert [question.level for question in both.questions] == ["easy", "hard"]
+    assert both.left_out.total() == 2
+    assert read_reasoning_gym(path, level="hard").left_out.total() == 0
+
+
+def test_kinds_that_are_held_back_are_left_out(tmp_path: Path) -> None:
+    """A kind that is not listed is never used, wherever a file is from."""
+    path = write_packed(tmp_path / "rg.gz", [dice_row(1) | {"dataset": "unlisted"}, dice_row(2)])
+    read = read_reasoning_gym(path)
+    assert read.kinds == ("dice",)
+    assert read.left_out == {HELD_BACK: 2}
+
+
+def test_choices_are_joined_by_content(tmp_path: Path) -> None:
+    """Ids differ between models; the same question with the same options is one question."""
+    rows = [choice_row(1, preds={STRONG: "B"}), choice_row(1, preds={WEAK: None}) | {"id": 99}]
+    read = read_mmlu_pro(write_packed(tmp_path / "mmlu.gz", rows))
+    (question,) = read.questions
+    assert read.workers == (STRONG, WEAK)
+    assert (question.kind, question.expected) == ("physics", "B")
+    assert "(C) z" in question.text
+    assert [read.samples(question, worker)[0].score for worker in read.workers] == [1.0, 0.0]
+
+
+def test_questions_with_other_options_stay_in_one_part_of_a_split(tmp_path: Path) -> None:
+    """They are two questions, and know of each other by their split key."""
+    rows = [choice_row(1, preds={STRONG: "B"}), choice_row(1, preds={STRONG: "A"}, options="xy")]
+    first, second = read_mmlu_pro(write_packed(tmp_path / "mmlu.gz", rows)).questions
+    assert first.key != second.key
+    assert first.position(0) == second.position(0) != first.position(1)
+
+
+@pytest.mark.parametrize("wrong", ["missing", "plain", "cut", "unnamed"])
+def test_other_files_are_refused(tmp_path: Path, wrong: str) -> None:
+    """With the file in the message."""
+    path = write_packed(tmp_path / "rg.gz", [dice_row(number) for number in range(50)])
+    if wrong == "missing":
+        path.unlink()
+    elif wrong == "plain":
+        path.write_text("no gzip")
+    elif wrong == "cut":
+        path.write_bytes(path.read_bytes()[:100])
+    else:
+        write_packed(path, [{"level": "easy"}])
+    with pytest.raises(RecordingInvalid, match=r"rg\.gz") as caught:
+        read_reasoning_gym(path)
+    assert caught.value.code == "recording_invalid"
+
+
+REAL = os.environ.get("PODIUM_EVALS_DATA", "")
+needs_data = pytest.mark.skipif(not REAL, reason="PODIUM_EVALS_DATA names no folder with the real recordings")
+
+
+@needs_data
+@pytest.mark.long
+@pytest.mark.parametrize(("level", "questions", "answers"), [("easy", 4100, 39321), ("hard", 4050, 39572)])
+def test_the_real_reasoning_gym(level: str, questions: int, answers: int) -> None:
+    """Ten models a level; no kind is held back; what is left out has a twin."""
+    read = read_reasoning_gym(
+        Path(REAL) / "reasoning_gym_recorded.jsonl.gz", level="easy" if level == "easy" else "hard"
+    )
+    assert len(read.workers) == 10
+    assert set(read.kinds) <= KINDS
+    assert HELD_BACK not in read.left_out
+    assert len(list(read)) + read.left_out.total() == answers
+    assert len(read) <= questions
+
+
+@needs_data
+@pytest.mark.long
+def test_the_real_mmlu_pro() -> None:
+    """29 models; the chat models have questions in common, and the best is right on 72 of 100."""
+    read = read_mmlu_pro(Path(REAL) / "mmlu_pro_recorded.jsonl.gz")
+    assert len(read.workers) == 29
+    assert len(read) == 11_873
+    common = read.only(CHAT_MODELS)
+    assert len(common) > 10_000
+    best = scores(common, "gemini-1.5-pro-002")
+    assert 0.70 < sum(best) / len(best) < 0.73
