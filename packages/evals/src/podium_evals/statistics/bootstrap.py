@@ -1,0 +1,88 @@
+"""Means of questions under resampling: of the questions, or of whole kinds of questions."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Unit = Literal["question", "kind"]
+"""What is drawn anew: a question, for claims about other questions of the same kinds; or a kind
+with all its questions, for claims about other kinds."""
+
+_AT_ONCE = 2_000_000
+"""How many weights are in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean and its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether all of the interval lies on one side of zero."""
+        return self.low > 0 or self.high < 0
+
+
+class Resampling:
+    """Draws of the same questions, so that all arms are compared on the same draws.
+
+    The paired bootstrap (Efron and Tibshirani, 1993) with questions as units, or the cluster
+    bootstrap with kinds as units (Davison and Hinkley, 1997, section 3.8). Questions of one kind
+    are alike, so that an interval over questions says nothing of kinds that were not asked.
+
+    Args:
+        kinds: the kind of each question.
+        unit: what is drawn.
+        draws: the number of draws.
+        seed: of the random numbers. The same seed gives the same draws.
+
+    Raises:
+        ValueError: there are fewer than two questions, or fewer than two kinds where kinds are drawn.
+    """
+
+    def __init__(
+        self, kinds: Sequence[str], *, unit: Unit = "question", draws: int = 4000, seed: int = 0
+    ) -> None:
+        clusters = list(kinds) if unit == "kind" else range(len(kinds))
+        names, self._member = np.unique(np.asarray(clusters), return_inverse=True)
+        self._units, self.questions = len(names), len(kinds)
+        if self._units < 2:
+            raise ValueError(f"an interval needs at least two {unit}s: there are {self._units}")
+        self._sizes = np.bincount(self._member, minlength=self._units).astype(np.float64)
+        self._draws, self._seed = draws, seed
+
+    def means(self, values: Floats) -> Floats:
+        """Return the mean of each column in each draw.
+
+        Args:
+            values: shape (questions, columns).
+
+        Returns:
+            Shape (draws, columns).
+        """
+        sums = np.zeros((self._units, values.shape[1]))
+        np.add.at(sums, self._member, values)
+        return np.concatenate([(w @ sums) / (w @ self._sizes)[:, None] for w in self._weights()])
+
+    def _weights(self) -> Iterator[Floats]:
+        random = np.random.default_rng(self._seed)
+        even = np.full(self._units, 1 / self._units)
+        left = self._draws
+        while left:
+            now = min(left, max(1, _AT_ONCE // self._units))
+            yield random.multinomial(self._units, even, size=now).astype(np.float64)
+            left -= now
+
+
+def interval_of_mean(values: Sequence[float], resampling: Resampling, confidence: float = 0.95) -> Interval:
+    """Return the mean of one value for each question, with its percentile interval."""
+    column = np.asarray(values, dtype=np.float64)[:, None]
+    low, high = np.quantile(resampling.means(column)[:, 0], [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(float(column.mean()), float(low), float(high))

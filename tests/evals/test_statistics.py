@@ -1,0 +1,151 @@
+"""Tests of intervals, comparisons and splits."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from podium_evals.recorded import Question
+from podium_evals.statistics import (
+    Resampling,
+    Unit,
+    compare,
+    cross_fit,
+    halves,
+    interval_of_mean,
+    leave_kinds_out,
+)
+
+
+def _questions(kinds: list[str]) -> list[Question]:
+    return [Question(id=str(n), kind=kind, text=f"question {n}") for n, kind in enumerate(kinds)]
+
+
+def test_the_interval_of_a_mean_is_the_textbook_one() -> None:
+    """For many independent values the bootstrap and the normal approximation agree."""
+    values = np.random.default_rng(1).normal(0.3, 1, size=2000)
+    interval = interval_of_mean(values.tolist(), Resampling(["a"] * 2000))
+    reach = 1.96 * values.std(ddof=1) / np.sqrt(2000)
+    assert interval.mean == pytest.approx(values.mean())
+    assert (interval.low, interval.high) == pytest.approx(
+        (values.mean() - reach, values.mean() + reach), abs=0.004
+    )
+    assert interval.excludes_zero
+
+
+def test_questions_of_one_kind_are_not_independent() -> None:
+    """An interval about other kinds is wide where a kind's questions all go one way."""
+    random = np.random.default_rng(2)
+    kinds = [f"kind {n}" for n in range(20) for _ in range(50)]
+    values = np.repeat(random.normal(0, 0.3, size=20), 50).tolist()
+    by_question = interval_of_mean(values, Resampling(kinds))
+    by_kind = interval_of_mean(values, Resampling(kinds, unit="kind"))
+    assert by_kind.high - by_kind.low > 5 * (by_question.high - by_question.low)
+
+
+@pytest.mark.parametrize("unit", ["question", "kind"])
+def test_intervals_cover_the_truth_as_often_as_they_say(unit: Unit) -> None:
+    """Also where kinds differ, if kinds are drawn; and the joint intervals do so for all arms at once."""
+    random = np.random.default_rng(3)
+    covered, together, times = 0, 0, 200
+    for _ in range(times):
+        effects = random.normal(0.1, 0.2 if unit == "kind" else 0, size=40)
+        kinds = [f"kind {n}" for n in range(40) for _ in range(5)]
+        base = random.random(200)
+        arms = {f"arm {a}": base + np.repeat(effects, 5) + random.normal(0, 0.3, size=200) for a in range(4)}
+        resampling = Resampling(kinds, unit=unit, draws=400)
+        found = compare({"base": base, **arms}, resampling, against="base")
+        covered += found["arm 0"].alone.low <= 0.1 <= found["arm 0"].alone.high
+        together += all(each.together.low <= 0.1 <= each.together.high for each in found.values())
+    assert 0.88 <= covered / times <= 0.99
+    assert 0.88 <= together / times <= 0.99
+
+
+def test_arms_that_are_alike_are_rarely_found_different() -> None:
+    """Of twenty arms that only differ by noise, some interval excludes zero by itself; all together none."""
+    random = np.random.default_rng(4)
+    alone, together, times = 0, 0, 60
+    for _ in range(times):
+        base = random.random(200)
+        arms = {f"arm {a}": base + random.normal(0, 1, size=200) for a in range(20)}
+        found = compare({"base": base, **arms}, Resampling(["a"] * 200, draws=400), against="base").values()
+        alone += any(each.alone.excludes_zero for each in found)
+        together += any(each.together.excludes_zero for each in found)
+        assert all((each.p < 0.05) >= each.together.excludes_zero for each in found)
+    assert alone > times / 3
+    assert together <= times / 6
+
+
+def test_a_difference_that_is_always_the_same_is_certain() -> None:
+    """It has no spread; an arm that is the same as the base has no difference."""
+    base = [0.0, 1.0, 0.5]
+    found = compare(
+        {"base": base, "same": base, "more": [s + 0.25 for s in base]}, Resampling("abc"), against="base"
+    )
+    assert (found["same"].together.low, found["same"].together.high, found["same"].p) == (0, 0, 1)
+    assert (found["more"].alone.low, found["more"].together.high) == (0.25, 0.25)
+    assert found["more"].p < 0.001
+
+
+def test_a_comparison_refuses_scores_of_other_questions() -> None:
+    """Arms are compared question by question."""
+    with pytest.raises(ValueError, match=r"arm 'b' has 1 scores for 2 questions"):
+        compare({"a": [1, 0], "b": [1]}, Resampling("xy"), against="a")
+    with pytest.raises(ValueError, match="at least two kinds: there are 1"):
+        Resampling("xx", unit="kind")
+    assert compare({"a": [1, 0]}, Resampling("xy"), against="a") == {}
+
+
+kinds_of_questions = st.lists(st.sampled_from("abcdef"), min_size=2, max_size=60)
+
+
+@given(kinds_of_questions, st.integers(0, 5))
+def test_halves_share_nothing_and_each_kind_is_halved(kinds: list[str], seed: int) -> None:
+    """The same seed gives the same halves."""
+    questions = _questions(kinds)
+    first, second = halves(questions, seed=seed)
+    assert sorted([*first, *second]) == list(range(len(kinds)))
+    for kind in set(kinds):
+        inside = [sum(kinds[place] == kind for place in half) for half in (first, second)]
+        assert inside[1] - inside[0] in {0, 1}
+    again, _ = halves(questions, seed=seed)
+    assert again.tolist() == first.tolist()
+
+
+def test_questions_that_belong_together_are_in_one_half() -> None:
+    """A text and its paraphrase share a split key."""
+    questions = [
+        Question(id=f"{n}{form}", kind="a", text=f"{form} {n}", split_key=str(n))
+        for n in range(9)
+        for form in ("said", "said otherwise")
+    ]
+    for half in halves(questions):
+        keys = [questions[place].split_key for place in half]
+        assert all(keys.count(key) == 2 for key in keys)
+
+
+@given(kinds_of_questions.filter(lambda kinds: len(set(kinds)) >= 2))
+@settings(max_examples=50)
+def test_each_kind_is_left_out_once(kinds: list[str]) -> None:
+    """Nothing is fitted on a kind that is scored."""
+    out: list[int] = []
+    for fitted, scored in leave_kinds_out(_questions(kinds), folds=2):
+        assert not {kinds[n] for n in fitted} & {kinds[n] for n in scored}
+        out += scored.tolist()
+    assert sorted(out) == list(range(len(kinds)))
+    with pytest.raises(ValueError, match="folds"):
+        next(leave_kinds_out(_questions(kinds), folds=1))
+
+
+def test_an_oracle_that_is_cross_fitted_does_not_gain_from_noise() -> None:
+    """Ten workers that guess: the best of each question looks right nearly always, and is not."""
+    scores = np.random.default_rng(5).integers(0, 2, size=(400, 10)).astype(float)
+    questions = _questions([f"kind {n % 40}" for n in range(400)])
+    kinds = np.asarray([each.kind for each in questions])
+
+    def best_of_kind(fitted: np.ndarray, scored: np.ndarray) -> list[float]:
+        best = {kind: scores[fitted][kinds[fitted] == kind].mean(axis=0).argmax() for kind in set(kinds)}
+        return [scores[place, best[kinds[place]]] for place in scored]
+
+    same = best_of_kind(np.arange(400), np.arange(400))
+    assert np.mean(same) > 0.65
+    assert cross_fit(questions, best_of_kind).mean() == pytest.approx(0.5, abs=0.08)
