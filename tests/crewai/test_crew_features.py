@@ -11,6 +11,7 @@ import anyio
 import pytest
 import uvicorn
 from crewai import Agent, Crew
+from crewai.events.event_bus import crewai_event_bus
 from crewai.events.event_listener import event_listener
 from crewai.mcp import MCPServerHTTP
 from crewai.state.checkpoint_config import CheckpointConfig
@@ -20,12 +21,14 @@ from servers.crew_scene import PLAN, Finding, Scene
 from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorLLM, ConductorManager, as_worker
+from crewai_podium.events import ConductorRunEvent
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunFailed
 from podium.execution import Retry
-from podium.planners import FixedPlanner
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Plan, Step
+from podium.workers import ScriptedWorker
 
 
 def test_two_crews_at_once_may_share_a_manager() -> None:
@@ -201,3 +204,82 @@ async def test_an_agent_without_the_tools_of_its_mcp_server_does_not_guess() -> 
     plan = FixedPlanner(Plan((Step(0, "How high is the tower?"),)))
     result = await Conductor(plan, [as_worker(agent)], retry=Retry(attempts=1)).run("?")
     assert (result.answer, result.status) == ("", "failed")
+
+
+def heights(shown: str, tools: Any) -> str:
+    """Answer a step; the archive of the heights is closed."""
+    if "find the height" in shown.rpartition("Your part:")[2]:
+        raise ValueError("the archive is closed")
+    return f"answer to {'B' if 'Use what is known.' in shown else 'A'}"
+
+
+def two_plans() -> ChatPlanner:
+    """Return a planner that has the first task look for a height, and the second not."""
+    second = '{"worker": 1, "subtask": "use it", "access": []}'
+    return ChatPlanner(ScriptedWorker("plans", {"Use what is known.": second, "": PLAN.strip()}))
+
+
+@pytest.mark.parametrize("context", ["all", "named", "none"])
+def test_a_task_built_on_a_partial_task_is_partial(context: str) -> None:
+    """Its own run lacked nothing: what it was shown did."""
+    scene = Scene(heights, planner=two_plans(), retry=Retry(attempts=1))
+    first = scene.task("Describe the tower.", name="describe")
+    shown = {"all": {}, "named": {"context": [first]}, "none": {"context": []}}[context]
+    output = scene.crew(first, scene.task("Use what is known.", **shown)).kickoff()
+    assert [task.raw for task in output.tasks_output] == ["answer to A", "answer to B"]
+    one, two = scene.manager.results
+    assert one.status == "partial"
+    assert one.problem is not None
+    if context == "none":
+        assert (two.status, two.problem) == ("ok", None)
+    else:
+        assert two.status == "partial"
+        assert two.problem is not None
+        assert two.problem.code == one.problem.code
+        assert "the output of task 'describe' is partial" in two.problem.message
+
+
+def test_a_task_is_whole_again_where_the_task_before_it_is() -> None:
+    """At a second kickoff, in which nothing fails; the event tells it, too."""
+    closed = [True]
+
+    def say(shown: str, tools: Any) -> str:
+        return heights(shown, tools) if closed[0] else Scene.answer(shown, tools)
+
+    scene = Scene(say, planner=FixedPlanner(PLAN.strip()), retry=Retry(attempts=1))
+    crew, told = scene.crew(scene.task("Describe it."), scene.task("Use what is known.")), list[str]()
+    with crewai_event_bus.scoped_handlers():
+        crewai_event_bus.on(ConductorRunEvent)(lambda source, event: told.append(event.status))
+        crew.kickoff()
+        closed[0] = False
+        crew.kickoff()
+        crewai_event_bus.flush()
+    assert [result.status for result in scene.manager.results] == ["partial", "partial", "ok", "ok"]
+    assert sorted(told) == ["ok", "ok", "partial", "partial"]
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_a_crew_whose_run_is_partial_makes_the_step_around_it_partial(*, second: bool) -> None:
+    """Also where the run of a later task lacked nothing of its own."""
+    scene = Scene(heights, planner=two_plans(), retry=Retry(attempts=1))
+    tasks = [scene.task("Do: {part}"), *([scene.task("Use what is known.")] if second else [])]
+    inner = as_worker(scene.crew(*tasks), name="inner")
+    result = Conductor(FixedPlanner(Plan((Step(0, "describe the tower"),))), [inner]).run_sync("?")
+    assert result.answer == f"answer to {'B' if second else 'A'}"
+    assert result.status == "partial"
+    assert result.problem is not None
+    assert "the archive is closed" in result.problem.message
+
+
+def test_control_characters_of_plans_and_outputs_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CrewAI's panels print tasks and outputs as they are; its agents here are Podium's conductors."""
+    shown = io.StringIO()
+    monkeypatch.setattr(event_listener.formatter, "console", Console(file=shown, width=100))
+    plan = '{"worker": 0, "subtask": "find\\u001b[31m it", "access": []}'
+    odd = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [ScriptedWorker("odd", "a\tb\x1b]0;pwned\x07\nc")])
+    guide = Agent(role="Guide", goal="a", backstory="b", llm=ConductorLLM(odd))
+    manager = ConductorManager(planner=FixedPlanner(plan))
+    output = Scene.crew_of(manager, [guide], [Scene.task()], verbose=True).kickoff()
+    assert output.raw == "a\tb\N{REPLACEMENT CHARACTER}]0;pwned\N{REPLACEMENT CHARACTER}\nc"
+    assert "pwned" in shown.getvalue()
+    assert not set(shown.getvalue()) & {"\x1b", "\x07"}

@@ -14,7 +14,6 @@ from crewai.events.types.llm_events import (
     LLMCallStartedEvent,
     LLMStreamChunkEvent,
 )
-from crewai.llms.base_llm import BaseLLM
 from crewai.tools import tool
 from pydantic import BaseModel
 from servers.chat_server import Call, ChatServer, Reply, says
@@ -197,7 +196,6 @@ def test_arguments_that_are_no_object_fail_the_call() -> None:
         scene.llm.call("When?", tools=[CLOCK], available_functions={"clock": lambda: "noon"})
 
 
-@pytest.mark.skipif(not hasattr(BaseLLM, "stream_events"), reason="crewai 1.15.0 has no LLM.stream_events")
 def test_an_llm_streams_alone() -> None:
     """Where nobody has set `stream`, for one call."""
     llm = Scene("It is noon.").llm

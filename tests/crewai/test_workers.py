@@ -11,6 +11,7 @@ import pytest
 from contracts.odd_answers import CALLS, FILTERED, LATIN, OddAnswer, check
 from contracts.worker_contract import WorkerContract, question
 from crewai import LLM, Agent, Crew, Task
+from crewai.lite_agent_output import LiteAgentOutput
 from crewai.tools import tool
 from servers.chat_server import Call, ChatServer, Reply, chunk, events, says, whole
 from servers.speaking_llm import SpeakingLLM
@@ -522,3 +523,90 @@ async def test_a_plan_that_was_cut_is_no_plan() -> None:
     async with ChatServer(lambda call: says(call, plan, finish_reason="length")) as server:
         with provider_llm(server.url) as llm, pytest.raises(PlannerError, match="cut"):
             await Conductor(ChatPlanner(as_worker(llm)), [ScriptedWorker("w", "x")]).run("?")
+
+
+def guarded(say: Callable[[str, Any], Any], guardrail: Any, retries: int = 2) -> Agent:
+    """Return an agent with a guardrail of its own."""
+    return agent_of(say, guardrail=guardrail, guardrail_max_retries=retries)
+
+
+@pytest.mark.anyio
+async def test_an_agents_guardrail_has_the_subtask_done_again() -> None:
+    """With the reason and the refused answer; the answer is what the guardrail returns, on one bill."""
+    sent: list[str] = []
+
+    def say(shown: str, tools: Any) -> str:
+        sent.append(shown)
+        return "short" if len(sent) == 1 else "a longer answer"
+
+    def check(output: LiteAgentOutput) -> tuple[bool, Any]:
+        assert output.agent_role == "Clerk"
+        return (False, "too short") if output.raw == "short" else (True, output.raw.upper())
+
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(guarded(say, check))])
+    result = await conductor.run("?")
+    assert (result.status, result.answer) == ("ok", "A LONGER ANSWER")
+    assert len(sent) == 2
+    assert "not accepted: too short" in sent[1]
+    assert "Your previous answer:\nshort" in sent[1]
+    assert result.usage.total_tokens == 2 * 242
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("in_words", [False, True])
+async def test_an_answer_that_a_guardrail_refuses_to_the_end_is_none(*, in_words: bool) -> None:
+    """The step fails with a code of its own and is not tried again; all its calls are on the bill."""
+    sent: list[str] = []
+
+    def say(shown: str, tools: Any) -> str:
+        sent.append(shown)
+        return (
+            '{"valid": false, "feedback": "rude"}'
+            if "comply with" in shown or "Guardrail:" in shown
+            else "no"
+        )
+
+    guardrail: Any = "It is polite." if in_words else (lambda output: (False, "rude"))
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(guarded(say, guardrail, 1))])
+    result = await conductor.run("?")
+    assert result.problem is not None
+    assert (result.status, result.problem.code) == ("failed", "guardrail_tripped")
+    assert "after 1 retries: rude" in result.problem.message
+    assert len(sent) == (4 if in_words else 2)
+    assert result.usage.total_tokens == len(sent) * 242
+
+
+@pytest.mark.anyio
+async def test_a_task_of_a_crew_that_its_guardrail_refuses_has_the_same_code() -> None:
+    """CrewAI raises a bare exception."""
+    agent = agent_of(lambda shown, tools: "no")
+    task = Task(
+        description="{asked}",
+        expected_output="it",
+        agent=agent,
+        guardrail=lambda output: (False, "rude"),
+        guardrail_max_retries=1,
+    )
+    crew = Crew(agents=[agent], tasks=[task])
+    result = await Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(crew)]).run("?")
+    assert result.problem is not None
+    assert result.problem.code == "guardrail_tripped"
+    assert "rude" in result.problem.message
+
+
+@pytest.mark.anyio
+async def test_a_cut_answer_is_partial_though_a_guardrail_in_words_asks_the_model_too() -> None:
+    """The finish reason is that of the answer, and not that of the check."""
+
+    def reply(call: Call) -> Reply:
+        if "complies with the given guardrail" in str(call.body["messages"]):
+            return says(call, '{"valid": true, "feedback": null}')
+        return says(call, "Half of", finish_reason="length")
+
+    async with ChatServer(reply) as server:
+        with provider_llm(server.url) as llm:
+            agent = Agent(role="Clerk", goal="g", backstory="b", llm=llm, guardrail="It is polite.")
+            result = await Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(agent)]).run("?")
+    assert (result.status, result.answer) == ("partial", "Half of")
+    assert result.problem is not None
+    assert result.problem.code == "cut"

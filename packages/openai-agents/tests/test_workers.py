@@ -32,7 +32,6 @@ from openai import AsyncOpenAI
 from pydantic import BaseModel
 from servers.chat_server import CUT, STALL, Call, Reply, chunk, events, says, whole
 
-from openai_agents_podium import GuardrailTripped
 from openai_agents_podium.workers import as_planner, as_worker
 from podium import Conductor, Price
 from podium.errors import (
@@ -44,6 +43,7 @@ from podium.errors import (
     WorkerTimeout,
 )
 from podium.execution import Retry
+from podium.hosts import GuardrailTripped
 from podium.planners import FixedPlanner
 from podium.types import Constraint, Message, Plan, Sampling, Step, Tools
 from podium.usage import Usage

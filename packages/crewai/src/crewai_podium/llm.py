@@ -25,7 +25,7 @@ from podium.errors import RunFailed
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ConductorFace, ContinuationStore, answered
 from podium.secrets import scrub, scrub_data
-from podium.types import Result
+from podium.types import Result, printable
 
 _UNKNOWN_WINDOW: Final = 128_000
 _OPTIONS: Final = (
@@ -116,10 +116,10 @@ class ConductorLLM(BaseLLM):
             try:
                 answer = await self._answer(messages, tools or (), response_model, source)
             except Exception as error:  # raised again: CrewAI's listeners hear of every failure
-                self._emit_call_failed_event(scrub(str(error)), **source)
+                self._emit_call_failed_event(printable(scrub(str(error))), **source)
                 raise
             calls = [dict(call) for call in answer.tool_calls]
-            output = calls or answer_text(self._apply_stop_words(answer.text), response_model)
+            output = calls or answer_text(self._apply_stop_words(printable(answer.text)), response_model)
             self._completed(messages, answer, output, source)
             if not calls or not available_functions:
                 return output
@@ -142,10 +142,10 @@ class ConductorLLM(BaseLLM):
         )
 
         def on_text(text: str) -> None:
-            self._emit_stream_chunk_event(scrub(text), **source)
+            self._emit_stream_chunk_event(printable(scrub(text)), **source)
 
         try:
-            answer = await run_call(call, on_text if self._streams() else None)
+            answer = await run_call(call, on_text if self._effective_stream() else None)
             answered(answer.result, partial=self.partial)
         except RunFailed as error:
             if error.result is not None:
@@ -171,11 +171,6 @@ class ConductorLLM(BaseLLM):
             usage=usage,
             finish_reason=answer.finish_reason,
         )
-
-    def _streams(self) -> bool:
-        """Return whether this call streams; CrewAI 1.15.0 says so for the whole LLM only."""
-        effective = getattr(self, "_effective_stream", None)
-        return bool(self.stream if effective is None else effective())
 
     def supports_function_calling(self) -> bool:
         """Return whether there is a worker that takes tools."""

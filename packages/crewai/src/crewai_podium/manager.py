@@ -30,6 +30,7 @@ from crewai_podium.cards import card_of
 from crewai_podium.events import MAX_RESULTS, tell_result
 from crewai_podium.outputs import output_constraint, output_model, read_answer
 from crewai_podium.plan_table import show_plan
+from crewai_podium.task_gaps import TaskGaps
 from crewai_podium.team import (
     NOT_RESTORED,
     check_task,
@@ -53,7 +54,7 @@ from podium.journal import Journal
 from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
 from podium.run import Listener
-from podium.types import Completion, Event, PlanReady, Result, RunEnded, Sampling
+from podium.types import Completion, Event, PlanReady, Result, RunEnded, Sampling, printable
 from podium.workers import Card, Request, Worker
 
 _CONTEXT: Final = "This is the context you are working with:"
@@ -128,6 +129,7 @@ class ConductorManager(BaseAgent):
     """Its own, then those of the managers it is a copy of."""
     _crews: WeakValueDictionary[str, Crew] = PrivateAttr(default_factory=WeakValueDictionary)
     """The crews that it was given to, by id. CrewAI sets `crew` at each kickoff, also while another runs."""
+    _gaps: TaskGaps = PrivateAttr(default_factory=TaskGaps)
     _named: dict[tuple[str, int], int] = PrivateAttr(default_factory=dict)
     """The number of the agent that a task names, by crew and task: CrewAI drops it at the first kickoff."""
 
@@ -231,6 +233,7 @@ class ConductorManager(BaseAgent):
         copy._token_process = UsageTotal()  # noqa: SLF001 - of the same class, as below
         copy._results = (_kept(), *self._results)  # noqa: SLF001
         copy._crews = WeakValueDictionary()  # noqa: SLF001
+        copy._gaps = TaskGaps()  # noqa: SLF001
         copy._named = {(_COPIED, task): agent for (_, task), agent in self._named.items()}  # noqa: SLF001
         return copy
 
@@ -257,11 +260,13 @@ class ConductorManager(BaseAgent):
                 middleware=self._middleware,
                 on_event=on_event,
             )
+        result = self._gaps.mark(crew, task, context, result)
         for kept in self._results:
             kept.append(result)
         tell_result(self, result)
         answer = self._answer(result, model)
-        said = ({"role": "user", "content": query}, {"role": "assistant", "content": result.answer})
+        told = printable(result.answer)
+        said = ({"role": "user", "content": query}, {"role": "assistant", "content": told})
         return answer, said
 
     def _listener(self, conductor: Conductor) -> Listener:
@@ -324,7 +329,7 @@ class ConductorManager(BaseAgent):
         Raises:
             RunFailed: there is no output.
         """
-        answer = answered(result, partial=self.partial).answer
+        answer = printable(answered(result, partial=self.partial).answer)  # CrewAI prints a task's output
         if model is None:
             return answer
         read = read_answer(answer, model)

@@ -2,6 +2,5 @@ from .model import ConductorModel as ConductorModel
 from .provider import ConductorProvider as ConductorProvider
 from .result_metadata import podium_metadata as podium_metadata
 from .tool import conductor_tool as conductor_tool
-from .workers.errors import GuardrailTripped as GuardrailTripped
 
 __version__: str

@@ -15,6 +15,7 @@ from .chat_options import (
     read_tools as read_tools,
 )
 from .errors import (
+    GuardrailTripped as GuardrailTripped,
     HostErrorReader as HostErrorReader,
     ReportedFault as ReportedFault,
     worker_error as worker_error,

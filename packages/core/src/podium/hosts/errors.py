@@ -19,6 +19,7 @@ from podium.errors import (
     WorkerBroken,
     WorkerError,
     WorkerFailed,
+    WorkerRefused,
     WorkerTimeout,
     WorkerUnavailable,
 )
@@ -27,10 +28,17 @@ from podium.types import storable
 from podium.usage import Usage
 from podium.workers.openai.error_mapping import Origin, ReportedFault, answer_fault, status_fault
 
-__all__ = ["HostErrorReader", "ReportedFault", "worker_error", "worker_errors"]
+__all__ = ["GuardrailTripped", "HostErrorReader", "ReportedFault", "worker_error", "worker_errors"]
 
 HostErrorReader = Callable[[BaseException], WorkerError | None]
 """Returns the error for an exception that only this host raises; `None` for any other exception."""
+
+
+class GuardrailTripped(WorkerRefused):
+    """A guardrail of the host's stopped a step. The step is not tried again."""
+
+    code = "guardrail_tripped"
+
 
 _STATUSES: Final = range(100, 600)
 _CLIENT_SIDE: Final = "APIConnectionError"

@@ -21,10 +21,10 @@ from pydantic import BaseModel
 
 from crewai_podium.usage import OnUsage, UsageMeter, counted
 from crewai_podium.workers.errors import crewai_errors, read_answer
-from crewai_podium.workers.shortfalls import missing_from_agent
+from crewai_podium.workers.guardrail import do_task
 from podium.errors import WorkerUnavailable
 from podium.hosts import prompt_text
-from podium.types import Completion, Constraint
+from podium.types import Completion, Constraint, printable
 from podium.workers import Card, Request, Worker, step_input_of
 
 _EXPECTED: Final = "All that your part asks for, complete."
@@ -35,7 +35,9 @@ _MAX_NAME: Final = 80
 class AgentWorker(Worker):
     """Has an agent do the subtask.
 
-    An answer is partial where the last call of a tool failed, or the agent reached its `max_iter`.
+    An answer is partial where the last call of a tool failed, or the agent reached its `max_iter`. An answer
+    that the agent's guardrail refuses is tried again, as often as the agent's `guardrail_max_retries` says;
+    then the step fails with `guardrail_tripped`.
 
     Args:
         agent: the agent that is copied.
@@ -76,9 +78,9 @@ class AgentWorker(Worker):
                 agent = self._copy(meter)
                 async with _tools(agent, self._tools) as tools:
                     # A task of its own: a cancel leaves event scopes of CrewAI's open, in its context only.
-                    doing = asyncio.create_task(_do(agent, _task(request, agent), tools))
-                    done = read_answer(request.messages, await doing, meter)
-                    done = replace(done, missing=missing_from_agent(agent) or None)
+                    doing = asyncio.create_task(do_task(agent, _task(request, agent), tools, meter))
+                    answer, missing = await doing
+                    done = replace(read_answer(request.messages, answer, meter), missing=missing)
         finally:
             if self._on_usage is not None:
                 self._on_usage(meter.metrics if done is None else counted(meter, done.usage))
@@ -131,17 +133,16 @@ def _remote_tools(agent: BaseAgent) -> list[BaseTool]:
     return tools
 
 
-async def _do(agent: BaseAgent, task: Task, tools: list[BaseTool]) -> Any:
-    return await agent.aexecute_task(task, None, tools)
-
-
 def _task(request: Request, agent: BaseAgent) -> Task:
-    """Return the step as a task; its name says in CrewAI's events which step it is."""
+    """Return the step as a task; its name says in CrewAI's events which step it is.
+
+    CrewAI prints both texts for a verbose agent, so they hold no control characters.
+    """
     subtask, caller = " ".join(step_input_of(request).subtask.split()), request.caller
     name = subtask if len(subtask) <= _MAX_NAME else f"{subtask[:_MAX_NAME]}…"
     return Task(
-        name=name if caller is None else f"step {caller.step}: {name}",
-        description=prompt_text(request.messages),
+        name=printable(name if caller is None else f"step {caller.step}: {name}"),
+        description=printable(prompt_text(request.messages)),
         expected_output=_EXPECTED,
         output_pydantic=_output(request.sampling.constraint),
         agent=agent,

@@ -14,7 +14,7 @@ from crewai_podium.workers.errors import crewai_errors, read_answer
 from crewai_podium.workers.shortfalls import missing_from_crew
 from podium.errors import ConfigError
 from podium.hosts import prompt_text
-from podium.types import Completion
+from podium.types import Completion, printable
 from podium.usage import Usage
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
@@ -72,7 +72,7 @@ class CrewWorker(Worker):
     def _given(self, request: Request) -> dict[str, Any]:
         if self._inputs is not None:
             return dict(self._inputs(step_input_of(request)))
-        return {self._input: prompt_text(request.messages)}
+        return {self._input: printable(prompt_text(request.messages))}
 
 
 def _copy(crew: Crew, meter: UsageMeter) -> Crew:

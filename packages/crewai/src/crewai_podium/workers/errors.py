@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from crewai_podium.usage import UsageMeter
 from podium.errors import AnswerRefused, AnswerToolCalls, WorkerBroken, WorkerError, WorkerRefused
-from podium.hosts import read_completion, text_of, tool_call, worker_errors
+from podium.hosts import GuardrailTripped, read_completion, text_of, tool_call, worker_errors
 from podium.types import Completion, Message, Part
 from podium.usage import Usage
 
@@ -18,6 +18,8 @@ _HOOK_ERRORS: Final = ("HookAborted", "CallBlocked")
 """Words in the names of classes that CrewAI raises where a hook stops a call."""
 _EMPTY: Final = "Invalid response from LLM call - None or empty"
 """How the error begins that CrewAI's agents raise for an answer without text."""
+_TRIPPED: Final = "Task failed guardrail"
+"""How the error begins that CrewAI's tasks raise where a guardrail refuses the last answer."""
 _FINISHES: Final[Mapping[str, str]] = {
     "tool_calls": "stop",
     "tool_use": "stop",
@@ -34,6 +36,8 @@ def read_error(error: BaseException) -> WorkerError | None:
     names = [kind.__name__ for kind in type(error).__mro__]
     if any(word in name for word in _HOOK_ERRORS for name in names):
         return WorkerRefused(f"a hook of CrewAI's stopped the call: {error}")
+    if type(error) is Exception and str(error).startswith(_TRIPPED):
+        return GuardrailTripped(f"a guardrail of the crew's stopped it: {error}", maybe_paid=True)
     if isinstance(error, ValueError) and str(error).startswith(_EMPTY):
         return WorkerBroken("the answer is empty", maybe_paid=True)
     if isinstance(error, ValidationError) and error.title == TaskOutput.__name__:

@@ -11,14 +11,27 @@ from podium.types import storable
 _MAX_QUOTE: Final = 300
 
 
-def missing_from_agent(agent: BaseAgent) -> str:
-    """Return what is missing from the latest answer of an agent, in words; empty where nothing is.
+class Shortfalls:
+    """Collects what is missing from an answer for which an agent does its task once or several times.
 
     Args:
-        agent: the copy that did the task.
+        agent: the copy that does the task.
     """
-    failed = _failed_tools(getattr(agent, "last_tool_failures", ()), getattr(agent, "last_messages", ()))
-    return "; ".join([*failed, *_forced(agent)])
+
+    def __init__(self, agent: BaseAgent) -> None:
+        self._agent = agent
+        self._failures: list[Any] = []
+        self._messages: list[Mapping[str, Any]] = []
+
+    def note(self) -> None:
+        """Note the tools that failed in the latest attempt: CrewAI forgets them at the next."""
+        self._failures += self._agent.last_tool_failures
+        self._messages += getattr(self._agent, "last_messages", ())
+
+    def told(self) -> str | None:
+        """Return what is missing from the latest answer, in words; `None` where nothing is."""
+        failed = _failed_tools(self._failures, self._messages)
+        return "; ".join([*failed, *_forced(self._agent)]) or None
 
 
 def missing_from_crew(output: object, agents: Iterable[BaseAgent]) -> str:
@@ -29,9 +42,7 @@ def missing_from_crew(output: object, agents: Iterable[BaseAgent]) -> str:
         agents: the copies that did the tasks.
     """
     tasks = output.tasks_output if isinstance(output, CrewOutput) else ()
-    failed = [
-        line for task in tasks for line in _failed_tools(getattr(task, "tool_failures", ()), task.messages)
-    ]
+    failed = [line for task in tasks for line in _failed_tools(task.tool_failures, task.messages)]
     return "; ".join([*failed, *(line for agent in agents for line in _forced(agent))])
 
 

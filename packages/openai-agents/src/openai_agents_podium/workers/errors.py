@@ -22,16 +22,11 @@ from podium.errors import (
     WorkerFailed,
     WorkerRefused,
 )
+from podium.hosts import GuardrailTripped
 from podium.types import storable
 
 _UNKNOWN_TOOL: Final = re.compile(r"^Tool (\S+) not found in agent")
 _MAX_QUOTE: Final = 300
-
-
-class GuardrailTripped(WorkerRefused):
-    """A guardrail of an agent or of a tool stopped a step. The step is not tried again."""
-
-    code = "guardrail_tripped"
 
 
 def read_agents_error(error: BaseException) -> WorkerError | None:

@@ -23,9 +23,9 @@ from openai.types.responses import ResponseFunctionToolCall
 
 from openai_agents_podium.messages import read_usage
 from openai_agents_podium.tracing import tracing_of_run
-from openai_agents_podium.workers.errors import GuardrailTripped, read_agents_error
+from openai_agents_podium.workers.errors import read_agents_error
 from podium.errors import ConfigError, WorkerRefused
-from podium.hosts import ToolWorker, spent_completion, text_of
+from podium.hosts import GuardrailTripped, ToolWorker, spent_completion, text_of
 from podium.types import Completion
 from podium.workers import Card
 

@@ -1,0 +1,57 @@
+"""Which tasks of a crew have partial answers, and which other tasks are built on these answers.
+
+CrewAI hands a task the outputs of other tasks as one text, which does not say what they lack.
+"""
+
+from dataclasses import replace
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from crewai import Crew, Task
+
+from podium.types import Problem, Result
+
+_MAX_NAME: Final = 80
+
+
+class TaskGaps:
+    """Keeps why the latest answer of a task is partial, by crew and number of the task."""
+
+    def __init__(self) -> None:
+        self._problems: WeakKeyDictionary[Crew, dict[int, Problem]] = WeakKeyDictionary()
+
+    def mark(self, crew: Crew, task: Task, context: str | None, result: Result) -> Result:
+        """Return the result of a task; as partial, where its context holds partial outputs of other tasks.
+
+        Args:
+            crew: the crew of the task.
+            task: the task.
+            context: the outputs of other tasks that the task was shown.
+            result: the result of the run of the task.
+        """
+        known = self._problems.setdefault(crew, {})
+        found = [
+            Problem(problem.code, f"the output of task {_name(other)!r} is partial: {problem.message}")
+            for number, other in enumerate(crew.tasks)
+            if other is not task and (problem := known.get(number)) is not None and _is_shown(other, context)
+        ]
+        if found and result.status in ("ok", "partial"):
+            own = () if result.problem is None else (result.problem,)
+            words = "; ".join(problem.message for problem in (*own, *found))
+            result = replace(result, status="partial", problem=Problem((*own, *found)[0].code, words))
+        for number, other in enumerate(crew.tasks):
+            if other is task and result.status == "partial" and result.problem is not None:
+                known[number] = result.problem
+            elif other is task:
+                known.pop(number, None)
+        return result
+
+
+def _is_shown(task: Task, context: str | None) -> bool:
+    output = task.output
+    return bool(context and output is not None and output.raw and output.raw in context)
+
+
+def _name(task: Task) -> str:
+    name = " ".join((task.name or task.description).split())
+    return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
