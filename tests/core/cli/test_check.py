@@ -49,7 +49,7 @@ def test_table_names_the_trouble(podium: Podium, config: Path, monkeypatch: pyte
     assert result.exit_code == 1
     table, told = result.stdout.splitlines()[:-3], result.stdout.splitlines()[-3:]
     assert [line.partition(":")[0] for line in told] == ["✗ thinker", "✗ speaker", "✗ planner"]
-    assert all("LOOPBACK_KEY is not set" in line and "or take its workers out" in line for line in told)
+    assert all("LOOPBACK_KEY is not set" in line and "or remove its workers" in line for line in told)
     assert "speaker" in "".join(table)
     assert "LOOPBACK_KEY" not in "".join(table)
 

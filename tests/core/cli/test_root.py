@@ -154,7 +154,7 @@ def test_two_packages_cannot_announce_one_command(podium: Podium, install: Insta
         install(name, f"[podium.commands]\ntoy = {name.replace('-', '_')}:app\n", "")
     result = podium("toy")
     assert result.exit_code == 2
-    assert "both announce 'toy' in podium.commands" in result.stderr
+    assert "both have the entry point 'toy' in podium.commands" in result.stderr
 
 
 def test_commands_stand_in_modules_of_their_names() -> None:

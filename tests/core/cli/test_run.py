@@ -185,9 +185,9 @@ def test_a_run_id_needs_a_record(
         (("run", "--plan", "podium.toml"), "holds no plan"),
         (
             ("run", "Why?", "--config", "missing.toml"),
-            "missing.toml cannot be read: there is no such file: name",
+            "missing.toml cannot be read: the file does not exist: name",
         ),
-        (("run", "Why?", "--config", "."), ". cannot be read: it is a folder: name the file in it"),
+        (("run", "Why?", "--config", "."), ". cannot be read: it is a folder: name a file in it"),
         (("run", "Why?", "--seconds", "0"), "must be above 0"),
         (("run", "Why?", "--seconds", "nan"), "must be above 0"),
         (("run", "Why?", "--steps", "0"), "--steps"),

@@ -122,5 +122,5 @@ def test_a_table_is_checked_for_commands_that_only_read_the_journal(tmp_path: Pa
 def test_an_entry_point_that_is_no_model_is_told(tmp_path: Path, install: Install) -> None:
     """By name."""
     install("podium-toy", "[podium.config]\ntoy = podium_toy:number\n", TOY)
-    with pytest.raises(ConfigError, match=r"'podium_toy:number' of the table \[toy\] gives no"):
+    with pytest.raises(ConfigError, match=r"'podium_toy:number' of the table \[toy\] is not a"):
         load_config(written(tmp_path, "[toy]\n"))

@@ -46,7 +46,7 @@ def test_check_calls_it(tmp_path: Path) -> None:
 def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     """A key in the file, and an agent that is not there."""
     path = write(tmp_path, 'url = "http://127.0.0.1:1"', 'headers = { Authorization = "Bearer x" }')
-    with pytest.raises(ConfigError, match="a key does not belong into this file"):
+    with pytest.raises(ConfigError, match="a key must not be in this file"):
         load_config(path)
     with pytest.raises(WorkerUnavailable, match="cannot be reached"):
         load_config(write(tmp_path, 'url = "http://127.0.0.1:1"')).conductor()

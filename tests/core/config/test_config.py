@@ -143,19 +143,23 @@ def test_key_is_read_when_the_conductor_is_made(path: Path, monkeypatch: pytest.
         ("[planner]", "[[limits]]\nsteps = 1\n[planner]", "9: 'limits' in the file is a list: write a table"),
         ("[planner]", "[workers]\nx = 3\n[planner]", "10: 'x' in [workers] is 3: write a table"),
         ('worker = "solver"', 'spelling = "row"', "10: 'spelling' in [planner] is 'row': write one of"),
-        ('worker = "solver"', "", "9: [planner] names no model: give it worker, or endpoint and model"),
-        ('worker = "solver"', 'worker = "solver"\nmodel = "m"', "11: 'model' in [planner] is the worker's"),
-        ('[planner]\nworker = "solver"', "", "1: there is no [planner]: add one"),
+        ('worker = "solver"', "", "9: [planner] has no model: write worker, or endpoint and model"),
+        (
+            'worker = "solver"',
+            'worker = "solver"\nmodel = "m"',
+            "11: 'model' in [planner] is set by the worker",
+        ),
+        ('[planner]\nworker = "solver"', "", "1: [planner] is missing: add it"),
         ("[planner]", "[limits]\nsteps = 0\n[planner]", "10: 'steps' in [limits] is 0: it must be above 0"),
         ("[planner]", "[limits]\nseconds = inf\n[planner]", "10: 'seconds' in [limits] is inf: write"),
         ("[planner]", "[limits]\nstep = 1\n[planner]", "10: unknown key 'step' in [limits]: did you"),
         ("[planner]", "[conductor]\naccept = 'x'\n[planner]", "10: 'accept' in [conductor] names 'x'"),
         ("[planner]", "[planer]", "9: unknown table [planer]: did you mean 'planner'?"),
-        ("[planner]", '[hosted]\nendpoint = "local"\n[planner]', "[planner] beside [hosted]"),
+        ("[planner]", '[hosted]\nendpoint = "local"\n[planner]', "[planner] has no effect with [hosted]"),
         ("[endpoints.local]", "[endpoints.local]\ntimeouts.idle = 0", "2: 'idle' in [endpoints.local"),
-        ("[endpoints.local]", "[endpoints.local]\nfoo = = 1", "2: this is no TOML: "),
-        ("[endpoints.local]", "[endpoints.local]\nx = [", "this is no TOML: "),
-        ("[endpoints.local]", "x = " + "[" * 100_000, "is nested too deep"),
+        ("[endpoints.local]", "[endpoints.local]\nfoo = = 1", "2: invalid TOML: "),
+        ("[endpoints.local]", "[endpoints.local]\nx = [", "invalid TOML: "),
+        ("[endpoints.local]", "x = " + "[" * 100_000, "is nested too deeply"),
         ("[endpoints.local]\n", "endpoints = 3\n[x]\n", "1: 'endpoints' in the file is 3: write a table"),
     ],
 )
@@ -214,7 +218,7 @@ def test_unreadable_files_are_told(path: Path) -> None:
     """No file, a folder, other bytes than UTF-8 and a huge file are config errors."""
     for told, make in (
         ("cannot be read", lambda: None),
-        (":2: this is not UTF-8", lambda: path.write_bytes(b"# fine\n# \xff\n")),
+        (":2: invalid UTF-8", lambda: path.write_bytes(b"# fine\n# \xff\n")),
         ("is longer than", lambda: path.write_text("#" * (2**20 + 1))),
     ):
         make()
@@ -339,11 +343,11 @@ def test_huge_plan_file_is_refused(path: Path) -> None:
         ("[[policy.rules]]\nnever = ['x']", "9: [policy.rules.0] lacks 'label': add it"),
         ("[journal]\npatience = 0", "10: 'patience' in [journal] is 0: it must be above 0"),
         ("[journal]\nfile = 'x'", "10: unknown key 'file' in [journal]"),
-        ("[journal]\npath = 'x'\nurl = 'y'", "11: [journal] names 'path' and 'url'"),
-        ("[journal]\nurl = 'postgresql://u:p@h/d'", "10: 'url' in [journal] holds a pass"),
-        ("[journal]\nurl = 'postgresql://h/d?password=p'", "10: 'url' in [journal] holds a pass"),
+        ("[journal]\npath = 'x'\nurl = 'y'", "11: [journal] has both 'path' and 'url'"),
+        ("[journal]\nurl = 'postgresql://u:p@h/d'", "10: 'url' in [journal] has a pass"),
+        ("[journal]\nurl = 'postgresql://h/d?password=p'", "10: 'url' in [journal] has a pass"),
         ("[journal]\npath = 'postgresql://u:p@h/d'", "10: 'path' in [journal] is a URL"),
-        ("[journal]\nurl_env = 'sk-secret'", "10: 'url_env' in [journal] is no name of"),
+        ("[journal]\nurl_env = 'sk-secret'", "10: 'url_env' in [journal] is not the name of"),
     ],
 )
 def test_what_is_wrong_in_a_table_is_told(path: Path, table: str, told: str) -> None:
@@ -410,7 +414,7 @@ def test_where_runs_are_recorded(path: Path, tmp_path: Path, monkeypatch: pytest
     assert load_config(path).journal() is not None
     path.write_text(GOOD + "[journal]\noff = true\n")
     assert load_config(path).journal() is None
-    with pytest.raises(ConfigError, match=r"podium\.toml:12: nothing is recorded"):
+    with pytest.raises(ConfigError, match=r"podium\.toml:12: runs are not recorded"):
         find_journal(path)
     path.write_text('[journal]\npath = "runs.db"\n')
     assert find_journal(path) is not None

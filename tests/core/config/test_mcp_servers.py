@@ -63,16 +63,16 @@ def test_headers_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ("", "[workers.test] names neither command nor url"),
-        ('command = "a"\nurl = "http://x"', "[workers.test] names both command and url"),
+        ("", "[workers.test] has neither command nor url"),
+        ('command = "a"\nurl = "http://x"', "[workers.test] has both command and url"),
         (
             'url = "http://x"\nargs = ["a"]',
-            "'args' in [workers.test] says nothing beside 'url'",
+            "'args' in [workers.test] has no effect with 'url'",
         ),
-        ('command = "a"\nheaders = { A = "b" }', "'headers' in [workers.test] says nothing beside 'command'"),
+        ('command = "a"\nheaders = { A = "b" }', "'headers' in [workers.test] has no effect with 'command'"),
         (
             'url = "http://x"\nheaders = { Authorization = "Bearer x" }',
-            "'Authorization' in [workers.test.headers]: a key does not belong into this file",
+            "'Authorization' in [workers.test.headers]: a key must not be in this file",
         ),
         ('command = "a"\nenv = { API_KEY = "x" }', "name that in env_from"),
         ('url = "ftp://x"', "not an http(s) URL"),
@@ -101,7 +101,7 @@ def test_a_tool_that_is_not_offered(tmp_path: Path) -> None:
     path = write(tmp_path, started(tmp_path, 'tools = ["sing"]'))
     with pytest.raises(ConfigError, match=r"toml:1: MCP server 'test' offers no tool 'sing': it offers add"):
         load_config(path).conductor()
-    with pytest.raises(ConfigError, match=r"not one worker: its MCP server offers test\.echo, test\.add"):
+    with pytest.raises(ConfigError, match=r"not a single worker: its MCP server has test\.echo, test\.add"):
         load_config(write(tmp_path, started(tmp_path, 'tools = ["echo", "add"]'))).worker("test")
 
 

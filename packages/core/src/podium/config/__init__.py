@@ -1,4 +1,4 @@
-"""Finds, checks and reads `podium.toml`, and builds a conductor from it."""
+"""Finds, reads and checks `podium.toml`, and builds a conductor from it."""
 
 import lazy_loader
 

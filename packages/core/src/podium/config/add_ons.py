@@ -1,10 +1,11 @@
 """Packages that add commands to the command line and tables to `podium.toml`.
 
-A package announces them by entry points: in the group `podium.commands` a command's name and a
-`typer.Typer` or a function that returns one; in the group `podium.config` a table's name and a
-pydantic model. Nothing of a package is imported before its command runs or its table is read.
+A package declares them as entry points. In the group `podium.commands`, an entry point has the name of the
+command and refers to a `typer.Typer` or a function that returns one. In the group `podium.config`, it has
+the name of the table and refers to a pydantic model. A package is imported when its command runs or its
+table is read.
 
-The table below names the packages of this project, so that Podium can say how to install one.
+`ADD_ONS` lists the packages of this project, so that errors can say how to install them.
 """
 
 from collections.abc import Mapping
@@ -24,9 +25,9 @@ class AddOn:
 
     distribution: str
     folder: str
-    """Below `packages/` in a clone."""
+    """Its folder in `packages/`."""
     commands: Mapping[str, str]
-    """The commands, each with a summary of one line."""
+    """The commands, each with a one-line summary."""
     tables: tuple[str, ...] = ()
     """The tables of `podium.toml`."""
 
@@ -41,25 +42,27 @@ ADD_ONS = (
 
 
 def announced(group: Group) -> dict[str, EntryPoint]:
-    """Return what installed packages announce in a group, by name.
+    """Return the entry points of a group in the installed packages, by name.
 
     Raises:
-        ConfigError: two packages announce the same name.
+        ConfigError: two packages have an entry point of the same name.
     """
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=group):
         other = found.setdefault(entry.name, entry)
         if other is not entry:
             packages = f"{_distribution(other)} and {_distribution(entry)}"
-            raise ConfigError(f"{packages} both announce {entry.name!r} in {group}: uninstall one of them")
+            raise ConfigError(
+                f"{packages} both have the entry point {entry.name!r} in {group}: uninstall one of them"
+            )
     return found
 
 
 def command_summaries() -> dict[str, str]:
-    """Return the name and the summary of each command that a package adds, installed or not.
+    """Return the name and the summary of each command that a package adds, whether installed or not.
 
     Raises:
-        ConfigError: two packages announce the same command.
+        ConfigError: two packages add the same command.
     """
     installed = announced("podium.commands")
     known = {name: summary for add_on in ADD_ONS for name, summary in add_on.commands.items()}
@@ -71,12 +74,12 @@ def command_summaries() -> dict[str, str]:
 
 
 def absent_command(name: str) -> str | None:
-    """Say how to get a known command that no installed package announces; `None` for an unknown name."""
+    """Return how to install the package of a command; `None` for an unknown name."""
     return next((_absent(a, f"`podium {name}`") for a in ADD_ONS if name in a.commands), None)
 
 
 def absent_table(name: str) -> str | None:
-    """Say how to get a known table that no installed package announces; `None` for an unknown name."""
+    """Return how to install the package of a table; `None` for an unknown name."""
     return next((_absent(add_on, f"the table [{name}]") for add_on in ADD_ONS if name in add_on.tables), None)
 
 
@@ -91,7 +94,7 @@ def _absent(add_on: AddOn, what: str) -> str:
 
 
 def _summary(entry: EntryPoint) -> str:
-    """Return the summary of the distribution: the command's own would need its import."""
+    """Return the summary of the command's distribution, because the command's own needs its import."""
     facts = {} if entry.dist is None else entry.dist.metadata.json
     return str(facts.get("summary") or f"From {_distribution(entry)}.")
 

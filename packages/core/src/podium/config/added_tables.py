@@ -1,4 +1,4 @@
-"""Tables of `podium.toml` that belong to other packages, checked by the models that these announce."""
+"""Checks the tables of `podium.toml` that belong to other packages, with the models of these packages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,21 +13,21 @@ from podium.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class AddedTables:
-    """What a file says to other packages."""
+    """The tables of a file that belong to other packages."""
 
     tables: dict[str, BaseModel] = field(default_factory=dict)
-    """The tables that fit their models, by name."""
+    """The valid tables, by name."""
     complaints: list[Complaint] = field(default_factory=list)
-    """What is wrong with the others."""
+    """The errors in the other tables."""
     names: set[str] = field(default_factory=set)
-    """All tables that belong to other packages; the rest of the file is core's to check."""
+    """All tables that belong to other packages; core checks the rest of the file."""
 
 
 def read_added_tables(data: Mapping[str, object]) -> AddedTables:
-    """Check the tables of other packages; imports only the packages whose tables are in the file.
+    """Check the tables of other packages. Packages without a table in the file are not imported.
 
     Raises:
-        ConfigError: two packages announce one table, or a package announces something else than a model.
+        ConfigError: two packages have an entry point for the same table, or one is not a pydantic model.
     """
     added = AddedTables()
     others = [name for name in data if name not in Sections.model_fields]
@@ -38,7 +38,7 @@ def read_added_tables(data: Mapping[str, object]) -> AddedTables:
             model = installed[name].load()
             if not (isinstance(model, type) and issubclass(model, BaseModel)):
                 told = f"the entry point {installed[name].value!r} of the table [{name}]"
-                raise ConfigError(f"{told} gives no pydantic model")
+                raise ConfigError(f"{told} is not a pydantic model")
             try:
                 added.tables[name] = model.model_validate(data[name])
             except ValidationError as error:

@@ -1,7 +1,7 @@
-"""Says what is wrong with a config, in sentences that name the key and the remedy.
+"""Describes the errors of a config in sentences that name the key and the remedy.
 
-It rewords pydantic's findings, and finds names that nothing in the file has. It never quotes
-a value that may be a key. It knows no lines: each complaint comes with the path of its key.
+It rewords pydantic's errors, and finds references to tables that do not exist. It never quotes a value
+that may be an API key. Each complaint carries the path of its key; `load` adds the line.
 """
 
 import re
@@ -24,14 +24,14 @@ from podium.config.sections import (
 from podium.config.toml_lines import KeyPath
 
 Complaint = tuple[KeyPath, str]
-"""The path of a key from the root of the file, and what is wrong there."""
+"""The path of a key from the root of the file, and the error there."""
 
 _PASSWORD = re.compile("://[^/@:]*:[^/]*@|[?&](?:ssl)?password=")
 _SECRET = ("api_key", "apikey", "key", "token", "secret", "password", "authorization")
 _OF_PROCESS, _OF_URL = ("args", "env", "env_from", "folder"), ("headers", "headers_env")
-"""Keys of `[workers.NAME]` of type `mcp` that belong to `command`, and to `url`."""
+"""Keys of `[workers.NAME]` of type `mcp` that are valid only with `command`, and only with `url`."""
 _NOT_HOSTED = {"workers", "planner", "retry", "policy", "journal"}
-"""Tables that say nothing to a hosted conductor."""
+"""Tables that have no effect on a hosted conductor."""
 _WANTED = {
     "string_type": "write text in quotes",
     "int_type": "write a whole number",
@@ -52,12 +52,12 @@ _WANTED = {
 def complaints_of(
     error: ValidationError, model: type[BaseModel] = Sections, root: KeyPath = ()
 ) -> list[Complaint]:
-    """Reword what pydantic found.
+    """Reword the errors of a pydantic validation.
 
     Args:
-        error: what it found.
-        model: the model that did not fit; the default is that of the whole file.
-        root: the path of the table that was to fit it.
+        error: the validation error.
+        model: the model that was validated; by default the model of the whole file.
+        root: the path of the table that was validated.
     """
     found: list[tuple[str, Complaint]] = []
     meant: set[KeyPath] = set()
@@ -71,23 +71,23 @@ def complaints_of(
             path = (*path, "type") if details["type"] == "union_tag_invalid" else path
             text = _sentence(details, path)
         found.append((details["type"], (path, text)))
-    # A misspelt key is complained about once, not also as missing.
+    # A misspelt key is reported once, not also as missing.
     return [complaint for kind, complaint in found if kind != "missing" or complaint[0] not in meant]
 
 
 def dangling(sections: Sections) -> Iterator[Complaint]:
-    """Find what is missing or named and not there."""
+    """Yield the missing tables, the references to tables that do not exist, and the keys that conflict."""
     yield from wrong_journal(sections.journal)
     if sections.hosted is not None:
         yield from _known(("hosted", "endpoint"), sections.hosted.endpoint, sections.endpoints, "endpoints")
         for table in sorted(sections.model_fields_set & _NOT_HOSTED):
-            told = f"[{table}] beside [hosted], which plans and works on its own side"
+            told = f"[{table}] has no effect with [hosted], because a hosted conductor has its own"
             yield (table,), f"{told}: leave out one of them"
         return
     if sections.planner is None:
-        yield (), 'there is no [planner]: add one, as in type = "rule", or worker = "NAME" of a chat worker'
+        yield (), '[planner] is missing: add it with type = "rule", or with the worker = "NAME" that plans'
     if not sections.workers:
-        yield (), "there are no workers: add at least one [workers.NAME]"
+        yield (), "workers are missing: add at least one [workers.NAME]"
     for name, worker in sections.workers.items():
         yield from _wrong_worker(("workers", name), worker, sections)
     if isinstance(sections.planner, ChatPlannerSection):
@@ -115,38 +115,38 @@ def _wrong_judge(name: str, sections: Sections) -> Iterator[Complaint]:
 
 
 def _wrong_mcp(table: KeyPath, section: McpSection) -> Iterator[Complaint]:
-    """Find what is wrong with how an MCP server is reached."""
+    """Yield the errors in the command or URL of an MCP server."""
     if (section.command is None) == (section.url is None):
-        how = "names neither command nor url" if section.url is None else "names both command and url"
-        yield table, f"{_title(table)} {how}: an MCP server is started by command or reached at url"
+        how = "has neither command nor url" if section.url is None else "has both command and url"
+        yield table, f"{_title(table)} {how}: write exactly one of them"
         return
     kind, others = ("url", _OF_PROCESS) if section.command is None else ("command", _OF_URL)
     for key in others:
         if getattr(section, key):
-            yield (*table, key), f"{key!r} in {_title(table)} says nothing beside {kind!r}: leave it out"
+            yield (*table, key), f"{key!r} in {_title(table)} has no effect with {kind!r}: leave it out"
 
 
 def _keys_in(table: KeyPath, key: str, values: Mapping[str, str], remedy: str) -> Iterator[Complaint]:
-    """Find keys in the file that belong into environment variables."""
+    """Yield the API keys in the file, which must be in environment variables."""
     for name in values:
         if any(word in name.lower().replace("-", "_") for word in _SECRET):
-            told = f"{name!r} in {_title((*table, key))}: a key does not belong into this file"
-            yield (*table, key), f"{told}; put it into an environment variable and name that in {remedy}"
+            told = f"{name!r} in {_title((*table, key))}: a key must not be in this file"
+            yield (*table, key), f"{told}; put it into an environment variable, and name that in {remedy}"
 
 
 def wrong_journal(journal: JournalSection) -> Iterator[Complaint]:
-    """Find what is wrong with where runs are to be recorded."""
+    """Yield the errors in the place of the journal."""
     places = [key for key in ("path", "url", "url_env") if getattr(journal, key) is not None]
     for key in places[1:]:
-        yield ("journal", key), f"[journal] names {places[0]!r} and {key!r}: leave out all but one"
+        yield ("journal", key), f"[journal] has both {places[0]!r} and {key!r}: write only one"
     if journal.path is not None and "://" in journal.path:
         yield (
             ("journal", "path"),
-            "'path' in [journal] is a URL: name it as url or url_env",
+            "'path' in [journal] is a URL: write it as url or url_env",
         )
     if journal.url is not None and _PASSWORD.search(journal.url):
-        told = "'url' in [journal] holds a password, which does not belong into this file"
-        remedy = "put the whole URL into an environment variable and name that as url_env"
+        told = "'url' in [journal] has a password, which must not be in this file"
+        remedy = "put the whole URL into an environment variable, and name that in url_env"
         yield ("journal", "url"), f"{told}: {remedy}"
 
 
@@ -159,9 +159,9 @@ def _dangling_planner(planner: ChatPlannerSection, sections: Sections) -> Iterat
             yield ("planner", "worker"), f"{told}: name a worker of type 'chat', which can write a plan"
         for key in ("endpoint", "model", "price", "labels"):
             if getattr(planner, key) is not None:
-                yield ("planner", key), f"{key!r} in [planner] is the worker's to say: leave it out"
+                yield ("planner", key), f"{key!r} in [planner] is set by the worker: leave it out"
     elif planner.endpoint is None or planner.model is None:
-        yield ("planner",), "[planner] names no model: give it worker, or endpoint and model"
+        yield ("planner",), "[planner] has no model: write worker, or endpoint and model"
     if planner.endpoint is not None:
         yield from _known(("planner", "endpoint"), planner.endpoint, sections.endpoints, "endpoints")
 
@@ -180,7 +180,7 @@ def _sentence(details: ErrorDetails, path: KeyPath) -> str:
         return f"{_title(path[:-1])} lacks {path[-1]!r}: add it"
     if kind == "string_pattern_mismatch":
         return (
-            f"{path[-1]!r} in {_title(path[:-1])} is no name of an environment variable: "
+            f"{path[-1]!r} in {_title(path[:-1])} is not the name of an environment variable: "
             "write a name in capitals, as in OPENAI_API_KEY, and never the key itself"
         )
     if kind == "union_tag_invalid":
@@ -192,12 +192,12 @@ def _sentence(details: ErrorDetails, path: KeyPath) -> str:
 
 
 def _unknown(path: KeyPath, known: Sequence[str]) -> tuple[str, str]:
-    """Say that a key is not known, and return the key that was meant, if that can be guessed."""
+    """Return the error for an unknown key, and the key that was probably meant, or an empty text."""
     key = str(path[-1])
     if "key_env" in known and key.lower() in _SECRET:
         message = (
-            f"{key!r} in {_title(path[:-1])}: a key does not belong into this file; "
-            'put it into an environment variable and name that, as in key_env = "OPENAI_API_KEY"'
+            f"{key!r} in {_title(path[:-1])}: a key must not be in this file; "
+            'put it into an environment variable, and name that, as in key_env = "OPENAI_API_KEY"'
         )
         return message, ""
     close = get_close_matches(key, known, n=1)

@@ -1,7 +1,4 @@
-"""A checked config, and the parts of a conductor that it describes.
-
-Errors name the line of the key.
-"""
+"""A checked config, which builds a conductor and its parts. Errors name the line of the key."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -51,15 +48,14 @@ if TYPE_CHECKING:
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _OF_PLACE = {"off", "path", "url", "url_env"}
-"""Keys of `[journal]` that name its place."""
+"""Keys of `[journal]` that define its place."""
 
 
 class Config:
-    """What a `podium.toml` says, checked; made by `load_config`.
+    """A checked `podium.toml`, from `load_config`.
 
-    Workers of one endpoint share it. Building a part reads the key of its endpoint from the
-    environment, and opens no connection or file, but for MCP servers and agents: they are asked for
-    what they offer.
+    Workers of the same endpoint share one `Endpoint`. Building a part reads the key of its endpoint from the
+    environment. It opens no connections, except to list the tools of MCP servers and the cards of agents.
     """
 
     def __init__(self, sections: Sections, source: Source, added: Mapping[str, BaseModel]) -> None:
@@ -69,9 +65,9 @@ class Config:
         self._endpoints: dict[str, Endpoint] = {}
         self.path = source.path
         self.limits = sections.limits
-        """What a run may spend; a hosted conductor has `[hosted] seconds` instead."""
+        """The limits of a run; a hosted conductor has `[hosted] seconds` instead."""
         self.worker_names = tuple(sections.workers)
-        """The names of the workers' tables, in the file's order; none for a hosted conductor."""
+        """The names of the workers' tables, in the order of the file; empty for a hosted conductor."""
         self.is_hosted = sections.hosted is not None
 
     def conductor(
@@ -90,17 +86,17 @@ class Config:
             rounds: replaces `[limits] rounds`.
             seconds: replaces `[limits] seconds`, or `[hosted] seconds`.
             cost: replaces `[limits] cost`, in USD.
-            journaled: whether runs are recorded in the journal; a hosted conductor's never are.
+            journaled: whether runs are recorded in the journal; runs of a hosted conductor never are.
 
         Raises:
-            ConfigError: a named environment variable, folder or plan file does not exist, a
-                URL or name is invalid, or a hosted conductor is given steps, rounds or cost.
+            ConfigError: a named environment variable, folder or plan file does not exist, a URL or name is
+                invalid, or steps, rounds or cost are given for a hosted conductor.
         """
         hosted = self._sections.hosted
         given: dict[str, Any] = {"steps": steps, "rounds": rounds, "cost": cost}
         if hosted is not None:
             if any(value is not None for value in given.values()):
-                told = "a hosted conductor takes no steps, rounds or cost, only seconds"
+                told = "a hosted conductor supports only the limit seconds, not steps, rounds or cost"
                 raise ConfigError(f"{told}: leave them out")
             return self._hosted(hosted, seconds)
         given["seconds"] = seconds
@@ -138,7 +134,7 @@ class Config:
         )
 
     def _all_workers(self, findings: Findings) -> Mapping[str, Sequence[Worker]]:
-        """Build the workers of all tables, MCP servers last: none is started where something is wrong."""
+        """Build the workers of all tables, MCP servers last, so that none is started after an error."""
         made: dict[str, Sequence[Worker]] = {}
         for name in sorted(self.worker_names, key=self.has_mcp_server):
             if not (findings and self.has_mcp_server(name)):
@@ -150,7 +146,7 @@ class Config:
         """Return the journal; `None` with `off = true`.
 
         Raises:
-            ConfigError: a named environment variable is not set, or the place is no path or URL.
+            ConfigError: a named environment variable is not set, or the path or URL is invalid.
         """
         section = self._sections.journal
         if section.off:
@@ -174,19 +170,19 @@ class Config:
         """Return the journal's path or URL; `None` for the file in the user's state folder."""
         section = self._sections.journal
         if section.url_env is not None:
-            use, remedy = "[journal] takes its URL from it", "with the URL, or take url_env out"
+            use, remedy = "[journal] reads its URL from it", "with the URL, or remove url_env"
             return read_variable(self._source, ("journal", "url_env"), section.url_env, use, remedy)
         return section.url if section.path is None else self._near(section.path)
 
     def table(self, name: str, model: type[_Model]) -> _Model | None:
-        """Return the table of another package; `None` when the file does not have it.
+        """Return the table of another package; `None` if it is not in the file.
 
         Args:
             name: the table's name.
-            model: what the package announces for it in the entry points' group `podium.config`.
+            model: the model to which the entry point in the group `podium.config` refers.
 
         Raises:
-            TypeError: the package announces another model.
+            TypeError: the entry point refers to another model.
         """
         table = self._added.get(name)
         if table is None or isinstance(table, model):
@@ -194,11 +190,11 @@ class Config:
         raise TypeError(f"[{name}] is of {type(table).__qualname__}, not of {model.__qualname__}")
 
     def workers(self, name: str) -> Sequence[Worker]:
-        """Build the workers of `[workers.NAME]`: one, or those that an MCP server offers.
+        """Build the workers of `[workers.NAME]`: one worker, or the tools and resources of an MCP server.
 
         Raises:
             ConfigError: as for `conductor`.
-            WorkerError: an MCP server did not tell what it offers, or an agent sent no card.
+            WorkerError: an MCP server did not list its tools, or an agent did not send its card.
         """
         section = self._sections.workers[name]
         if isinstance(section, ChatSection):
@@ -222,11 +218,11 @@ class Config:
                     return (Gather(name, labels=section.labels),)
 
     def has_mcp_server(self, name: str) -> bool:
-        """Say whether `[workers.NAME]` is an MCP server, whose tools are the workers."""
+        """Return whether `[workers.NAME]` is an MCP server, whose tools are the workers."""
         return isinstance(self._sections.workers[name], McpSection)
 
     def mcp_server(self, name: str) -> "McpServer":
-        """Build the MCP server of `[workers.NAME]`; nothing is started.
+        """Return the MCP server of `[workers.NAME]` without starting it.
 
         Raises:
             ConfigError: as for `conductor`.
@@ -238,16 +234,16 @@ class Config:
         return make_mcp_server(name, section, self._source)
 
     def worker(self, name: str) -> Worker:
-        """Build the one worker of `[workers.NAME]`.
+        """Build the worker of `[workers.NAME]`.
 
         Raises:
-            ConfigError: as for `conductor`, or an MCP server offers several.
+            ConfigError: as for `conductor`, or the table is an MCP server with several workers.
             WorkerError: as for `workers`.
         """
         made = self.workers(name)
         if len(made) != 1:
             names = ", ".join(worker.card.name for worker in made) or "none"
-            told = f"[workers.{name}] is not one worker: its MCP server offers {names}"
+            told = f"[workers.{name}] is not a single worker: its MCP server has {names}"
             raise ConfigError(self._source.told(("workers", name), told))
         return made[0]
 
@@ -266,7 +262,7 @@ class Config:
             case RulePlannerSection():
                 return RulePlanner()
             case None:
-                raise ConfigError("a hosted conductor has no planner of its own here")
+                raise ConfigError("the config has no planner: its conductor is hosted")
 
     def _fallback_planner(self) -> Planner | None:
         section = self._sections.planner
@@ -342,7 +338,7 @@ class Config:
         return HostedConductor(endpoint=self._endpoint(section.endpoint), **said)
 
     def _endpoint(self, name: str) -> Endpoint:
-        """Return the endpoint, built once."""
+        """Return the endpoint; it is built once."""
         if name not in self._endpoints:
             section = self._sections.endpoints[name]
             key = None if section.key_env is None else self._key(name, section.key_env)
@@ -356,9 +352,9 @@ class Config:
         return self._endpoints[name]
 
     def _key(self, endpoint: str, variable: str) -> str:
-        use, remedy = f"[endpoints.{endpoint}] takes its key from it", "with the key, or take its workers out"
+        use, remedy = f"[endpoints.{endpoint}] reads its key from it", "with the key, or remove its workers"
         return read_variable(self._source, ("endpoints", endpoint, "key_env"), variable, use, remedy)
 
     def _near(self, path: str) -> Path:
-        """Return a path from the config, relative to the folder of the config."""
+        """Resolve a path of the config relative to the config's folder."""
         return self._source.near(path)

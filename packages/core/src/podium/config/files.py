@@ -1,4 +1,4 @@
-"""Reads text files of a bounded length. The caller translates the errors."""
+"""Reads text files up to a maximum size. The caller translates the errors."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ def read_text(path: Path, most: int) -> str:
 
     Args:
         path: the file.
-        most: the longest it may be, in bytes.
+        most: the maximum size in bytes.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is longer, is not UTF-8 (a `UnicodeDecodeError`), or `path` is invalid.
+        ValueError: the file is too large, is not UTF-8 (a `UnicodeDecodeError`), or `path` is invalid.
     """
     with path.open("rb") as file:
         data = file.read(most + 1)

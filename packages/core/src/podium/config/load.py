@@ -1,4 +1,4 @@
-"""Finds the config file, reads it, and reports what is wrong with it by line."""
+"""Finds the config file, reads it, and reports its errors with their lines."""
 
 import os
 import re
@@ -24,13 +24,13 @@ _SYNTAX_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 
 
 def find_config(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where the config is.
+    """Return the path of the config.
 
-    It is looked for at `path`, else where `PODIUM_CONFIG` says, else in `podium.toml` here,
-    else in `podium/podium.toml` of the user's config folder.
+    It is `path`, else the value of `PODIUM_CONFIG`, else `podium.toml` in the current folder, else
+    `podium/podium.toml` in the user's config folder.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no config was found.
     """
     choices = _choices(path, environ)
     found = _first(choices)
@@ -41,28 +41,28 @@ def find_config(path: str | Path | None = None, *, environ: Mapping[str, str] = 
 
 
 def find_journal(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Journal:
-    """Return the journal that the config names; without a config, the one in the user's state folder.
+    """Return the journal of the config; without a config, the journal in the user's state folder.
 
-    Needs neither workers nor keys.
+    The config needs neither valid workers nor keys.
 
     Raises:
-        ConfigError: the config is wrong, or says that nothing is recorded.
+        ConfigError: the config is invalid, or turns the journal off.
     """
     found = _with_journal(path, environ)
     if found is None:
         return SqlJournal()
     journal = found.config().journal()
     if journal is None:
-        told = "nothing is recorded: take out `off` in [journal]"
+        told = "runs are not recorded: remove `off` in [journal]"
         raise ConfigError(found.source.told(("journal", "off"), told))
     return journal
 
 
 def find_shared_cache(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> SqlCache:
-    """Return the answers that are kept beside the journal of `find_journal`, even if that is off.
+    """Return the cache in the database of `find_journal`, even if the journal is off.
 
     Raises:
-        ConfigError: the config is wrong.
+        ConfigError: the config is invalid.
     """
     found = _with_journal(path, environ)
     if found is None:
@@ -73,11 +73,10 @@ def find_shared_cache(path: str | Path | None = None, *, environ: Mapping[str, s
 def load_config(path: str | Path) -> Config:
     """Read and check a `podium.toml`.
 
-    Keys are not read, nor is anything opened, before `Config.conductor`.
+    `Config.conductor` reads the keys from the environment and opens files; this function does not.
 
     Raises:
-        ConfigError: the file cannot be read, or what stands in it is wrong; one line for
-            each finding, with file and line.
+        ConfigError: the file cannot be read or is invalid; one line for each error, with file and line.
     """
     read = _checked(Path(path))
     if wrong := list(dangling(read.sections)):
@@ -87,7 +86,7 @@ def load_config(path: str | Path) -> Config:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A file whose tables fit their models."""
+    """A file whose tables are valid."""
 
     source: Source
     sections: Sections
@@ -98,7 +97,7 @@ class _Read:
 
 
 def _with_journal(path: str | Path | None, environ: Mapping[str, str]) -> _Read | None:
-    """Return the config that is found, its `[journal]` checked; `None` without one."""
+    """Find the config, check its `[journal]`, and return it; `None` if there is no config."""
     found = _first(_choices(path, environ))
     if found is None:
         return None
@@ -109,7 +108,7 @@ def _with_journal(path: str | Path | None, environ: Mapping[str, str]) -> _Read 
 
 
 def _choices(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return where a config may be; a place that was named is the only one."""
+    """Return the possible paths of the config; only the named path if there is one."""
     named = path or environ.get("PODIUM_CONFIG")
     if named:
         return (Path(named),)
@@ -118,12 +117,12 @@ def _choices(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Path,
 
 
 def _first(choices: tuple[Path, ...]) -> Path | None:
-    """Return the first file that is there; one that was named is taken unseen."""
+    """Return the first path with a file; a single path is returned without a check."""
     return choices[0] if len(choices) == 1 else next((c for c in choices if c.is_file()), None)
 
 
 def _checked(path: Path) -> _Read:
-    """Read a file and check each table by itself."""
+    """Read a file and validate each table on its own."""
     text = _read(path)
     data, lines = _parse(path, text)
     source = Source(path, lines)
@@ -138,7 +137,7 @@ def _checked(path: Path) -> _Read:
 
 
 def _told(source: Source, found: list[Complaint]) -> str:
-    """Join complaints, in the order of the file."""
+    """Join complaints, in the order of their lines."""
     in_order = sorted(found, key=lambda complaint: source.line(complaint[0]))
     return "\n".join(source.told(where, what) for where, what in in_order)
 
@@ -148,14 +147,14 @@ def _read(path: Path) -> str:
         return read_text(path, _MOST_BYTES)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}:{line}: this is not UTF-8: save the file as UTF-8") from error
+        raise ConfigError(f"{path}:{line}: invalid UTF-8: save the file as UTF-8") from error
     except FileNotFoundError as error:
-        told = "there is no such file: name another, or write one with `podium init`"
+        told = "the file does not exist: name another, or write one with `podium init`"
         raise ConfigError(f"{path} cannot be read: {told}") from error
     except IsADirectoryError as error:
-        raise ConfigError(f"{path} cannot be read: it is a folder: name the file in it") from error
+        raise ConfigError(f"{path} cannot be read: it is a folder: name a file in it") from error
     except PermissionError as error:
-        told = "permission is denied: change the file's permissions, or name another"
+        told = "permission denied: change the file's permissions, or name another"
         raise ConfigError(f"{path} cannot be read: {told}") from error
     except OSError as error:
         told = error.strerror or str(error)
@@ -170,6 +169,6 @@ def _parse(path: Path, text: str) -> tuple[dict[str, object], Mapping[KeyPath, i
     except tomllib.TOMLDecodeError as error:
         found = _SYNTAX_LINE.fullmatch(str(error))
         line = found[2] if found else text.count("\n") + 1
-        raise ConfigError(f"{path}:{line}: this is no TOML: {found[1] if found else error}") from error
+        raise ConfigError(f"{path}:{line}: invalid TOML: {found[1] if found else error}") from error
     except RecursionError as error:
-        raise ConfigError(f"{path} is nested too deep: write it flat") from error
+        raise ConfigError(f"{path} is nested too deeply: use fewer levels") from error

@@ -1,4 +1,4 @@
-"""Builds the workers of a config that are elsewhere: those of MCP servers, and A2A agents."""
+"""Builds the remote workers of a config: MCP servers and A2A agents."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ from podium.mcp import McpServer, Stdio, StreamableHttp
 
 
 def make_mcp_server(name: str, section: McpSection, source: Source) -> McpServer:
-    """Return the server of `[workers.NAME]` of type `mcp`. Nothing is started.
+    """Return the MCP server of `[workers.NAME]` without starting it.
 
     Raises:
-        ConfigError: a named environment variable is not set, or the command or URL is wrong.
+        ConfigError: a named environment variable is not set, or the command or URL is invalid.
     """
     variables = {variable: variable for variable in section.env_from}
     given = _values(name, "env_from", variables, source)
@@ -30,11 +30,11 @@ def make_mcp_server(name: str, section: McpSection, source: Source) -> McpServer
 
 
 def make_agent_worker(name: str, section: A2aSection, source: Source) -> AgentWorker:
-    """Return the agent of `[workers.NAME]` of type `a2a`, which is asked for its card.
+    """Request the card of the A2A agent of `[workers.NAME]`, and return the agent as a worker.
 
     Raises:
-        ConfigError: a named environment variable is not set, or the URL is wrong.
-        WorkerError: the agent's card cannot be had.
+        ConfigError: a named environment variable is not set, or the URL is invalid.
+        WorkerError: the agent's card cannot be read.
     """
     headers = _values(name, "headers_env", section.headers_env, source)
     with source.at("workers", name):
@@ -49,9 +49,9 @@ def make_agent_worker(name: str, section: A2aSection, source: Source) -> AgentWo
 
 
 def _values(name: str, key: str, variables: Mapping[str, str], source: Source) -> dict[str, str]:
-    """Return the values of environment variables, by what they are for."""
+    """Return the values of environment variables, with the keys of `variables`."""
     use = f"[workers.{name}] needs it"
-    remedy = "with the value, or take its workers out"
+    remedy = "with the value, or remove the worker"
     return {
         given: read_variable(source, ("workers", name, key), variable, use, remedy)
         for given, variable in variables.items()

@@ -1,8 +1,4 @@
-"""The tables of `podium.toml`: one model for each kind.
-
-It owns names, types and bounds. It knows no file, no environment and no part that is built
-from a table.
-"""
+"""The tables of `podium.toml`, one model for each kind: names, types and bounds."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -25,7 +21,7 @@ PriceTable = Annotated[Price, AsTable(omit=("tiers",))]
 Fallback = Literal["rule"]
 Count = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
-# A key that is put here by mistake rarely looks like the name of a variable.
+# The pattern rejects most API keys that are written here by mistake.
 VariableName = Annotated[str, Field(pattern="^[A-Z_][A-Z0-9_]*$")]
 
 
@@ -35,11 +31,11 @@ class EndpointSection(Section):
     base_url: str
     """URL of the API, with its path: `https://api.openai.com/v1`."""
     provider: str = DEFAULT_PROVIDER
-    """Name from the table of providers; it decides how requests are written."""
+    """Name of the provider, which decides how requests are written."""
     key_env: VariableName | None = None
     """Environment variable that holds the key."""
     timeouts: Annotated[Timeouts, AsTable(positive=True)] | None = None
-    """Timeouts of each call; left out, those of the provider."""
+    """Timeouts of each call; default: the provider's timeouts."""
 
 
 class ChatSection(Section):
@@ -54,15 +50,15 @@ class ChatSection(Section):
     description: str = ""
     """Shown to the planner, which chooses workers by it."""
     price: PriceTable | None = None
-    """USD per million tokens; left out, it is looked up for known models."""
+    """USD per million tokens; default: the known price of the model."""
     context_window: Count | None = None
-    """Tokens of a prompt and its answer together; left out, it is looked up for known models."""
+    """Maximum tokens of a prompt and its answer together; default: the known value of the model."""
     labels: list[str] = Field(default_factory=list)
     """Labels that the policy refers to."""
     parts: list[str] = Field(default_factory=list)
-    """Content parts that the model takes besides text: `image_url`, `input_audio`, `file`."""
+    """Content parts that the model accepts besides text: `image_url`, `input_audio`, `file`."""
     concurrency: Count | None = None
-    """Calls at the same time; left out, there is no limit."""
+    """Maximum concurrent calls; default: no limit."""
     sampling: SamplingTable = Sampling()
     """Sampling of each call."""
 
@@ -82,15 +78,15 @@ class DocumentsSection(Section):
     type: Literal["documents"]
     """Kind of the worker."""
     folder: str
-    """Folder of the documents, relative to the file."""
+    """Folder of the documents, relative to `podium.toml`."""
     description: str | None = None
-    """Shown to the planner; left out, it names the folder."""
+    """Shown to the planner; default: a description that names the folder."""
     labels: list[str] = Field(default_factory=list)
     """Labels that the policy refers to."""
 
 
 class GatherSection(Section):
-    """`[workers.NAME]` of type `gather`: joins what earlier steps returned."""
+    """`[workers.NAME]` of type `gather`: joins the outputs of earlier steps."""
 
     type: Literal["gather"]
     """Kind of the worker."""
@@ -101,35 +97,35 @@ class GatherSection(Section):
 class McpSection(Section):
     """`[workers.NAME]` of type `mcp`: the tools of an MCP server, each a worker named `NAME.TOOL`.
 
-    `command` starts the server, with `args`, `folder` and variables; `url` names one that runs, with
-    headers. Keys come from this process's environment: `env_from` lists variables that the server's
-    process gets too, `headers_env` gives the variable of each header.
+    `command` starts the server as a process, with `args`, `folder`, `env` and `env_from`; `url` is a running
+    server, with `headers` and `headers_env`. API keys stay in Podium's environment: `env_from` passes
+    variables on to the process, and `headers_env` names the variable of each header.
     """
 
     type: Literal["mcp"]
     """Kind of the worker."""
     command: str | None = None
-    """Program that starts the server, which then speaks MCP on stdio."""
+    """Program that speaks MCP on stdio."""
     args: list[str] = Field(default_factory=list)
     """Arguments of `command`."""
     env: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the server, with their values."""
     env_from: list[VariableName] = Field(default_factory=list)
-    """Environment variables that the server gets from Podium's environment."""
+    """Environment variables that the server inherits from Podium's environment."""
     folder: str | None = None
-    """Working folder of `command`, relative to the file."""
+    """Working folder of `command`, relative to `podium.toml`."""
     url: str | None = None
-    """URL of a server that speaks MCP over HTTP; in place of `command`."""
+    """URL of a server that speaks MCP over HTTP; instead of `command`."""
     headers: dict[str, str] = Field(default_factory=dict)
     """HTTP headers of each request."""
     headers_env: dict[str, VariableName] = Field(default_factory=dict)
-    """HTTP headers whose values are in environment variables: the variable of each."""
+    """HTTP headers, each with the environment variable of its value."""
     tools: list[str] | None = None
-    """Names of the tools that become workers; left out, all tools do."""
+    """Names of the tools that become workers; default: all tools."""
     resources: list[str] = Field(default_factory=list)
     """URIs of the resources that become workers."""
     seconds: Seconds = 120.0
-    """Longest call of a tool, in seconds."""
+    """Timeout of a tool call, in seconds."""
     price: PriceTable | None = None
     """USD per million tokens."""
     labels: list[str] = Field(default_factory=list)
@@ -137,7 +133,7 @@ class McpSection(Section):
 
 
 class A2aSection(Section):
-    """`[workers.NAME]` of type `a2a`: a remote agent, whose card describes it unless the table does."""
+    """`[workers.NAME]` of type `a2a`: a remote agent."""
 
     type: Literal["a2a"]
     """Kind of the worker."""
@@ -146,13 +142,13 @@ class A2aSection(Section):
     headers: dict[str, str] = Field(default_factory=dict)
     """HTTP headers of each request."""
     headers_env: dict[str, VariableName] = Field(default_factory=dict)
-    """HTTP headers whose values are in environment variables: the variable of each."""
+    """HTTP headers, each with the environment variable of its value."""
     description: str | None = None
-    """Shown to the planner; left out, the agent's card is."""
+    """Shown to the planner; default: the description in the agent's card."""
     seconds: Seconds = 300.0
-    """Longest task of the agent, in seconds."""
+    """Timeout of a task, in seconds."""
     safe_to_repeat: bool = True
-    """Whether a task that may have run is sent again."""
+    """Whether Podium may retry a task that may have run."""
     price: PriceTable | None = None
     """USD per million tokens."""
     labels: list[str] = Field(default_factory=list)
@@ -162,13 +158,13 @@ class A2aSection(Section):
 class ChatPlannerSection(Section):
     """`[planner]` of type `chat`, which is the default: a model writes the plan.
 
-    It is named by `worker`, or by `endpoint` and `model` with what rules and prices go by.
+    The model is that of `worker`, or `model` at `endpoint` with its own price and labels.
     """
 
     type: Literal["chat"] = "chat"
     """Kind of the planner."""
     worker: str | None = None
-    """Name of the worker whose model plans; in place of `endpoint` and `model`."""
+    """Name of the worker whose model plans; instead of `endpoint` and `model`."""
     endpoint: str | None = None
     """Name of a table `[endpoints.NAME]`."""
     model: str | None = None
@@ -176,23 +172,23 @@ class ChatPlannerSection(Section):
     price: PriceTable | None = None
     """USD per million tokens."""
     labels: list[str] | None = None
-    """Labels of the planner, for the policy; left out, the worker's."""
+    """Labels of the planner, for the policy; default: the worker's labels."""
     spelling: Spelling = "rows"
-    """Spelling of the plans that the model is asked for."""
+    """Format of the plans that the model writes."""
     show: Show = "cards"
-    """Show the workers to the model with their cards, or by number only."""
+    """Whether the prompt shows the workers with their cards, or by number only."""
     shuffle: bool = False
-    """Whether each run shows the workers in another order."""
+    """Whether each run lists the workers in another order."""
     examples: int | None = Field(default=None, ge=0, le=MAX_EXAMPLES)
-    """Example plans in the prompt, 0 to 4; left out, 4 for `lists` and 2 otherwise."""
+    """Number of example plans in the prompt, 0 to 4; default: 4 for `lists` and 2 otherwise."""
     constrain: bool = True
-    """Whether the server is given a schema or grammar for the plan, where it takes one."""
+    """Whether requests have a schema or grammar for the plan, if the server supports it."""
     cache: bool = False
-    """Whether the plan of a question is used again for the same workers."""
+    """Whether the plan of a question is reused for the same workers."""
     sampling: SamplingTable = Sampling()
     """Sampling of each call."""
     fallback: Fallback | None = None
-    """Planner that plans if this planner wrote no plan; the run is then partial."""
+    """Fallback planner, used if this planner fails; the run is then partial."""
 
 
 class RulePlannerSection(Section):
@@ -208,15 +204,15 @@ class FixedPlannerSection(Section):
     type: Literal["fixed"]
     """Kind of the planner."""
     plan: str
-    """File of the plan, relative to `podium.toml`, in any spelling."""
+    """File of the plan, relative to `podium.toml`, in any format."""
     fallback: Fallback | None = None
-    """Planner that plans if the fixed plan is invalid; the run is then partial."""
+    """Fallback planner, used if the fixed plan is invalid; the run is then partial."""
 
 
 class HostedSection(Section):
-    """`[hosted]`: a remote conductor, which brings its own planner and workers.
+    """`[hosted]`: a remote conductor, which has its own planner and workers.
 
-    What is left out is as `HostedConductor` has it.
+    `HostedConductor` defines the defaults.
     """
 
     endpoint: str
@@ -224,26 +220,26 @@ class HostedSection(Section):
     model: str | None = None
     """Name of the hosted conductor."""
     api: Api | None = None
-    """API of the endpoint; left out, the conductor's default."""
+    """API of the endpoint; default: the default of `HostedConductor`."""
     effort: Effort | None = None
-    """Reasoning effort; left out, the server's default."""
+    """Reasoning effort; default: the server's default."""
     max_tokens: Count | None = None
-    """Most tokens of an answer."""
+    """Maximum tokens of an answer."""
     price: PriceTable | None = None
     """USD per million tokens."""
     seconds: Seconds | None = None
-    """Longest run, in seconds."""
+    """Timeout of a run, in seconds."""
 
 
 class ConductorSection(Section):
-    """`[conductor]`: how the run is directed."""
+    """`[conductor]`: options of the conductor."""
 
     direct: bool = False
-    """Whether a short question without parts goes to one worker, with no call of the planner."""
+    """Whether a short, simple question goes to one worker without a call of the planner."""
     show_question: bool = True
-    """Whether workers are shown the question besides their subtask."""
+    """Whether workers see the question besides their subtask."""
     accept: str | None = None
-    """Name of the worker that judges each answer; a further round follows while it rejects the answer."""
+    """Name of the worker that judges each answer; if it rejects the answer, another round follows."""
     on_failure: OnFailure = "note"
     """Reaction to a failed step: run its dependents with a note, skip them, plan again, or end the run."""
     cache: Literal["off", "run", "memory", "shared"] = "off"
@@ -251,70 +247,70 @@ class ConductorSection(Section):
 
 
 class RuleSection(Section):
-    """`[[policy.rules]]`: where data that carries a label may not go, or may only go."""
+    """`[[policy.rules]]`: the workers and planners that may read data with a label."""
 
     label: str
     """Label of the data."""
     never: list[str] = Field(default_factory=list)
-    """Names or labels of workers and planners that the data never reaches."""
+    """Names or labels of workers and planners that never get the data."""
     only: list[str] = Field(default_factory=list)
-    """Names or labels of the only workers and planners that the data may reach."""
+    """Names or labels of the only workers and planners that may get the data."""
 
 
 class PinSection(Section):
-    """`[[policy.pins]]`: who does steps whose subtask has these words."""
+    """`[[policy.pins]]`: the worker for steps whose subtask has these words."""
 
     words: str
     """Words of a subtask."""
     worker: str
-    """Name or label of the worker that does such steps."""
+    """Name or label of the worker for such steps."""
 
 
 class PolicySection(Section):
-    """`[policy]`: what plans may do. Where workers are named, a label of theirs will do."""
+    """`[policy]`: rules for plans. A label of a worker is valid wherever its name is."""
 
     allowed: list[str] = Field(default_factory=list)
-    """Workers that may do steps; left out, all may."""
+    """Workers that plans may use; default: all workers."""
     denied: list[str] = Field(default_factory=list)
     """Workers and planners that are never called."""
     required: list[str] = Field(default_factory=list)
-    """Each of these workers must do a step that the answer depends on."""
+    """Workers each of which must have a step that the answer depends on."""
     regions: list[str] = Field(default_factory=list)
-    """Labels of regions; a worker without one of them is never called. Left out, all are allowed."""
+    """Region labels. A worker without one of them is never called; default: no restriction."""
     apart: list[list[str]] = Field(default_factory=list)
-    """Pairs of workers that never work in the same plan."""
+    """Pairs of workers that must not be in the same plan."""
     steps: Count | None = None
-    """Most steps of a plan; left out, `plan_steps` of `[limits]` holds."""
+    """Maximum steps of a plan; default: `plan_steps` of `[limits]`."""
     rules: list[RuleSection] = Field(default_factory=list)
-    """Rules about labels, as tables `[[policy.rules]]`."""
+    """Rules for data with labels, as tables `[[policy.rules]]`."""
     pins: list[PinSection] = Field(default_factory=list)
-    """Kinds of step that go to one worker, as tables `[[policy.pins]]`."""
+    """Workers for steps with certain words, as tables `[[policy.pins]]`."""
     approve: Literal["later"] | None = None
     """With `"later"`, each plan waits for `podium approve`."""
 
 
 class JournalSection(Section):
-    """`[journal]`: where runs are recorded; by default a file in the user's state folder.
+    """`[journal]`: the database that records runs; default: a file in the user's state folder.
 
-    What is left out is as `SqlJournal` has it.
+    `SqlJournal` defines the other defaults.
     """
 
     off: bool = False
-    """Whether nothing is recorded."""
+    """Whether runs are not recorded."""
     path: str | None = None
-    """SQLite file, relative to the file; left out, it is in the state folder."""
+    """SQLite file, relative to `podium.toml`; default: a file in the user's state folder."""
     url: str | None = None
     """URL of a database: `postgresql://host/runs`."""
     url_env: VariableName | None = None
-    """Environment variable that holds the URL of a database."""
+    """Environment variable with the URL of a database."""
     synchronous: Literal["full", "normal"] | None = None
     """When SQLite flushes to the disk: `full` at each commit, `normal` less often."""
     lease: Seconds | None = None
-    """Seconds for which a process holds a run without renewing its lease."""
+    """Seconds after which another process may continue a run whose lease was not renewed."""
     patience: Seconds | None = None
     """Seconds for which a failing database is retried."""
     max_recoveries: Annotated[int, Field(ge=0)] | None = None
-    """Crashes after which a run is dead."""
+    """Number of crashes after which a run is not continued."""
 
 
 def _type_of(table: object) -> object:
@@ -348,7 +344,7 @@ class Sections(Section):
     planner: PlannerSection | None = None
     """The planner."""
     hosted: HostedSection | None = None
-    """A hosted conductor, in place of workers and planner."""
+    """A hosted conductor, instead of workers and planner."""
     limits: Annotated[Limits, AsTable(positive=True, zero=("unpriced",))] = Limits()
     """Limits of each run."""
     conductor: ConductorSection = ConductorSection()

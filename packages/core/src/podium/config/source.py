@@ -1,4 +1,4 @@
-"""The file and lines of a config, for errors that name the line."""
+"""The file of a config and the lines of its keys, for errors."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from podium.config.toml_lines import KeyPath
 from podium.errors import ConfigError
 
 _FIRST_WORD = re.compile(r"(?:[A-Z]\w*\.)?'?([a-z_]+)\b")
-"""A key at the beginning of a message, alone or as that of a record: `Retry.fallbacks`."""
+"""A key at the beginning of a message, alone or after a class, as in `Retry.fallbacks`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +21,24 @@ class Source:
     lines: Mapping[KeyPath, int]
 
     def line(self, where: KeyPath) -> int:
-        """Return the line of a key, from 1; a missing key has the line of its table."""
+        """Return the line of a key, from 1; for a missing key the line of its table."""
         while where and where not in self.lines:
             where = where[:-1]
         return self.lines.get(where, 1)
 
     def told(self, where: KeyPath, what: str) -> str:
-        """Put file and line before `what`."""
+        """Return `what` after the file and the line of a key."""
         return f"{self.path}:{self.line(where)}: {what}"
 
     def near(self, path: str) -> Path:
-        """Return a path of the config, relative to its folder."""
+        """Resolve a path of the config relative to the config's folder."""
         return self.path.parent / Path(path).expanduser()
 
     @contextmanager
     def at(self, *where: str) -> Iterator[None]:
-        """Put file and line before the config errors of the block.
+        """Put file and line before the `ConfigError`s of the block.
 
-        An error that begins with a key of the table, as in "base_url is not a URL", has the line of the key.
+        An error that begins with a key of the table, as in "base_url is not a URL", has the line of that key.
         """
         try:
             yield
@@ -49,7 +49,7 @@ class Source:
 
 
 class Findings:
-    """Collects the config errors of several blocks, so that all of them are told at once."""
+    """Collects the `ConfigError`s of several blocks, to report all of them at once."""
 
     def __init__(self) -> None:
         self._errors: list[ConfigError] = []
@@ -59,17 +59,17 @@ class Findings:
 
     @contextmanager
     def collected(self) -> Iterator[None]:
-        """Keep a config error of the block."""
+        """Catch and keep a `ConfigError` of the block."""
         try:
             yield
         except ConfigError as error:
             self._errors.append(error)
 
     def raise_found(self) -> None:
-        """Raise what was collected, each text once.
+        """Raise the collected errors as one error; do nothing if there are none.
 
         Raises:
-            ConfigError: there is something; one line for each finding.
+            ConfigError: at least one error was collected; one line for each distinct message.
         """
         if self._errors:
             raise ConfigError("\n".join(dict.fromkeys(map(str, self._errors)))) from self._errors[0]

@@ -1,7 +1,7 @@
-"""Reads a table of the file into one of Podium's own records.
+"""Reads a table of the file into a dataclass of Podium.
 
-The record's fields, types and defaults are the table's keys, so a new limit is a new key
-without a second list of limits.
+The fields, types and defaults of the dataclass define the keys of the table, so that a new field of
+`Limits` is a new key.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,19 +16,19 @@ from podium.errors import ConfigError
 
 
 class Section(BaseModel):
-    """A table of the file: unknown keys are refused, and no type is converted to another."""
+    """A table of the file. Unknown keys are errors, and types are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
 class AsTable:
-    """Marks a field whose value is a record, written as a table.
+    """Marks a field whose value is a dataclass, written as a table.
 
     Args:
-        positive: whether numbers must be above 0; else 0 is allowed too.
-        zero: fields whose numbers may be 0 even so.
-        omit: fields that are no keys of the table.
+        positive: whether numbers must be above 0; otherwise 0 is allowed too.
+        zero: fields that may be 0 although `positive` is true.
+        omit: fields that are not keys of the table.
     """
 
     positive: bool = False
@@ -36,7 +36,7 @@ class AsTable:
     omit: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, record: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema of a table with the record's fields, which becomes the record."""
+        """Return the schema of a table with the fields of the dataclass, which builds the dataclass."""
         section = create_model(record.__name__, __base__=Section, **self._keys(record))
 
         def build(table: Section) -> Any:
@@ -61,16 +61,16 @@ class AsTable:
 
 
 def _written(kind: Any) -> Any:
-    """Return how a value of this type is written: tuples and sets as lists, records as tables."""
+    """Return the type to validate: lists for tuples and sets, tables for dataclasses."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (tuple, frozenset):
-        return Annotated[kind, Field(strict=False)]  # what it is made of stays strict
+        return Annotated[kind, Field(strict=False)]  # the items stay strict
     if origin is Sequence:
         return list.__class_getitem__(args[0])
     if origin is Mapping:
         return dict.__class_getitem__((args[0], _written(args[1])))
     if origin in (Union, UnionType):
-        return Union[tuple(_written(arg) for arg in args)]  # noqa: UP007 - made of what was found
+        return Union[tuple(_written(arg) for arg in args)]  # noqa: UP007 - built from a list
     return Annotated[kind, AsTable()] if is_dataclass(kind) else kind
 
 

@@ -1,11 +1,10 @@
 """Finds the line of each key of a TOML text.
 
-Without it an error in `podium.toml` would name the key and not the line, as in `podium.toml:7: …`.
-`tomllib` and pydantic know no lines. `tomlkit`, which keeps comments and layout, has no positions either,
-and takes 60 ms to import.
+Errors name the line, as in `podium.toml:7: …`. `tomllib` and pydantic report no lines for keys, and neither
+does `tomlkit`, which takes 60 ms to import.
 
-It reads line by line a text that `tomllib` has accepted. An entry of an array and a key of an inline
-table have no line of their own: they have the line of the key they belong to.
+The text must be valid TOML. An entry of an array and a key of an inline table have the line of the key
+to which they belong.
 """
 
 import re
@@ -21,15 +20,15 @@ _HEADER, _PAIR = re.compile(rf"\s*\[\[?{_KEY}\]"), re.compile(rf"{_KEY}=")
 _QUOTED = re.compile(
     r"#[^\n]*|(\"{3}(?:[^\\]|\\.)*?\"{3,5}(?!\")|'{3}.*?'{3,5}(?!'))|\"(?:[^\"\\]|\\.)*\"|'[^']*'", re.DOTALL
 )
-"""Comments and strings; the group is a string of several lines."""
+"""Comments and strings; the group matches multi-line strings."""
 
 
 def lines_of(text: str) -> Mapping[KeyPath, int]:
-    """Return the line, from 1, of each key and table that stands at the beginning of a line.
+    """Return the line, from 1, of each key and table at the beginning of a line.
 
-    A table that is written in several places has the line of the first.
+    A table that occurs several times has the line of its first occurrence.
     """
-    # Lines within a string hold no keys.
+    # Lines inside a string are not keys.
     text = _QUOTED.sub(lambda found: "\n" * found[0].count("\n") if found[1] else found[0], text)
     lines: dict[KeyPath, int] = {}
     table: KeyPath = ()
@@ -44,7 +43,7 @@ def lines_of(text: str) -> Mapping[KeyPath, int]:
 
 
 def _parts(found: re.Match[str] | None) -> list[str]:
-    """Return the parts of a dotted key; none when there is no key."""
+    """Return the parts of a dotted key; an empty list if there is no key."""
     parts = list[str]()
     node: object = tomllib.loads(f"{found[1]} = 0") if found else 0
     while isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""Environment variables that a config names."""
+"""Reads the environment variables that a config names."""
 
 import os
 
@@ -14,11 +14,11 @@ def read_variable(source: Source, where: KeyPath, name: str, use: str, remedy: s
         source: the config that names it.
         where: the key that names it.
         name: its name.
-        use: what it is for, for the error.
-        remedy: what to set it to, or else to do, for the error.
+        use: its purpose, for the error.
+        remedy: its value or the alternative, for the error.
 
     Raises:
-        ConfigError: it is unset or empty.
+        ConfigError: the variable is not set or is empty.
     """
     value = os.environ.get(name, "").strip()
     if not value:
