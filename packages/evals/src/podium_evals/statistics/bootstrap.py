@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Unit = Literal["question", "kind"]
-"""What is drawn anew: a question, for claims about other questions of the same kinds; or a kind
+"""What is resampled: a question, for claims about other questions of the same kinds; or a kind
 with all its questions, for claims about other kinds."""
 
 _AT_ONCE = 2_000_000
