@@ -8,6 +8,8 @@ from podium.usage import Usage
 from podium_evals.errors import RecordingInvalid
 from podium_evals.recorded.question import Question, content_key, normalised
 
+NO_ANSWER = "(no answer)"
+"""What a recorded worker answers in place of an empty text, which would be asked for again."""
 REPEATED = "the worker has answered another question of the same text"
 """Why an answer is left out: answers to one text are no independent questions."""
 
@@ -137,16 +139,21 @@ class Recordings:
         """Return a worker's answers to a question; empty where it was not asked."""
         return self._samples.get(worker, {}).get(question.key, ())
 
-    def score(self, question: Question, answer: str) -> float | None:
+    def score(self, question: Question | str, answer: str) -> float | None:
         """Return the score of an answer that some worker gave; `None` where nobody gave it, or graded it.
 
         So are answers of reducers scored: each is one of the answers that the reducer was shown. An answer
         is found by its normalised text. An empty answer scores 0.
+
+        Args:
+            question: the question, or its text.
+            answer: the answer.
         """
+        key = content_key(question) if isinstance(question, str) else question.key
         wanted = normalised(answer)
-        if not wanted:
+        if wanted in ("", NO_ANSWER):
             return 0.0
-        given = (sample for of_worker in self._samples.values() for sample in of_worker.get(question.key, ()))
+        given = (sample for of_worker in self._samples.values() for sample in of_worker.get(key, ()))
         return next((each.score for each in given if normalised(each.text) == wanted), None)
 
     def only(self, workers: Sequence[str]) -> "Recordings":

@@ -1,0 +1,105 @@
+"""What models cost, with the date and the source of each price.
+
+Prices change, so a cost without a date says little. `prices.toml` has the prices of the workers of the public
+recordings; a table of your own has the same form.
+"""
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Self
+
+from podium.errors import ConfigError
+from podium.workers import Price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatedPrice:
+    """A price that a source listed on a date."""
+
+    worker: str
+    """The name of the worker in its recording."""
+    as_of: date
+    """A day on which the source listed the price."""
+    price: Price
+    source: str
+    """Who listed it: the provider and its name for the model."""
+
+    @property
+    def told(self) -> str:
+        """The source and the date, in a line."""
+        return f"{self.source}, price of {self.as_of.isoformat()}"
+
+
+class PriceTable:
+    """Prices by worker and date.
+
+    Args:
+        prices: in any order.
+    """
+
+    def __init__(self, prices: Iterable[DatedPrice]) -> None:
+        self._prices = tuple(sorted(prices, key=lambda each: each.as_of))
+
+    @classmethod
+    def shipped(cls) -> Self:
+        """Return the prices of the workers of the public recordings, as far as they are known."""
+        text = files("podium_evals.recorded").joinpath("prices.toml").read_text(encoding="utf-8")
+        return cls.parse(text, "prices.toml")
+
+    @classmethod
+    def read(cls, path: Path | str) -> Self:
+        """Read a TOML file.
+
+        Raises:
+            ConfigError: there is no such file, or it is no table of prices.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from error
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> Self:
+        """Read a table from TOML.
+
+        Args:
+            text: entries `[[price]]` with `worker`, `as_of` (a date), `input`, `output` (USD per million
+                tokens) and `source`.
+            name: what errors call the text.
+
+        Raises:
+            ConfigError: an entry lacks a field, or a field is of another type.
+        """
+        try:
+            entries = tomllib.loads(text).get("price", [])
+            return cls([_read(entry) for entry in entries])
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+            told = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{name} is no table of prices: {told}") from error
+
+    def at(self, worker: str, on: date | None = None) -> DatedPrice | None:
+        """Return the latest price of a worker that was listed on a day or before it.
+
+        Args:
+            worker: its name in the recording.
+            on: the day; `None` takes the latest price of all.
+
+        Returns:
+            `None` where no price is known, which is not a price of 0.
+        """
+        of_worker = [each for each in self._prices if each.worker == worker]
+        known = [each for each in of_worker if on is None or each.as_of <= on]
+        return known[-1] if known else None
+
+
+def _read(entry: dict[str, Any]) -> DatedPrice:
+    as_of = entry["as_of"]
+    if type(as_of) is not date:
+        raise TypeError(f"as_of is {as_of!r}: write a date, as in 2026-11-10")
+    price = Price(input=entry["input"], output=entry["output"])
+    return DatedPrice(worker=str(entry["worker"]), as_of=as_of, price=price, source=str(entry["source"]))

@@ -1,0 +1,292 @@
+"""Recorded workers answer what was recorded, and nothing else; the run says what was not."""
+
+from datetime import date
+
+import pytest
+from contracts.worker_contract import WorkerContract
+
+from podium import Conductor, Limits, Plan, Result, Step
+from podium.errors import ConfigError
+from podium.execution import Retry
+from podium.planners import FixedPlanner, RulePlanner
+from podium.types import Message, literal
+from podium.usage import Usage
+from podium.workers import Card, FunctionWorker, Price, Request, Worker, complete
+from podium_evals.errors import RecordingInvalid, Unrecorded
+from podium_evals.recorded import (
+    NO_ANSWER,
+    DatedPrice,
+    PriceTable,
+    Question,
+    RecordedWorker,
+    Recording,
+    Recordings,
+    Sample,
+    UpperBound,
+    Vote,
+    recorded_pool,
+)
+
+SKY = Question(id="sky", kind="colours", text="What colour is the sky?")
+BRACES = Question(id="braces", kind="code", text="What does {{0}} mean in a template?")
+SUM = Question(id="sum", kind="numbers", text="What is 20 + 22?")
+NEXT = Question(id="next", kind="numbers", text="42")
+THREE = tuple(Sample(text=text, score=score) for text, score in (("blue", 1.0), ("grey", 0.0), ("red", 0.0)))
+
+
+@pytest.fixture
+def recordings() -> Recordings:
+    """Two workers, of which one was asked everything."""
+    return Recordings(
+        [
+            Recording(SKY, "a", THREE),
+            Recording(BRACES, "a", (Sample(text="a reference", score=1.0),)),
+            Recording(SUM, "a", (Sample(text="42", score=1.0, usage=Usage(9, 300)),)),
+            Recording(NEXT, "a", (Sample(text="43", score=1.0),)),
+            Recording(SUM, "b", (Sample(text="", score=0.0),)),
+            Recording(SKY, "b", (Sample(text="grey", score=0.0),)),
+        ]
+    )
+
+
+def run(
+    recordings: Recordings,
+    query: str,
+    *steps: tuple[int, str, tuple[int, ...]],
+    show_question: bool = True,
+    reducers: tuple[Worker, ...] = (),
+    context: dict[str, str] | None = None,
+) -> Result:
+    """Run a plan over the recorded workers `a` (0) and `b` (1), and reducers (2 and on)."""
+    plan = Plan(tuple(Step(worker, subtask, access) for worker, subtask, access in steps))
+    pool = [*recorded_pool(recordings), *reducers]
+    conductor = Conductor(FixedPlanner(plan), pool, show_question=show_question)
+    return conductor.run_sync(query, context=context or {})
+
+
+class TestRecorded(WorkerContract):
+    """Keeps the contract of workers."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Record the questions of the contract, with a price."""
+        return self._recorded("none")
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Take as long as recorded."""
+        return self._recorded("recorded")
+
+    def _recorded(self, latency: str) -> Worker:
+        texts = [*self.questions, self.questions[0] + ", and nothing else" * 25]
+        recordings = Recordings(
+            Recording(
+                Question(id=text, kind="echo", text=text),
+                "echo",
+                (Sample(text=f"You asked: {text}", usage=Usage(500, 900), latency_s=60.0),),
+            )
+            for text in texts
+        )
+        card = Card(name="echo", price=Price(input=1.0, output=2.0))
+        return RecordedWorker(
+            recordings, "echo", card=card, latency="recorded" if latency == "recorded" else "none"
+        )
+
+
+@pytest.mark.parametrize(
+    "subtask",
+    [
+        SKY.text,
+        f"  {SKY.text}\n",
+        "Answer the question.",
+        f"Answer this question: {SKY.text}",
+        f"Answer the question.\n\n{SKY.text}",
+    ],
+)
+@pytest.mark.parametrize("show_question", [True, False])
+def test_the_question_alone_is_answered(recordings: Recordings, subtask: str, *, show_question: bool) -> None:
+    """In the subtask, in the run's question, or in both."""
+    if subtask == "Answer the question." and not show_question:
+        subtask = SKY.text
+    result = run(recordings, SKY.text, (1, subtask, ()), show_question=show_question)
+    assert (result.status, result.answer) == ("ok", "grey")
+
+
+def test_planners_ask_questions_as_they_are(recordings: Recordings) -> None:
+    """The planner of rules, and the gate that sends short questions on directly."""
+    pool = recorded_pool(recordings, ["b"])
+    for direct in (False, True):
+        conductor = Conductor(RulePlanner(), pool, direct=direct)
+        assert conductor.run_sync(SKY.text).answer == "grey"
+
+
+def test_braces_in_a_question_are_text(recordings: Recordings) -> None:
+    """A plan writes them escaped."""
+    assert run(recordings, BRACES.text, (0, literal(BRACES.text), ())).answer == "a reference"
+
+
+def test_an_output_that_is_the_question_is_answered(recordings: Recordings) -> None:
+    """A step that is given an earlier output by reference is shown that text alone."""
+    result = run(recordings, "go on", (0, SUM.text, ()), (0, "{{0}}", (0,)), show_question=False)
+    assert result.answer == "43"
+
+
+def test_a_named_text_that_is_the_question_is_answered(recordings: Recordings) -> None:
+    """So a step is given one part of a bundle."""
+    result = run(
+        recordings,
+        "both",
+        (0, "{{first}}", ()),
+        show_question=False,
+        context={"first": SUM.text, "second": SKY.text},
+    )
+    assert result.answer == "42"
+
+
+@pytest.mark.parametrize(
+    ("steps", "show_question", "told"),
+    [
+        ([(0, "Is the sky blue?", ())], False, "no worker was recorded on the question 'Is the sky blue?'"),
+        ([(1, BRACES.id, ())], False, "no worker was recorded"),
+        ([(1, "42", ())], False, "'b' was not recorded on 'next'"),
+        ([(0, SUM.text, ())], True, "beside another question"),
+        ([(0, f"Think hard. {SKY.text}", ())], True, "beside another question"),
+        ([(0, SUM.text, ()), (0, SKY.text, (0,))], False, "shown step 0 beside its subtask"),
+        ([(0, SKY.text, ()), (0, SUM.text, ()), (0, "{{1}}", (0, 1))], False, "shown step 0"),
+    ],
+)
+def test_what_was_not_recorded_is_told_and_not_tried_again(
+    recordings: Recordings, steps: list[tuple[int, str, tuple[int, ...]]], told: str, *, show_question: bool
+) -> None:
+    """With a code of its own, at no cost, after one call."""
+    result = run(recordings, SKY.text, *steps, show_question=show_question)
+    last = result.outcomes[-1]
+    assert (result.status, result.answer) == ("failed", "")
+    assert last.problem is not None
+    assert (last.problem.code, last.attempts, last.usage, last.cost) == ("unrecorded", 1, Usage(), 0.0)
+    assert told in last.problem.message
+
+
+def test_nobody_can_have_it_tried_again() -> None:
+    """The code is none that can be retried or has a fallback."""
+    with pytest.raises(ConfigError, match="unrecorded"):
+        Retry(retry_on=frozenset({Unrecorded.code}))
+    with pytest.raises(ConfigError, match="unrecorded"):
+        Retry(fallback_on=frozenset({Unrecorded.code}))
+
+
+@pytest.mark.anyio
+async def test_outside_of_a_run(recordings: Recordings) -> None:
+    """One message is a question; a conversation is not recorded."""
+    worker = RecordedWorker(recordings, "b")
+    asked = Message("user", SKY.text)
+    assert (await complete(worker, Request(messages=(asked,)))).text == "grey"
+    with pytest.raises(Unrecorded, match="several messages"):
+        await complete(worker, Request(messages=(Message("system", "Be brief."), asked)))
+
+
+def test_a_conversation_before_the_question_is_not_recorded(recordings: Recordings) -> None:
+    """Answers may depend on it."""
+    conductor = Conductor(RulePlanner(), recorded_pool(recordings, ["a"]))
+    before = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    result = conductor.run_sync([*before, {"role": "user", "content": SKY.text}])
+    assert result.problem is not None
+    assert result.problem.code == "unrecorded"
+
+
+def test_steps_of_a_plan_get_different_samples(recordings: Recordings) -> None:
+    """As long as there are; the seed says where it begins, and the same seed gives the same answers."""
+    steps = [(0, SKY.text, ())] * 3
+
+    def answers(seed: int) -> list[str]:
+        plan = Plan((*(Step(*step) for step in steps), Step(1, "vote", (0, 1, 2))))
+        pool = [RecordedWorker(recordings, "a", seed=seed), Vote()]
+        return [each.text for each in Conductor(FixedPlanner(plan), pool).run_sync(SKY.text).outcomes[:3]]
+
+    assert sorted(answers(0)) == ["blue", "grey", "red"]
+    assert answers(0) == answers(0)
+    assert len({str(answers(seed)) for seed in range(12)}) == 3
+
+
+def test_usage_is_recorded_or_marked_as_estimated(recordings: Recordings) -> None:
+    """An estimate is counted from the texts."""
+    exact = run(recordings, SUM.text, (0, SUM.text, ())).outcomes[0].usage
+    guessed = run(recordings, SKY.text, (0, SKY.text, ())).outcomes[0].usage
+    assert exact == Usage(9, 300)
+    assert guessed.estimated
+    assert guessed.input_tokens > 3
+
+
+def test_an_empty_answer_is_an_answer_that_scores_nothing(recordings: Recordings) -> None:
+    """It is not asked for again, and the run says what is missing."""
+    result = run(recordings, SUM.text, (1, SUM.text, ()))
+    assert (result.status, result.answer) == ("partial", NO_ANSWER)
+    assert result.problem is not None
+    assert "the recorded answer is empty" in result.problem.message
+    assert result.outcomes[0].attempts == 1
+    assert recordings.score(SUM, NO_ANSWER) == 0.0
+
+
+def test_costs_have_a_date_and_a_source(recordings: Recordings) -> None:
+    """The latest price before a day; what nobody listed is unknown, and not free."""
+    table = PriceTable(
+        DatedPrice(
+            worker="a", as_of=date(2026, month, 1), price=Price(input=price, output=price), source="shop"
+        )
+        for month, price in ((3, 2.0), (1, 1.0))
+    )
+    worker = RecordedWorker(recordings, "a", prices=table, on=date(2026, 2, 28))
+    assert worker.card.price_source == "shop, price of 2026-01-01"
+    result = Conductor(RulePlanner(), [worker], limits=Limits(cost=1.0)).run_sync(SUM.text)
+    assert result.cost == pytest.approx(309e-6)
+    assert RecordedWorker(recordings, "a", prices=table).card.price == Price(input=2.0, output=2.0)
+    assert RecordedWorker(recordings, "a", prices=table, on=date(2025, 1, 1)).card.price is None
+    assert run(recordings, SUM.text, (0, SUM.text, ())).cost is None
+
+
+def test_the_models_of_reasoning_gym_have_prices() -> None:
+    """All eleven; each names its source and its day."""
+    table = PriceTable.shipped()
+    found = table.at("openai_o3-mini")
+    assert found is not None
+    assert found.told == "openrouter openai/o3-mini, price of 2026-11-10"
+    earlier = table.at("qwen_qwq-32b", date(2024, 1, 1))
+    assert earlier is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "price = 1",
+        "[[price]]\nworker = 'a'",
+        "[[price]]\nworker = 'a'\nas_of = '2026'\ninput = 1\noutput = 1\nsource = 's'",
+        "[[price]",
+    ],
+)
+def test_other_tables_are_refused(wrong: str) -> None:
+    """With the name of the file."""
+    with pytest.raises(ConfigError, match="mine"):
+        PriceTable.parse(wrong, "mine")
+
+
+def test_a_worker_must_be_recorded(recordings: Recordings) -> None:
+    """A misspelt name is told at once."""
+    with pytest.raises(RecordingInvalid, match="'c'"):
+        RecordedWorker(recordings, "c")
+
+
+def test_an_upper_bound_knows_the_scores(recordings: Recordings) -> None:
+    """It takes the best answer, whoever is in the majority."""
+    steps = [(0, SKY.text, ()), (0, SKY.text, ()), (1, SKY.text, ()), (2, "choose", (0, 1, 2))]
+    best = run(recordings, SKY.text, *steps, reducers=(UpperBound(recordings.score),))
+    voted = run(recordings, SKY.text, *steps, reducers=(Vote(),))
+    assert recordings.score(SKY, str(best.answer)) >= recordings.score(SKY, str(voted.answer))
+
+
+def test_an_upper_bound_refuses_to_guess(recordings: Recordings) -> None:
+    """An answer without a score cannot be compared."""
+    stranger = FunctionWorker(lambda _: "ultramarine", card=Card(name="stranger"))
+    steps = [(2, SKY.text, ()), (3, "choose", (0,))]
+    result = run(recordings, SKY.text, *steps, reducers=(stranger, UpperBound(recordings.score)))
+    assert result.problem is not None
+    assert (result.problem.code, "ultramarine" in result.problem.message) == ("unrecorded", True)
