@@ -66,7 +66,7 @@ async def test_responses_answer_streams_and_usage_is_whole() -> None:
     assert result.usage.orchestration_cached_tokens == 3
     assert result.cost == pytest.approx((50 * 5 + 13 * 30) / 1e6)
     assert result.rounds == ()
-    assert "shows neither" in result.explain()
+    assert "returns neither" in result.explain()
     (call,) = server.calls
     assert call.path.endswith("/responses")
     assert call.headers["authorization"] == f"Bearer {KEY}"

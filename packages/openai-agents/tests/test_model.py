@@ -227,7 +227,7 @@ async def test_what_a_conductor_cannot_see_is_refused() -> None:
             await Runner.run(lead(server), "Hello", previous_response_id="resp_1")
         with pytest.raises(ConfigError, match="function tools and handoffs"):
             await Runner.run(lead(server, tools=[WebSearchTool()]), "Hello")
-        with pytest.raises(QueryError, match="hold no question"):
+        with pytest.raises(QueryError, match="has no question"):
             await Runner.run(lead(server).clone(instructions=None), [{"role": "assistant", "content": "x"}])
         assert server.calls == []
 

@@ -176,7 +176,7 @@ def test_a_number_that_cannot_be_met_is_refused(enough: object) -> None:
 
 def test_a_step_that_sees_nothing_waits_for_nothing() -> None:
     """No number of no steps is enough."""
-    with pytest.raises(PlanInvalid, match="it sees no step"):
+    with pytest.raises(PlanInvalid, match="the access list is empty"):
         Step(0, "x", (), 1)
 
 

@@ -212,7 +212,7 @@ async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> 
     assert aside.problem is not None
     assert (aside.step, aside.worker, aside.status, aside.problem.code) == (1, "b", "cancelled", "unknown")
     assert (aside.cost, aside.maybe_paid, result.maybe_paid) == (start.reserved.cost, True, True)
-    assert "of which some may not be on the bill" in result.explain()
+    assert "part of which may not be billed" in result.explain()
     assert result_of(await recorded(left, "R")) == result
     again = await Conductor(planned(plan), [paid("a"), paid("b")], journal=left).resume("R")
     assert again.cost == result.cost

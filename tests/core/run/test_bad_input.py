@@ -33,14 +33,20 @@ def _conductor(worker: ScriptedWorker | None = None, **options: object) -> Condu
         ([Message("assistant", "I said")], "no question"),
         ([Message("system", " ")], "empty"),
         ([Message("user", "a"), Message("assistant", "b"), Message("user", " ")], "empty"),
-        ([Message("user", "a"), Message("assistant", "", (CALL,))], "add what the tools returned"),
+        ([Message("user", "a"), Message("assistant", "", (CALL,))], "add the tool results"),
         ([{"role": "robot", "content": "x"}], "robot"),
         ([{"role": "user", "content": 7}], "text or a list of parts"),
         ([{"role": "user"}], "text or a list of parts"),
-        ([{"role": "assistant", "content": None, "tool_calls": 5}], "tool_calls is a list of objects"),
-        ([{"role": "assistant", "content": None, "tool_calls": "abc"}], "tool_calls is a list of objects"),
-        ([{"role": "assistant", "content": "x", "tool_calls": ["abc"]}], "tool_calls is a list of objects"),
-        ([{"role": "tool", "content": "x", "tool_call_id": 5}], "tool_call_id is text"),
+        ([{"role": "assistant", "content": None, "tool_calls": 5}], "tool_calls must be a list of objects"),
+        (
+            [{"role": "assistant", "content": None, "tool_calls": "abc"}],
+            "tool_calls must be a list of objects",
+        ),
+        (
+            [{"role": "assistant", "content": "x", "tool_calls": ["abc"]}],
+            "tool_calls must be a list of objects",
+        ),
+        ([{"role": "tool", "content": "x", "tool_call_id": 5}], "tool_call_id must be text"),
         ("x" * (4 * 2**20 + 1), "longer than"),
     ],
 )
@@ -100,7 +106,7 @@ def test_a_limit_of_nothing_is_refused(limit: str, value: float) -> None:
 
 def test_a_plan_that_looks_ahead_cannot_be_built() -> None:
     """No executor ever has to ask what such a plan would mean."""
-    with pytest.raises(PlanInvalid, match="not before it"):
+    with pytest.raises(PlanInvalid, match="not an earlier step"):
         plan_of((0, "x", (1,)), (0, "y", ()))
 
 

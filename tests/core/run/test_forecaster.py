@@ -103,7 +103,7 @@ def test_of_a_worker_nobody_knows_the_usual_is_assumed() -> None:
     assert made.guessed == ("a", "b")
     assert made.output_tokens.low < 700
     assert made.output_tokens.high > 1300
-    assert "(a guess for a, b, of which few calls are known)" in explain_forecast(made)
+    assert "(based on assumptions for a, b, with few recorded calls)" in explain_forecast(made)
     for _ in range(ENOUGH - 1):
         pool.history(0).add(CallRecord(1.0, ok=True, output_tokens=10))
     nearly = forecast(plan_of((0, "one", ())), pool, Limits())
@@ -178,7 +178,7 @@ def test_a_bill_inside_the_intervals_is_as_expected() -> None:
     assert compare(EXPECTED, outcomes) == (
         "Expected: 2 to 3 call(s) (likely 2), 150 to 300 tokens read (likely 200), 60 to 200 written "
         "(likely 100), $0.0100 to $0.0400 (likely $0.0200), 1.0 to 3.0 s (likely 2.0). "
-        "Came to: 2 call(s), 200 tokens read, 100 written, $0.0200, 2.2 s; as expected."
+        "Actual: 2 call(s), 200 tokens read, 100 written, $0.0200, 2.2 s; as expected."
     )
 
 
@@ -198,7 +198,7 @@ def test_a_bill_outside_of_them_says_in_what() -> None:
 def test_a_skipped_step_is_no_call() -> None:
     """Nothing came to nothing."""
     skipped = Outcome(round=1, step=0, worker="a", status="skipped")
-    assert "Came to: 0 call(s), 0 tokens read, 0 written, $0.0000, 0.0 s" in compare(EXPECTED, [skipped])
+    assert "Actual: 0 call(s), 0 tokens read, 0 written, $0.0000, 0.0 s" in compare(EXPECTED, [skipped])
 
 
 @pytest.mark.parametrize("worker", [ScriptedWorker(Card(name="a", price=FREE), "x")])

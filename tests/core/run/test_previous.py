@@ -76,10 +76,10 @@ async def test_in_the_first_round_it_is_an_error() -> None:
     problem = result.proposals[0].problem
     assert problem is not None
     assert problem.code == "no_previous"
-    assert "no round before" in told(planner, 1)
+    assert "no previous round" in told(planner, 1)
     assert len(workers[1].requests) == 1
     given = Plan((Step(0, "find", previous=True),))
-    with pytest.raises(PlanInvalid, match="no round before") as caught:
+    with pytest.raises(PlanInvalid, match="no previous round") as caught:
         await Conductor(planner, workers).run(given)
     assert (caught.value.code, caught.value.step) == ("no_previous", 0)
 
@@ -205,7 +205,7 @@ def test_it_is_written_and_read_as_data() -> None:
     plan = Plan((Step(0, "find"), Step(1, "write", (0,), previous=True)))
     assert plan.to_json()["steps"][1]["access"] == ["previous", 0]
     assert Plan.from_json(plan.to_json()) == plan
-    assert "the round before" in plan.to_mermaid()
+    assert "the previous round" in plan.to_mermaid()
     (edit,) = read_edits([{"op": "change", "step": 0, "access": ["previous"]}], ["finder", "writer"])
     assert edit == Change(step=0, access=(), previous=True)
     assert edit_plan(plan, edit).steps[0] == Step(0, "find", previous=True)

@@ -85,7 +85,7 @@ def test_hosted_numbers_stand_for_the_whole_run() -> None:
     assert result.usage == Usage(5, 6)
     assert result.cost is None
     assert (result.plans, result.outcomes) == ((), ())
-    assert "shows neither its plan nor its steps" in result.explain()
+    assert "returns neither its plan nor its steps" in result.explain()
 
 
 def test_the_account_names_every_step_and_what_it_sees() -> None:

@@ -1,11 +1,11 @@
 """Podium: a conductor for teams of models.
 
-A planner reads a question and writes the plan: which worker does what, and which earlier
-results it is shown. Podium checks the plan and runs each step as soon as its inputs exist.
+A planner reads a question and writes a plan: the subtask of each worker, and the earlier
+results that the worker sees. Podium checks the plan and runs each step as soon as its inputs exist.
 
-The names below are what most programs need. The rest is in the folders: `podium.workers`,
-`podium.planners`, `podium.policy`, `podium.journal`, `podium.types` (events, results),
-`podium.execution` (retries), `podium.hosts` (for adapters), and in `podium.errors`.
+Most programs need only the names below. The others are in `podium.workers`, `podium.planners`,
+`podium.policy`, `podium.journal`, `podium.types` (events, results), `podium.execution`
+(retries), `podium.hosts` (for adapters) and `podium.errors`.
 """
 
 import lazy_loader

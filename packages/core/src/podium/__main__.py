@@ -1,4 +1,4 @@
-"""Lets `python -m podium` do what `podium` does."""
+"""Makes `python -m podium` the same as `podium`."""
 
 from podium.cli import main
 

@@ -1,4 +1,4 @@
-"""The conductor: the face that users hold. It plans a query and runs the plan over a pool of workers."""
+"""The class `Conductor`, which plans a query and runs the plan with a pool of workers."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
@@ -39,33 +39,33 @@ from podium.workers.worst_case import check_prices
 
 
 class Conductor(Worker):
-    """Answers queries by planning them and having a pool of workers carry the plans out.
+    """Answers queries: plans each query and runs the plan with a pool of workers.
 
-    As an async context manager a conductor keeps connections open from run to run;
-    otherwise each run opens and closes them. One conductor may have any number of runs at
-    once. A conductor is a worker, too: in the pool of another conductor it plans and runs the
+    As an async context manager, a conductor keeps connections open between runs;
+    otherwise each run opens and closes them. A conductor can execute any number of runs at
+    once. A conductor is also a worker: in the pool of another conductor it plans and runs its
     subtask, within the limits of the outer run.
 
     Args:
         planner: writes the plans.
-        pool: the workers that carry the plans out.
-        limits: what a run may spend.
-        fallback_planner: plans when `planner` gave no plan after the retries and one repair; the
-            result is then `partial`. `None` has the run fail with `PlannerError`.
+        pool: the workers that run the steps.
+        limits: limits of each run, such as its cost and duration.
+        fallback_planner: writes the plan if `planner` gives no valid plan after the retries and one
+            repair; the result is then `partial`. With `None` the run fails with `PlannerError`.
         direct: send a short question without parts to one worker, with no planner call.
-        accept: judges each round's answer; while it is not accepted, another round is
-            planned, up to `Limits.rounds`. `None` accepts all.
+        accept: judges each round's answer; if it rejects the answer, another round is
+            planned, up to `Limits.rounds`. `None` accepts every answer.
         policy: what plans may do; `None` allows everything.
-        retry: which failed calls are retried; by default as in `Retry()`.
-        on_failure: what happens when a step has failed: see `podium.execution.OnFailure`.
-        cache: answers of earlier calls that are used again: of all runs that share the cache,
-            or of the same run with `"run"`; `None` uses none.
-        journal: records runs, so that they can be resumed and audited; `None` records none.
-        show_question: whether workers are shown the question besides their subtask.
-        card: describes this conductor in the pool of another one.
+        retry: which failed calls are retried; the default is `Retry()`.
+        on_failure: what happens when a step fails: see `podium.execution.OnFailure`.
+        cache: reuses answers of earlier calls: of all runs that share the cache,
+            or of the same run with `"run"`; `None` disables caching.
+        journal: records runs, so they can be resumed and audited; `None` records nothing.
+        show_question: whether workers see the question in addition to their subtask.
+        card: describes this conductor in the pool of another conductor.
 
     Raises:
-        ConfigError: `planner` is not a planner, or the pool is empty or has two workers of one name.
+        ConfigError: `planner` is not a planner, or the pool is empty or has two workers with the same name.
     """
 
     takes_texts = True
@@ -118,14 +118,10 @@ class Conductor(Worker):
         self._entries = LoopLocal(int)
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be copied or pickled.
-
-        Raises:
-            TypeError: always.
-        """
+        """Raise `TypeError`: connections, locks and limits cannot be copied or pickled."""
         raise TypeError(
             "a Conductor cannot be copied or pickled: it has connections, locks and limits of this process. "
-            "Share it, or make another with the same arguments where you need it"
+            "Share it, or create another with the same arguments"
         )
 
     async def plan(
@@ -136,17 +132,17 @@ class Conductor(Worker):
         labels: Iterable[str] = (),
         policy: Policy | None = None,
     ) -> Plan:
-        """Plan a query and run nothing. `run` and `stream` take the plan.
+        """Plan a query without running the plan. `run` and `stream` accept the plan.
 
         Args:
             query: the question, or a conversation.
-            context: named texts that the plan may refer to; give them to `run`, too. `None` means none.
+            context: named texts that the plan may refer to; pass them to `run` as well. `None` means none.
             labels: properties of the query that the policy's rules refer to.
-            policy: holds besides the conductor's policy; `None` adds nothing.
+            policy: applies in addition to the conductor's policy; `None` adds nothing.
 
         Raises:
             QueryError: the query is empty or malformed.
-            PlannerError: no planner wrote a plan that can be used, or none within `Limits.seconds`.
+            PlannerError: no planner wrote a usable plan within `Limits.seconds`.
         """
         request = new_request(
             self._settings, query, stream=False, context=context or {}, labels=labels, policy=policy
@@ -157,35 +153,35 @@ class Conductor(Worker):
     async def run(
         self, asked: Query | Plan, *, on_event: Listener | None = None, **options: Unpack[RunOptions]
     ) -> Result:
-        """Answer a query, or carry out a plan.
+        """Answer a query, or run a plan.
 
-        A failed worker does not raise, unless for a mistake in its code: the result says what is
-        missing and why.
+        If a worker fails, the result has the problem and no error is raised, except for bugs in
+        the worker's code (`TypeError` and others below).
 
         Args:
             asked: a question, a conversation, or a plan. The question of a conversation is the
-                user's last message; see `podium.types.read_conversation`. Tool calls after it, with
-                their results, are shown to the worker of the plan's last step.
-            on_event: takes each event as it happens, as `stream` yields them.
+                user's last message; see `podium.types.read_conversation`. The worker of the plan's
+                last step also sees the tool calls after the question and their results.
+            on_event: called with each event as it happens; `stream` yields the same events.
             options: see `podium.run.RunOptions`.
 
         Raises:
             QueryError: the query is empty or malformed.
             PlanInvalid: the given plan does not fit the pool or the limits.
             PlanForbidden: the policy does not allow the given plan.
-            PlannerError: there is no plan, so that nothing can be answered; with a journal the run
-                can be resumed, which asks the planner anew.
-            RunExists: the journal holds another run of this id.
-            JournalError: the run cannot be recorded; its `result` is set if the run was carried out.
-            ListenerFailed: `on_event` raised; its `result` is the run's.
-            TypeError: or `AttributeError`, `NameError`, `ImportError`: a mistake in the code of the
-                caller's own worker, planner or callback, as it was raised.
+            PlannerError: no planner wrote a usable plan. With a journal the run can be resumed,
+                which calls the planner again.
+            RunExists: the journal has another run with this id.
+            JournalError: the run cannot be recorded; the error's `result` is set if the run has ended.
+            ListenerFailed: `on_event` raised; the error's `result` is the run's result.
+            TypeError: or `AttributeError`, `NameError`, `ImportError`: a bug in the caller's own
+                worker, planner or callback.
         """
         request = new_request(self._settings, asked, stream=on_event is not None, **options)
         return await with_listener(on_event, lambda listen: self._run(request, listen))
 
     def stream(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
-        """Do as `run`, and yield the events; the last one is `RunEnded` with the result.
+        """Answer a query, or run a plan, and yield the events; the last event is `RunEnded` with the result.
 
         Leaving the iteration cancels the run. Arguments and exceptions are those of `run`.
         """
@@ -196,14 +192,14 @@ class Conductor(Worker):
         return events_of(run)
 
     def forecast(self, plan: Plan, *, context: Mapping[str, str] | None = None) -> Forecast:
-        """Return what a plan will probably take: calls, tokens, USD and seconds.
+        """Return the expected calls, tokens, USD and seconds of a plan.
 
-        The forecast is made from the latest calls of the workers, and from assumptions where
-        they have made too few.
+        The forecast is computed from the latest calls of the workers, or from assumptions for
+        workers with too few calls.
 
         Args:
             plan: the plan.
-            context: the named texts that its steps refer to; `None` means none.
+            context: the named texts that the steps refer to; `None` means none.
 
         Raises:
             PlanInvalid: the plan does not fit the pool or the limits.
@@ -212,10 +208,10 @@ class Conductor(Worker):
         return forecast_plan(self._settings, plan, plan.query, texts=context or {})
 
     def run_sync(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> Result:
-        """Do as `run` from code that is not async, inside a running event loop too."""
+        """Call `run` from synchronous code, even inside a running event loop."""
         return run_sync(lambda: self.run(asked, **options))
 
-    async def resume(  # noqa: PLR0913 - as `run`
+    async def resume(  # noqa: PLR0913 - the same options as `run`
         self,
         run_id: str,
         *,
@@ -228,35 +224,35 @@ class Conductor(Worker):
         step_starter: StepStarter | None = None,
         on_event: Listener | None = None,
     ) -> Result:
-        """Go on with a recorded run: after a crash, a cancel, a failure or an approval.
+        """Resume a recorded run after a crash, a cancellation, a failure or an approval.
 
-        Recorded results are not paid for again. Steps that failed in the latest round run again,
-        each with all of `Retry.attempts`. The limits of the whole run are those that it was begun with,
-        whatever the limits of this conductor. The run has the whole of `Limits.seconds` again; what
-        it spent before counts against all other limits. A run that ended `ok`, and one that has
-        nothing left to do, is returned as recorded, and nothing is written.
+        Recorded results are reused and not paid for again. Steps that failed in the latest round run
+        again, with all of `Retry.attempts`. By default the recorded limits of the run apply, not
+        those of this conductor. The time limit `Limits.seconds` starts again; earlier spending counts
+        against all other limits. If the run ended `ok` or has no steps left, its recorded
+        result is returned and nothing is written.
 
         Args:
             run_id: the run's id.
             plan: replaces the last round's plan; equal steps with equal inputs keep their
                 outputs. `None` changes nothing.
-            policy: as for `run`; it is not recorded, so pass the one that the run was started with.
-            limits: replace the limits of the run, from here on; they are recorded. `None` keeps the
-                limits of the whole run (rounds, steps, calls, tokens, cost, seconds) from its record, and
-                takes those of one plan, step or call from the conductor.
-            force: resume a run that was given up as dead, too.
-            journal: as for `run`.
-            middleware: as for `run`.
-            step_starter: as for `run`.
-            on_event: as for `run`.
+            policy: the policy that was passed to `run`; the journal does not record it.
+            limits: replace the limits of the run and are recorded. `None` keeps the recorded limits
+                of the whole run (rounds, steps, calls, tokens, cost, seconds), and uses the conductor's
+                limits for one plan, step or call.
+            force: also resume a run that raised `RunDead`.
+            journal: see `run`.
+            middleware: see `run`.
+            step_starter: see `run`.
+            on_event: see `run`.
 
         Raises:
             ConfigError: the conductor has no journal, or the pool lacks a worker of the plan, or a worker
                 has no price and `limits` set a cost.
-            RunUnknown: the journal holds no such run.
-            RunHeld: another process carries the run out.
-            RunDead: the run was resumed too often after its process had died.
-            PodiumError: as for `run`.
+            RunUnknown: the journal has no run with this id.
+            RunHeld: another process executes the run.
+            RunDead: the run was resumed too often after its process died.
+            PodiumError: see `run`.
         """
         journal_of(self._settings, journal)
         if plan is not None:
@@ -288,24 +284,24 @@ class Conductor(Worker):
         why: str = "",
         journal: Journal | None = None,
     ) -> None:
-        """Record a decision on the plan of a waiting run; `resume` then goes on with the run.
+        """Record the approval or rejection of a waiting run's plan. Call `resume` to continue the run.
 
         Args:
             run_id: the run's id.
-            approved: whether the plan may be carried out.
+            approved: whether the plan may run.
             plan: the changed plan; `None` changes nothing.
-            by: who decided.
+            by: the person or program that decided.
             why: the reason.
-            journal: the journal that holds the run; `None` means the conductor's.
+            journal: the journal of the run; `None` means the conductor's journal.
 
         Raises:
             ConfigError: the conductor has no journal, or the run does not wait for a decision.
-            RunUnknown: the journal holds no such run.
-            RunHeld: another process carries the run out.
+            RunUnknown: the journal has no run with this id.
+            RunHeld: another process executes the run.
             PlanForbidden: the policy does not allow the changed plan.
         """
         journal = journal_of(self._settings, journal)
-        if plan is not None:  # the run checks it again, and knows whether there is a round before
+        if plan is not None:  # the run checks again that a previous round exists
             plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
         async with self._open():
             given = ApprovalGiven(
@@ -317,14 +313,14 @@ class Conductor(Worker):
         self._settings.policy.verify(plan, self.pool.cards, labels)
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
-        """Return `None` within a run, whose ledger the nested run's calls are booked in."""
+        """Return `None` inside a run, because the run's ledger counts the calls of the nested run."""
         return None if request.caller is not None else super().worst_case(request, answer_tokens)
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Answer as a worker of another run, within that run's limits and under its policy.
 
         Raises:
-            LimitExceeded: the runs would nest deeper than `Limits.depth`.
+            LimitExceeded: the runs would be nested deeper than `Limits.depth`.
             WorkerFailed: the nested run has no answer.
         """
         async with aclosing(run_nested(self._settings, request, self._open)) as pieces:
@@ -353,9 +349,12 @@ class Conductor(Worker):
         await super().__aexit__(kind, error, traceback)
 
     def _open(self) -> AbstractAsyncContextManager[object]:
-        """Return what keeps everything open during a run: nothing, where the caller does."""
-        # Its own parts, and not itself: a run that ends closes nothing under another one. A journal that
-        # is not entered keeps itself open for the next run.
+        """Return a context manager that opens pool, planners and cache for one run.
+
+        It does nothing if the caller has entered the conductor.
+        """
+        # It enters the parts and not the conductor, so the end of this run does not close the connections
+        # of other runs. A journal that is not entered stays open for the next run.
         parts = [part for part in self._parts() if not isinstance(part, Journal)]
         return nullcontext() if self._entries.get() else _Parts(parts)
 
@@ -367,7 +366,7 @@ class Conductor(Worker):
 
 
 class _Parts(ResourceGroup):
-    """What a run holds open for itself."""
+    """The resources that one run opens."""
 
     def __init__(self, parts: Sequence[AbstractAsyncContextManager[Any]]) -> None:
         self._held = parts
@@ -391,7 +390,7 @@ def _check_prices(settings: ConductorSettings, limits: Limits) -> None:
 
 
 def _check_settings(settings: ConductorSettings) -> None:
-    """Raise `ConfigError` for settings that would stop a run half-way."""
+    """Raise `ConfigError` for settings that would stop a run after it has started."""
     if settings.on_failure not in get_args(OnFailure):
         values = ", ".join(map(repr, get_args(OnFailure)))
         raise ConfigError(f"on_failure is {settings.on_failure!r}: write one of {values}")
@@ -399,4 +398,4 @@ def _check_settings(settings: ConductorSettings) -> None:
     settings.retry.check(settings.pool)
     settings.policy.fit(settings.pool.cards)
     if settings.policy.waits and settings.journal is None:
-        raise ConfigError("a policy that lets plans wait for approval needs a journal for them to wait in")
+        raise ConfigError("a policy that makes plans wait for approval needs a journal: set journal")

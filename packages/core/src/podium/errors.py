@@ -1,41 +1,40 @@
-"""Everything Podium raises on purpose, and nothing else.
+"""The exceptions of Podium.
 
     PodiumError
-    ├── ConfigError            a setting, card, pool or argument is wrong
-    ├── QueryError             what was asked cannot be taken as a question
-    ├── PlanError              plan text or a plan is wrong (data, when a model wrote it)
-    │   ├── PlanSyntaxError    no plan can be read from the text
-    │   ├── PlanInvalid        a plan was read and breaks a rule
-    │   └── PlanForbidden      a plan was read and the policy does not allow it
-    ├── PlannerError           no planner wrote a plan that can be used
-    ├── LimitExceeded          going on would spend more than the run may
+    ├── ConfigError            a setting, card, pool or argument is invalid
+    ├── QueryError             the query is invalid
+    ├── PlanError              plan text or a plan is invalid
+    │   ├── PlanSyntaxError    the text contains no readable plan
+    │   ├── PlanInvalid        the plan breaks a rule
+    │   └── PlanForbidden      the policy does not allow the plan
+    ├── PlannerError           no planner wrote a usable plan
+    ├── LimitExceeded          the run would exceed a limit
     ├── JournalError           the journal cannot be read or written
-    │   ├── RunUnknown         it holds no such run
-    │   ├── RunExists          it holds another run of this id
-    │   ├── RunHeld            someone else carries the run out
-    │   ├── RunLost            someone else has taken the run over
-    │   ├── RunDead            the run was taken up too often to no end
-    │   └── JournalBroken      what it holds is not what was written, or of another version
-    ├── ListenerFailed         what was to be told of a run's events raised
-    ├── RunFailed              a run came to no answer, where one was to be returned
-    └── WorkerError            one call of one worker went wrong
-        ├── WorkerUnavailable  it could not be reached, or says it is overloaded or down
-        ├── WorkerRefused      it understood the request and will not serve it
+    │   ├── RunUnknown         the journal has no run with this id
+    │   ├── RunExists          the journal has another run with this id
+    │   ├── RunHeld            another process executes the run
+    │   ├── RunLost            another process took over the run
+    │   ├── RunDead            the run was resumed too often without ending
+    │   └── JournalBroken      a record was changed, or has an unsupported version
+    ├── ListenerFailed         an event callback raised
+    ├── RunFailed              the run has no answer, and the caller needs one
+    └── WorkerError            a call of a worker failed
+        ├── WorkerUnavailable  the worker is unreachable, overloaded or down
+        ├── WorkerRefused      the worker refused the request
         │   ├── AnswerRefused      the model or a content filter refused to answer
-        │   ├── AgentRejected      a remote agent does not take the task
-        │   ├── AgentNeedsInput    a remote agent asks something before it goes on
-        │   └── AgentNeedsAuth     a remote agent wants to be authorized before it goes on
-        ├── WorkerTimeout      it did not answer in time; if it was sent, it may be paid
-        ├── WorkerBroken       what came back is not a whole answer
+        │   ├── AgentRejected      a remote agent rejected the task
+        │   ├── AgentNeedsInput    a remote agent needs more input to continue
+        │   └── AgentNeedsAuth     a remote agent needs authorization to continue
+        ├── WorkerTimeout      the worker did not answer in time; a request that was sent may be billed
+        ├── WorkerBroken       the response is not a complete answer
         │   ├── AnswerToolCalls    the answer calls tools, and none were offered
         │   └── AnswerNotUtf8      the answer's bytes are not UTF-8
-        └── WorkerFailed       code behind a worker raised
-            ├── ToolFailed         the tool says that it failed
-            └── AgentFailed        a remote agent says that its task failed, or has cancelled it
+        └── WorkerFailed       the worker's code raised
+            ├── ToolFailed         the tool reported an error
+            └── AgentFailed        a remote agent reported that its task failed or was cancelled
 
-Every error has a stable `code`, which is what is journalled and matched on; the
-sentence says what was wrong and how to mend it. Errors of libraries are translated
-once, at the module that talks to the outside, always `from` the original.
+Every error has a stable `code`, which the journal records. The message says what is wrong
+and how to fix it. The module that calls a library translates its errors, with `raise ... from`.
 """
 
 from collections.abc import Sequence
@@ -78,32 +77,32 @@ PlanInvalidCode = Literal[
 
 
 class PodiumError(Exception):
-    """Base of everything Podium raises on purpose."""
+    """Base class of all Podium errors."""
 
     code: str = "podium"
-    """Stable name of what went wrong, the same in every release."""
+    """Stable name of the error, the same in every release."""
 
 
 class ConfigError(PodiumError):
-    """A setting, card, pool or argument is wrong; nothing was started."""
+    """A setting, card, pool or argument is invalid; nothing was started."""
 
     code = "config"
 
 
 class QueryError(PodiumError):
-    """What was asked cannot be taken as a question; nothing was started."""
+    """The query is invalid; nothing was started."""
 
     code = "query"
 
 
 class PlanError(PodiumError):
-    """Plan text or a plan is wrong."""
+    """Plan text or a plan is invalid."""
 
     code = "plan"
 
 
 class PlanSyntaxError(PlanError):
-    """No plan can be read from the text."""
+    """The text contains no readable plan."""
 
     def __init__(self, code: PlanSyntaxCode, message: str, *, position: int) -> None:
         super().__init__(message)
@@ -113,7 +112,7 @@ class PlanSyntaxError(PlanError):
 
 
 class PlanInvalid(PlanError):
-    """A plan was read and breaks a rule."""
+    """The plan breaks a rule."""
 
     def __init__(
         self,
@@ -126,35 +125,39 @@ class PlanInvalid(PlanError):
         super().__init__(message)
         self.code = code
         self.step = step
-        """Index of the offending step from 0; `None` when the plan as a whole is wrong."""
+        """Index of the invalid step, from 0; `None` when the error is in the plan as a whole."""
         self.position = position
-        """Offset in the text, in characters from 0; `None` when the plan came without text."""
+        """Offset in the text, in characters from 0; `None` when the plan was not read from text."""
 
 
 class PlanForbidden(PlanError):
-    """A plan was read and the policy does not allow it."""
+    """The policy does not allow the plan."""
 
     code = "policy"
 
     def __init__(self, message: str, *, step: int | None = None) -> None:
         super().__init__(message)
         self.step = step
-        """Index of the offending step from 0; `None` when the plan as a whole is not allowed."""
+        """Index of the forbidden step, from 0; `None` when the plan as a whole is forbidden."""
 
 
 PlannerErrorCode = Literal[
     "planner_unreachable", "planner_refused", "planner_unusable", "planner_limit", "planner_failed"
 ]
-"""Why there is no plan: no whole reply came (network, timeouts, 429, 5xx) and the retries are used up; the
-planner refused, or may not see the question; its text is no plan, and the repair is none either; the call
-does not fit the limits of the run; or the code of the planner raised."""
+"""Why there is no plan.
+
+- `planner_unreachable`: all calls of the planner failed (network, timeouts, 429, 5xx).
+- `planner_refused`: the planner refused, or the policy does not let it see the question.
+- `planner_unusable`: the planner's text and its repair are not valid plans.
+- `planner_limit`: the call does not fit the limits of the run.
+- `planner_failed`: the planner's code raised.
+"""
 
 
 class PlannerError(PodiumError):
-    """No planner wrote a plan that can be used, so that there is no answer.
+    """No planner wrote a usable plan, so the run has no answer.
 
-    A run with a journal is recorded as failed before this is raised, and can be resumed: the
-    planner is then asked again.
+    A run with a journal is recorded as failed and can be resumed. Resuming calls the planner again.
     """
 
     code = "planner_failed"
@@ -172,17 +175,17 @@ class PlannerError(PodiumError):
         super().__init__(message)
         self.code = code
         self.run_id = run_id
-        """The run without a plan."""
+        """The id of the run."""
         self.calls = tuple(calls)
-        """The `Proposal` of each call of a planner, in order: the planner, its text, and the problem."""
+        """The `Proposal` of each planner call, in order: the planner, its text, and the problem."""
         self.usage = usage
         """Tokens that the run used."""
         self.cost = cost
-        """What the run cost, in USD; `None` when it is unknown."""
+        """Cost of the run, in USD; `None` when unknown."""
 
 
 class LimitExceeded(PodiumError):
-    """Going on would spend more than the run may."""
+    """The run would exceed a limit."""
 
     code = "limit"
 
@@ -193,67 +196,70 @@ class LimitExceeded(PodiumError):
 
 
 class JournalError(PodiumError):
-    """The journal cannot be read or written; nothing that was acknowledged is lost."""
+    """The journal cannot be read or written; no committed record is lost."""
 
     code = "journal"
     result: Any = None
-    """The `Result` that could not be recorded, which is paid for; `None` where there is none."""
+    """The `Result` that could not be recorded; `None` when the run has none."""
 
 
 class RunUnknown(JournalError):
-    """The journal holds no such run."""
+    """The journal has no run with this id."""
 
     code = "run_unknown"
 
 
 class RunExists(JournalError):
-    """The journal holds a run of this id, for another query."""
+    """The journal has a run with this id, for another query."""
 
     code = "run_exists"
 
 
 class RunHeld(JournalError):
-    """Someone else carries the run out."""
+    """Another process executes the run."""
 
     code = "run_held"
 
 
 class RunLost(JournalError):
-    """Someone else has taken the run over; what was done since does not count."""
+    """Another process took over the run, or the run was deleted; later results are not recorded."""
 
     code = "run_lost"
 
 
 class RunDead(JournalError):
-    """The run was taken up too often without coming to an end."""
+    """The run was resumed too often without ending."""
 
     code = "run_dead"
 
 
 class JournalBroken(JournalError):
-    """What the journal holds is not what was written, or of a version this one does not read."""
+    """A record was changed, or has a version that this Podium cannot read."""
 
     code = "journal_broken"
 
 
 class ListenerFailed(PodiumError):
-    """A callback that a run's events are told to raised; the run went on to its end without it."""
+    """An event callback raised; the run continued without it."""
 
     code = "listener"
     result: Any = None
-    """The `Result` the run came to; `None` where it came to none."""
+    """The `Result` of the run; `None` when the run has none."""
 
 
 class RunFailed(PodiumError):
-    """A run came to no answer, and whoever asked takes nothing else; `run` itself returns what it came to."""
+    """The run has no answer, and the caller needs one.
+
+    Adapters raise it where their framework expects an answer. `Conductor.run` returns the `Result` instead.
+    """
 
     code = "run_failed"
     result: Any = None
-    """The `Result`."""
+    """The `Result` of the run."""
 
 
 class WorkerError(PodiumError):
-    """One call of one worker went wrong."""
+    """A call of a worker failed."""
 
     code = "worker"
 
@@ -269,25 +275,25 @@ class WorkerError(PodiumError):
     ) -> None:
         super().__init__(message)
         self.status = status
-        """HTTP status, where there was one."""
+        """HTTP status; `None` when there is none."""
         self.retry_after = retry_after
-        """Seconds the worker asked us to wait; `None` when it did not say."""
+        """Seconds to wait before a retry, as the worker asked; `None` when it did not ask."""
         self.maybe_paid = maybe_paid
-        """Whether the request had been sent, so that it may be on the bill all the same."""
+        """Whether the request was sent, so it may be billed."""
         self.usage = usage
-        """What is known to have been used up; `None` leaves it to an estimate."""
+        """Tokens that the call used; `None` when unknown: Podium then estimates them."""
         self.cost = cost
-        """What that cost in USD, where `usage` is known; `None` means unknown."""
+        """Cost of `usage` in USD; `None` when unknown."""
 
 
 class WorkerUnavailable(WorkerError):
-    """The worker could not be reached, or says it is overloaded or down."""
+    """The worker is unreachable, overloaded or down."""
 
     code = "worker_unavailable"
 
 
 class WorkerRefused(WorkerError):
-    """The worker understood the request and will not serve it: key, model, input, content."""
+    """The worker refused the request because of its key, model, input or content."""
 
     code = "worker_refused"
 
@@ -305,7 +311,7 @@ class WorkerTimeout(WorkerError):
 
 
 class WorkerBroken(WorkerError):
-    """What came back is not a whole answer: garbage, cut off, empty, without an end."""
+    """The response is not a complete answer: it is malformed, cut off or empty."""
 
     code = "worker_broken"
 
@@ -323,36 +329,36 @@ class AnswerNotUtf8(WorkerBroken):
 
 
 class WorkerFailed(WorkerError):
-    """Code behind a worker raised; the original is its `__cause__`."""
+    """The worker's code raised; `__cause__` is the original exception."""
 
     code = "worker_failed"
 
 
 class ToolFailed(WorkerFailed):
-    """The tool was called, and says that it failed."""
+    """The tool reported an error."""
 
     code = "tool_failed"
 
 
 class AgentFailed(WorkerFailed):
-    """A remote agent says that its task failed, or has cancelled the task itself."""
+    """A remote agent reported that its task failed or was cancelled."""
 
     code = "agent_failed"
 
 
 class AgentRejected(WorkerRefused):
-    """A remote agent does not take the task."""
+    """A remote agent rejected the task."""
 
     code = "agent_rejected"
 
 
 class AgentNeedsInput(WorkerRefused):
-    """A remote agent asks something before it goes on, and a step has nobody to answer."""
+    """A remote agent needs more input to continue, which a step cannot give."""
 
     code = "agent_needs_input"
 
 
 class AgentNeedsAuth(WorkerRefused):
-    """A remote agent wants to be authorized before it goes on."""
+    """A remote agent needs authorization to continue."""
 
     code = "agent_needs_auth"

@@ -1,7 +1,7 @@
-"""A remote conductor behind the face of a local one.
+"""A client of a remote conductor, with the interface of `Conductor`.
 
-What it shows is the answer, its usage and tool calls. Plan, steps and what each of them
-cost stay with it, so they are absent here.
+The remote conductor returns the answer, its usage and tool calls. It does not return its plan,
+its steps or their costs.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -43,14 +43,14 @@ from podium.workers.openai.responses_api import ResponsesReader, responses_body
 from podium.workers.worker import Price
 
 Api = Literal["responses", "chat"]
-"""OpenAI's two APIs."""
+"""The OpenAI API to use: Responses or Chat Completions."""
 Effort = Literal["high", "xhigh", "max"]
-"""How hard a hosted conductor can be asked to try."""
+"""Reasoning effort of a hosted conductor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What the server is sent for one run."""
+    """The request of one run."""
 
     query: tuple[Message, ...]
     model: str
@@ -59,21 +59,21 @@ class _Asked:
 
 
 class HostedConductor(ResourceGroup):
-    """Hands each query as it is to a conductor behind an API, such as Sakana's Fugu.
+    """Sends each query unchanged to a conductor behind an API, such as Sakana's Fugu.
 
     Args:
-        model: its name on the server: `fugu`, `fugu-ultra`, ….
-        endpoint: the server; its provider `fugu` waits for hours, any other needs such timeouts.
-        api: which of OpenAI's two APIs to speak.
-        effort: how hard it is to try: `high`, `xhigh` or `max`; `None` leaves it to the server.
-        max_tokens: most tokens of an answer; `None` leaves it to the server.
-        tools: offered to it as they are, in the form of chat completions; its calls come
-            back in `Result.tool_calls` and are the caller's to make.
-        price: what its tokens cost, its own workers' included; `None` means unknown.
-        seconds: longest run.
+        model: the model's name on the server: `fugu`, `fugu-ultra`, ….
+        endpoint: the server. The provider `fugu` has timeouts of hours; set such timeouts for others.
+        api: the OpenAI API to use.
+        effort: reasoning effort: `high`, `xhigh` or `max`; `None` means the server's default.
+        max_tokens: maximum tokens of an answer; `None` means the server's default.
+        tools: tools that the conductor may call, in the form of chat completions. `Result.tool_calls`
+            has its calls, which the caller executes.
+        price: price of its tokens, including its own workers' tokens; `None` means unknown.
+        seconds: maximum duration of a run.
 
     Raises:
-        ConfigError: the effort is none it takes.
+        ConfigError: the effort is invalid.
     """
 
     def __init__(  # noqa: PLR0913 - the facts of one server and one way to ask it
@@ -89,9 +89,7 @@ class HostedConductor(ResourceGroup):
         seconds: float = 7200.0,
     ) -> None:
         if effort is not None and effort not in get_args(Effort):
-            raise ConfigError(
-                f"effort {effort!r} is none a hosted conductor takes: {', '.join(get_args(Effort))}"
-            )
+            raise ConfigError(f"effort {effort!r} is invalid: write one of {', '.join(get_args(Effort))}")
         self.model = model
         self._endpoint = endpoint
         self._api = api
@@ -101,14 +99,10 @@ class HostedConductor(ResourceGroup):
         self._seconds = seconds
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be copied or pickled.
-
-        Raises:
-            TypeError: always.
-        """
+        """Raise `TypeError`: the connections cannot be copied or pickled."""
         raise TypeError(
             "a HostedConductor cannot be copied or pickled: it has connections of this process. "
-            "Share it, or make another with the same arguments where you need it"
+            "Share it, or create another with the same arguments"
         )
 
     async def run(
@@ -119,17 +113,17 @@ class HostedConductor(ResourceGroup):
         sampling: Sampling = Sampling(),
         model: str | None = None,
     ) -> Result:
-        """Answer a query. A conductor that fails does not raise: the result says why.
+        """Answer a query. If the conductor fails, the result has the problem; nothing is raised.
 
         Args:
-            asked: a question or a conversation, which may end with what tools returned.
-            tools: offered in place of the conductor's own; none leaves those.
-            sampling: how the answer is to be written, where it says so.
-            model: who is asked on the server; `None` means the conductor's own.
+            asked: a question or a conversation, which may end with tool results.
+            tools: replace the tools of this conductor; if empty, those of this conductor are offered.
+            sampling: settings that replace those of this conductor, if they are set.
+            model: the model's name on the server; `None` means the model of this conductor.
 
         Raises:
-            QueryError: the query is not one.
-            ConfigError: the API takes no such sampling.
+            QueryError: the query is invalid.
+            ConfigError: the API does not support a sampling setting.
         """
         return await self._run(self._asked(asked, tools, sampling, model), _ignore)
 
@@ -141,14 +135,14 @@ class HostedConductor(ResourceGroup):
         sampling: Sampling = Sampling(),
         model: str | None = None,
     ) -> AsyncGenerator[Event, None]:
-        """Do as `run`, and yield `RunStarted`, the answer as it comes, and `RunEnded`.
+        """Answer a query, and yield `RunStarted`, the answer's pieces as they arrive, and `RunEnded`.
 
-        Leaving the iteration closes the connection. Takes and raises what `run` does.
+        Leaving the iteration closes the connection. Arguments and exceptions are those of `run`.
         """
         return events_of(lambda emit: self._run(self._asked(asked, tools, sampling, model), emit))
 
     def run_sync(self, asked: Query) -> Result:
-        """Do as `run` from code that is not async, inside a running event loop too."""
+        """Call `run` from synchronous code, even inside a running event loop."""
         return run_sync(lambda: self.run(asked))
 
     def _asked(
@@ -194,7 +188,7 @@ class HostedConductor(ResourceGroup):
         pieces: list[str] = []
         completion, problem, unpaid = None, None, False
         try:
-            # A body whose parts are of other types than they should be is one more broken answer.
+            # A body with values of unexpected types is a malformed answer.
             broken = partial(WorkerBroken, maybe_paid=True)
             with scrubbing(), Boundary("reading the answer", broken, is_library=True):
                 async with aclosing(self._call(query, body, began + self._seconds)) as answer:
@@ -254,4 +248,4 @@ class HostedConductor(ResourceGroup):
 
 
 def _ignore(event: Event) -> None:
-    """Take an event nobody reads."""
+    """Do nothing: `run` has no listener."""

@@ -1,4 +1,4 @@
-"""How to install an extra or a package of this project, until there is a release."""
+"""The command that installs an extra or a package of this project from a clone."""
 
 import sys
 from pathlib import Path
@@ -7,10 +7,10 @@ from pathlib import Path
 def install_hint(package: str) -> str:
     """Return a command that installs a package into the environment of this process.
 
-    In an environment of `uv tool` or pipx, which has no pip, the command is theirs.
+    The command uses `uv tool` or pipx in their environments, which have no pip.
 
     Args:
-        package: its folder below `packages/`; may name extras, as in `core[offline]`.
+        package: the package's folder in `packages/`, with optional extras, as in `core[offline]`.
     """
     wanted, is_core = f"'./packages/{package}'", package.partition("[")[0] == "core"
     environment = Path(sys.prefix)

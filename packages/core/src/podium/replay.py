@@ -1,7 +1,6 @@
 """Replays recorded runs, unchanged or with a changed plan, and compares two runs.
 
-A replay is a run of its own. It finds the recorded results in its `PaidResults`, so only
-steps with a changed input are called.
+A replay is a new run that reuses the recorded results. It calls only steps whose input changed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,24 +23,23 @@ async def replay(
     plan: Plan | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Result:
-    """Do a recorded run over.
+    """Run a recorded run again.
 
     Args:
-        conductor: who directs it; its pool has the workers that the recorded plans name.
-        events: what was recorded of the run.
-        plan: takes the place of the last round's plan, its workers numbered as the pool is
-            now. Only steps that are given something else than they were, and all that see
-            them, are called. `None` leaves it as it was: nothing is called for what was
-            recorded.
-        on_event: takes what happens; `None` where nobody listens.
+        conductor: executes the replay; its pool must have the workers of the recorded plans.
+        events: the recorded events of the run.
+        plan: replaces the last round's plan; its worker numbers are those of the current pool. The
+            replay calls the steps whose input changed, and all steps that depend on them. `None`
+            keeps the recorded plan and reuses all recorded results.
+        on_event: called with each event; `None` means no callback.
 
     Returns:
-        What the replay came to. What was taken from the record costs nothing here.
+        The result of the replay. Reused results cost nothing.
 
     Raises:
-        ConfigError: the pool lacks a worker that a recorded plan names.
-        PlanInvalid: the plan does not fit the pool or the limits, or the run never had one to change.
-        PodiumError: as `Conductor.run`.
+        ConfigError: the pool lacks a worker of a recorded plan.
+        PlanInvalid: the plan does not fit the pool or the limits, or the run has no plan to replace.
+        PodiumError: like `Conductor.run`.
     """
     started = events[0]
     assert isinstance(started, RunStarted)
@@ -73,22 +71,23 @@ async def replay(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing in which two runs differ."""
+    """One difference between two runs."""
 
     what: str
-    """The fact of a run (`status`, `answer`, `cost`, `tokens`, `rounds`), or of a step
+    """The property of a run (`status`, `answer`, `cost`, `tokens`, `rounds`), or of a step
     (`worker`, `subtask`, `access`, `status`, `output`, `cost`, `tokens`)."""
     before: object
-    """As it is in the first run, as plain JSON data; `None` where there is no such thing."""
+    """The value in the first run, as plain JSON data; `None` when it is missing."""
     after: object
-    """As it is in the second."""
+    """The value in the second run, likewise."""
     round: int | None = None
-    """Round and step it is of; `None` for the run as a whole."""
+    """Number of the round, from 1; `None` for the run as a whole."""
     step: int | None = None
+    """Index of the step, from 0; `None` for the run as a whole."""
 
 
 def diff(first: Result, second: Result) -> tuple[Difference, ...]:
-    """Return in what two runs differ: plans, outputs, costs. Times, which always do, are left out."""
+    """Return the differences between two runs: plans, outputs, costs, but not times."""
     rounds = [{current.number: current for current in result.rounds} for result in (first, second)]
     found = list(_differences(_run_facts(first), _run_facts(second)))
     for number in sorted({*rounds[0], *rounds[1]}):
@@ -116,7 +115,7 @@ def _steps_of(current: Round | None, result: Result) -> list[dict[str, object]]:
     if current is None or current.plan is None:
         return []
     outcomes: dict[int, Outcome] = {}
-    for outcome in current.outcomes:  # those of superseded steps come last
+    for outcome in current.outcomes:  # the outcomes of superseded steps are at the end
         outcomes.setdefault(outcome.step, outcome)
     facts = []
     for index, step in enumerate(current.plan.steps):

@@ -1,4 +1,4 @@
-"""Token counts, and estimates of them from text. Everything that has a cost refers to them."""
+"""Token counts, and estimates of token counts from text."""
 
 import re
 from collections.abc import Iterable
@@ -8,22 +8,22 @@ from typing import TypeGuard
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call or of many. Parts of a whole are counted in the whole, once."""
+    """Token counts of one or more calls."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     """The part of `input_tokens` served from the provider's prompt cache."""
     reasoning_tokens: int = 0
-    """The part of `output_tokens` spent on reasoning nobody is shown."""
+    """The part of `output_tokens` spent on hidden reasoning."""
     orchestration_input_tokens: int = 0
-    """What a hosted conductor's own workers read, on top of `input_tokens`."""
+    """Tokens that a hosted conductor's own workers read, in addition to `input_tokens`."""
     orchestration_output_tokens: int = 0
-    """What a hosted conductor's own workers wrote, on top of `output_tokens`."""
+    """Tokens that a hosted conductor's own workers wrote, in addition to `output_tokens`."""
     orchestration_cached_tokens: int = 0
     """The part of `orchestration_input_tokens` served from a prompt cache."""
     estimated: bool = False
-    """Whether any of it was counted by us from text instead of reported by the server."""
+    """Whether Podium estimated any of the counts from text, because the server did not report them."""
 
     @property
     def total_tokens(self) -> int:
@@ -32,12 +32,12 @@ class Usage:
 
     @property
     def total_input_tokens(self) -> int:
-        """All tokens read, those of a hosted conductor's own workers included."""
+        """All tokens read, including those of a hosted conductor's own workers."""
         return self.input_tokens + self.orchestration_input_tokens
 
     @property
     def total_output_tokens(self) -> int:
-        """All tokens written, those of a hosted conductor's own workers included."""
+        """All tokens written, including those of a hosted conductor's own workers."""
         return self.output_tokens + self.orchestration_output_tokens
 
     @property
@@ -56,7 +56,7 @@ class Usage:
         return Usage(**counts, estimated=self.estimated)
 
     def beyond(self, seen: "Usage") -> "Usage":
-        """Return what of these tokens is not in `seen`; no count falls below 0."""
+        """Return these counts minus those of `seen`; no count falls below 0."""
         left = {name: max(0, getattr(self, name) - getattr(seen, name)) for name in _COUNTS}
         return Usage(**left, estimated=self.estimated)
 
@@ -68,20 +68,20 @@ class Usage:
 
 _COUNTS = tuple(f.name for f in fields(Usage) if f.name != "estimated")
 MAX_COUNT = 2**53
-"""Counts from here on are impossible, and too large for a database column."""
+"""The lowest count that is invalid: counts this large do not fit a database column."""
 _LONGEST_TOKEN = 32
-"""Characters that a token has at most on average, spaces aside: generous, since it is 4 in English."""
+"""Maximum average length of a token in characters, without spaces. English has about 4."""
 _SLACK = 256
-"""Characters by which a text may exceed that, as rules and drawings of a few long tokens do."""
+"""Characters that a text may have beyond that: horizontal rules and drawings have long tokens."""
 _WORDS = re.compile(r"[A-Za-z\s]+", re.ASCII)
 
 
 def estimate_tokens(text: str) -> int:
-    """Return about how many tokens a text has.
+    """Return an estimate of the number of tokens of a text.
 
-    Four ASCII letters or spaces count as one token, five other ASCII characters as four, and each
-    UTF-8 byte of any other character as one. A byte-level tokenizer makes at most one token of a
-    byte, so scripts other than Latin are never undercounted.
+    Four ASCII letters or spaces count as one token, five other ASCII characters as four tokens, and
+    each UTF-8 byte of other characters as one token. A byte-level tokenizer makes at most one token
+    per byte, so the estimate is never too low for scripts other than Latin.
     """
     rest = _WORDS.sub("", text)
     ascii_rest = len(rest) if rest.isascii() else len(rest.encode("ascii", "ignore"))
@@ -90,7 +90,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def is_well_formed(usage: object) -> TypeGuard[Usage]:
-    """Say whether it is a `Usage`, and its counts are whole numbers of 0 or more."""
+    """Return whether `usage` is a `Usage` whose counts are integers from 0 to `MAX_COUNT` - 1."""
     if not isinstance(usage, Usage):
         return False
     counts: list[object] = [getattr(usage, name) for name in _COUNTS]
@@ -98,15 +98,15 @@ def is_well_formed(usage: object) -> TypeGuard[Usage]:
 
 
 def is_plausible(usage: object, read: Iterable[str], written: str) -> bool:
-    """Say whether a reported usage can be that of a call which read and wrote these texts.
+    """Return whether a reported usage is possible for a call with these texts.
 
-    It is not where a count is missing, negative or not a whole number, where a part is larger than
-    its whole, where nothing was read, or where too few tokens were read or written for the text.
+    It is not possible if a count is missing, negative or not an integer, if a part is larger than
+    its total, if no tokens were read, or if there are too few tokens for the texts.
 
     Args:
-        usage: what was reported, of any type.
+        usage: the reported usage, of any type.
         read: the texts that were sent.
-        written: the text of the answer, with the tool calls in it.
+        written: the text of the answer, including its tool calls.
     """
     if not is_well_formed(usage):
         return False
@@ -121,15 +121,15 @@ def is_plausible(usage: object, read: Iterable[str], written: str) -> bool:
 
 
 def _can_have(texts: Iterable[str], tokens: int) -> bool:
-    """Say whether texts can have as few tokens as this."""
+    """Return whether the texts can have so few tokens."""
     return sum(len(text) - text.count(" ") for text in texts) <= _LONGEST_TOKEN * tokens + _SLACK
 
 
 def text_usage(reported: Usage | None, read: str, written: str) -> Usage:
-    """Return the usage that was reported for a call, or an estimate where it cannot be right.
+    """Return the reported usage of a call, or an estimate if the reported usage is impossible.
 
     Args:
-        reported: what was reported; `None` where nothing was.
+        reported: the reported usage; `None` when none was reported.
         read: the text that was read.
         written: the text that was written.
     """

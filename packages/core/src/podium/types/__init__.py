@@ -1,4 +1,4 @@
-"""Values that every stage exchanges: messages, plan, outcome, result, events. Pure data."""
+"""The values that the other folders exchange: messages, plan, outcome, result, events. Pure data."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What rounds come to: the answer, the run's status, and what the answer lacks."""
+"""Computes the answer and the status of a run from its rounds, and what the answer lacks."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,11 +9,11 @@ from podium.types.result import RunStatus
 
 
 def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]:
-    """Return the answer of all rounds so far, the run's status, and why it is not `ok`.
+    """Return the answer of all rounds so far, the run's status, and why the status is not `ok`.
 
-    The answer is the output of a plan's last step, in the latest round whose last step ended
-    well; without such a round there is no answer. The answer of an earlier round stands when a
-    later round fails, and the run is then `partial`.
+    The answer is the output of the plan's last step, in the latest round whose last step is
+    `ok`; without such a round there is no answer. If a later round fails, the answer of the earlier
+    round is kept, and the run is `partial`.
     """
     answering = next((current for current in reversed(rounds) if answer_of(current) is not None), None)
     answer = None if answering is None else answer_of(answering)
@@ -32,25 +32,25 @@ def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]
 
 
 def answer_outcome(rounds: Sequence[Round]) -> Outcome | None:
-    """Return the outcome whose text is the run's answer; `None` where the run has no answer."""
+    """Return the outcome whose text is the run's answer; `None` if the run has no answer."""
     return next((found for current in reversed(rounds) if (found := answer_of(current)) is not None), None)
 
 
 def answer_of(current: Round) -> Outcome | None:
-    """Return the outcome of the last step of the round's plan, if that step ended well."""
+    """Return the outcome of the last step of the round's plan; `None` if that step is not `ok`."""
     outcomes = steps_of(current)
     if current.plan is None or not outcomes or outcomes[-1].step != len(current.plan.steps) - 1:
-        return None  # the last step of a round that was put off has no outcome
+        return None  # the last step of an interrupted round has no outcome
     return outcomes[-1] if outcomes[-1].status == "ok" else None
 
 
 def steps_of(current: Round) -> tuple[Outcome, ...]:
-    """Return the outcomes of the steps of the round's plan, in its order."""
+    """Return the outcomes of the steps of the round's plan, in the plan's order."""
     return () if current.plan is None else current.outcomes[: len(current.plan.steps)]
 
 
 def missing(current: Round) -> list[Outcome]:
-    """Return the steps whose output should have reached the round's answer, and did not."""
+    """Return the outcomes of the steps whose output should have reached the round's answer, and did not."""
     outcomes = steps_of(current)
     if all(outcome.shown is None for outcome in outcomes) or answer_of(current) is None:
         return []
@@ -70,12 +70,12 @@ def told(outcome: Outcome) -> str:
 
 
 def _is_failed(current: Round) -> bool:
-    """Say whether a round has no answer; a plan without steps keeps the answer before it."""
+    """Return whether a round has no answer; a plan without steps keeps the previous answer."""
     return current.plan is None or (bool(current.plan.steps) and answer_of(current) is None)
 
 
 def _behind(plan: Plan, outcomes: Sequence[Outcome]) -> set[int]:
-    """Return the steps whose output reached the last step, and the last step."""
+    """Return the last step and the steps whose output reached it."""
     met, todo = set[int](), [len(outcomes) - 1]
     while todo:
         index = todo.pop()
@@ -87,7 +87,7 @@ def _behind(plan: Plan, outcomes: Sequence[Outcome]) -> set[int]:
 
 
 def _with_causes(plan: Plan, outcomes: Sequence[Outcome], steps: Iterable[int]) -> set[int]:
-    """Return steps without an output, and the steps without an output that they depended on."""
+    """Return these steps, and the steps without an output that they depend on."""
     met, todo = set[int](), list(steps)
     while todo:
         index = todo.pop()
@@ -99,7 +99,7 @@ def _with_causes(plan: Plan, outcomes: Sequence[Outcome], steps: Iterable[int]) 
 
 
 def _lack(current: Round) -> Problem | None:
-    """Return what the round's answer lacks: steps without an output, or outputs that are not whole."""
+    """Return what the round's answer lacks: steps without an output, or incomplete outputs."""
     if without := missing(current):
         code = _code(outcome for outcome in steps_of(current) if outcome.status == "failed")
         return Problem(code, "the answer was made without " + "; ".join(map(told, without)))
@@ -110,11 +110,11 @@ def _lack(current: Round) -> Problem | None:
     short = [outcome for outcome in behind[:-1] if outcome.status == "ok" and outcome.problem is not None]
     if not short:
         return None
-    return Problem(_code(short), "the answer was made of outputs that are not whole: " + _list(short))
+    return Problem(_code(short), "the answer uses incomplete outputs: " + _list(short))
 
 
 def _lack_before(rounds: Sequence[Round], current: Round) -> Problem | None:
-    """Return what the earlier rounds lack whose outputs reached the answer by `"previous"`."""
+    """Return what is missing in earlier rounds whose outputs reached the answer through `"previous"`."""
     found = list[Problem]()
     for before in reversed([earlier for earlier in rounds if earlier.number < current.number]):
         steps = () if current.plan is None else current.plan.steps
@@ -129,13 +129,13 @@ def _lack_before(rounds: Sequence[Round], current: Round) -> Problem | None:
 
 
 def _behind_end(current: Round) -> set[int]:
-    """Return the steps whose output reached the last step of the round's plan, and the last step."""
+    """Return the last step of the round's plan and the steps whose output reached it."""
     outcomes = steps_of(current)
     return set() if current.plan is None or not outcomes else _behind(current.plan, outcomes)
 
 
 def _failure(current: Round) -> Problem | None:
-    """Return why a round has no answer: the failed steps behind its last one, else its planner's problem."""
+    """Return why a round has no answer: the failed steps behind its last step, or the planner's problem."""
     outcomes = steps_of(current)
     causes: list[Outcome] = []
     if current.plan is not None and outcomes:
@@ -156,6 +156,6 @@ def _list(outcomes: Iterable[Outcome]) -> str:
 
 
 def _code(outcomes: Iterable[Outcome]) -> str:
-    """Return the code of these steps' problems: that of a limit if there is one, else the first."""
+    """Return `limit` if one of the steps has that problem, else the code of the first problem."""
     codes = [outcome.problem.code for outcome in outcomes if outcome.problem is not None]
     return LimitExceeded.code if LimitExceeded.code in codes else codes[0] if codes else "missing"

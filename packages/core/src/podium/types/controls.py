@@ -1,6 +1,6 @@
-"""Control characters: C0 without tab and line feed, DEL, and C1. A terminal obeys them.
+"""Replaces control characters: C0 without tab and line feed, DEL, and C1. They can control a terminal.
 
-Marks of the direction of writing are none: texts in Arabic and Hebrew need them.
+Marks of the writing direction stay, because texts in Arabic and Hebrew need them.
 """
 
 import re
@@ -9,14 +9,14 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def printable(text: str) -> str:
-    """Return text with U+FFFD in place of each control character; lines end in line feeds alone."""
+    """Replace each control character with U+FFFD, and each CRLF with a line feed."""
     if text.isascii() and text.replace("\n", "").isprintable():  # most texts; much faster
         return text
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
 def escaped(text: str) -> str:
-    """Return JSON with an escape in place of each control character."""
+    """Replace each control character in JSON with its escape."""
     if text.isascii() and text.isprintable():  # most records; much faster
         return text
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,7 +1,7 @@
-"""What happens in a run, as typed events: one tagged union.
+"""The events of a run, as a tagged union.
 
-Every event carries the ids of what it belongs to: run, round, step, attempt. A run that
-is nested in another has an id of its own and names its parent.
+An event has the ids of its run, round, step and attempt. A nested run has its own id, and its
+`RunStarted` names the parent run.
 """
 
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -24,16 +24,16 @@ class _Event:
     type: ClassVar[str]
     run_id: str
     at: float
-    """Seconds since the run began; time for which it rested, until it was resumed, does not count."""
+    """Seconds since the run began, without the time between an interruption and the resume."""
 
     def to_json(self) -> dict[str, Any]:
-        """Write the event as plain JSON data, tagged with its type, without secrets."""
+        """Return the event as plain JSON data with its type, without secrets."""
         facts = {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
         return {"schema": SCHEMA, "type": self.type, **scrub_data(facts)}
 
 
 def _plain(value: object) -> object:
-    """Return what a fact is in JSON; a plan is in its own form, which is read back."""
+    """Return a value as JSON data; `Plan.from_json` can read the form of a plan."""
     if isinstance(value, Plan):
         return value.to_json()
     if isinstance(value, Message):
@@ -54,45 +54,46 @@ class RunStarted(_Event):
     type = "run_started"
     workers: tuple[str, ...]
     query: tuple[Message, ...] = ()
-    """The conversation; empty where a plan was given without one."""
+    """The conversation; empty if the caller gave a plan without a query."""
     context: dict[str, str] = field(default_factory=dict)
     """Named texts that subtasks may refer to."""
     labels: frozenset[str] = frozenset()
-    """The labels the query carries."""
+    """The labels of the query."""
     tools: Tools | None = None
-    """Offered to the worker that writes the answer."""
+    """The tools offered to the worker that writes the answer."""
     sampling: Sampling = Sampling()
-    """How that worker is to write."""
+    """The sampling settings of that worker."""
     tool_messages: tuple[Message, ...] = ()
-    """Calls of tools that followed the query, and what they returned."""
+    """Tool calls after the query, and their results."""
     recalls: str | None = None
-    """The run whose plans and outcomes it finds ready, as a replay does; `None` for one that begins anew."""
+    """The run whose plans and outcomes this run reuses, as in a replay; `None` if it reuses no run."""
     limits: Limits | None = None
-    """The limits of the run; `None` where its conductor keeps none, or did not record them."""
+    """The limits of the run; `None` if they are not recorded."""
     parent: tuple[str, int, int, int] | None = None
-    """Run, round, step and attempt this run answers for; `None` for a run a user started."""
+    """Run, round, step and attempt that started this nested run; `None` for a run that a user started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed(_Event):
-    """A run goes on from its journal."""
+    """A run is resumed from its journal."""
 
     type = "run_resumed"
     workers: tuple[str, ...]
-    """The pool's workers, whose order may be another than it was."""
+    """The pool's workers; their order may differ from the order in `RunStarted`."""
     recovery: int
-    """How many times the run was taken up after its process had died, this one included."""
+    """How many times the run was resumed after its process died, including this time."""
     limits: Limits | None = None
-    """The limits that replace those of the run from here on; `None` where they stay."""
+    """The limits that replace those of the run; `None` if the limits stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundStarted(_Event):
-    """A round begins; what it was begun for is `why`."""
+    """A round begins."""
 
     type = "round_started"
     round: int
     why: str = ""
+    """Why the round begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,37 +114,38 @@ class PlannerStarted(_Event):
     round: int
     planner: str
     reserved: Spend = Spend()
-    """The most it may spend."""
+    """The maximum that the call may spend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerEnded(_Event):
-    """A planner's call is over: its text is the plan, or was not used."""
+    """A planner's call has ended; its text may or may not be the plan."""
 
     type = "planner_ended"
     round: int
     proposal: Proposal
     wait: float | None = None
-    """Seconds until the planner is called again, after a call that failed; `None` where it is not."""
+    """Seconds until the retry of a failed call; `None` if the call is not retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReady(_Event):
-    """The round's plan is whole and valid."""
+    """The round's plan is complete and valid."""
 
     type = "plan_ready"
     round: int
     plan: Plan
     planner: str
-    """Whose plan it is; `user` when it was given."""
+    """The planner that wrote the plan; `user` if the caller gave it."""
     why: str = ""
+    """Why the planner chose this plan, if it says so."""
     is_fallback: bool = False
-    """Whether that is the fallback planner."""
+    """Whether the fallback planner wrote the plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked(_Event):
-    """The run waits for someone to look at its plan."""
+    """The run waits for an approval of its plan."""
 
     type = "approval_asked"
     round: int
@@ -152,35 +154,37 @@ class ApprovalAsked(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalGiven(_Event):
-    """Someone has looked at the plan."""
+    """The plan was approved or rejected."""
 
     type = "approval_given"
     round: int
     approved: bool
     plan: Plan | None = None
-    """The plan as they changed it; `None` where it stands, or was refused."""
+    """The changed plan; `None` if the plan was not changed, or was rejected."""
     by: str = ""
+    """The person or program that decided."""
     why: str = ""
+    """The reason of the decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted(_Event):
-    """A step's worker is called, once more after every `AttemptFailed`."""
+    """A step's worker is called. Each retry is another `StepStarted`."""
 
     type = "step_started"
     round: int
     step: int
     attempt: int
     worker: str
-    """The step's own, or one that stands in for it."""
+    """The step's worker, or its fallback."""
     subtask: str
     reserved: Spend = Spend()
-    """The most the call may spend."""
+    """The maximum that the call may spend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailed(_Event):
-    """A call of a step's worker came to nothing, and the step goes on without it."""
+    """A call of a step's worker failed, and the step continues with another call."""
 
     type = "attempt_failed"
     round: int
@@ -188,7 +192,7 @@ class AttemptFailed(_Event):
     attempt: int
     call: Call
     wait: float | None = None
-    """Seconds until the next call; `None` where another is under way."""
+    """Seconds until the next call; `None` if another call is already running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +208,7 @@ class StepDelta(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEnded(_Event):
-    """A step is over, or will never run."""
+    """A step has ended, or will not run."""
 
     type = "step_ended"
     round: int
@@ -212,20 +216,20 @@ class StepEnded(_Event):
     attempt: int
     outcome: Outcome
     key: str = ""
-    """What the step was given, as a hash, by which a journal finds it again; empty where none is kept."""
+    """Hash of the step's input, with which a resumed run finds the outcome; empty without a journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerDelta(_Event):
-    """A piece of the answer, sent as soon as it is known to be one.
+    """A piece of the answer.
 
-    Pieces of an attempt that fails are void. The next attempt begins the answer anew, under
-    another `attempt`, and `Result.answer` is the whole text.
+    If the attempt fails, discard its pieces: the next attempt starts the answer again, with
+    another `attempt`. `Result.answer` is the whole text.
     """
 
     type = "answer_delta"
     round: int | None = None
-    """Round, step and attempt whose output it is; `None` for a hosted conductor, which shows none."""
+    """Round, step and attempt that wrote the piece; `None` for a hosted conductor."""
     step: int | None = None
     attempt: int | None = None
     text: str
@@ -233,7 +237,7 @@ class AnswerDelta(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedRunEnded(_Event):
-    """A run that answered a call of this run has ended or stopped. Told only of runs with a journal."""
+    """A nested run has ended or stopped. Only runs with a journal have this event."""
 
     type = "nested_run_ended"
     round: int
@@ -242,29 +246,29 @@ class NestedRunEnded(_Event):
     nested: str
     """The id of the nested run."""
     records: int
-    """How many records the nested run has."""
+    """Number of records of the nested run."""
     hash: str
-    """The hash of its last record. So the chain of this run covers the nested run."""
+    """Hash of the nested run's last record, with which the hash chain of this run covers the nested run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(_Event):
-    """The run is over, or (`waiting`) goes on when it is resumed."""
+    """The run has ended, or (`waiting`) can be resumed."""
 
     type = "run_ended"
     result: Result
     cost: float | None = None
-    """Of the result, in USD; `None` if it is unknown. A record has no rounds that would tell it."""
+    """Cost of the run in USD; `None` when unknown. A journal record has no rounds to compute it from."""
 
     @classmethod
     def of(cls, result: Result) -> "RunEnded":
-        """Return the end of a run with this result."""
+        """Return the event for a run with this result."""
         return cls(run_id=result.run_id, at=result.seconds, result=result, cost=result.cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStopped(_Event):
-    """The run was cancelled, or broke off by an error; it can be resumed."""
+    """The run was cancelled, or an error ended it; it can be resumed."""
 
     type = "run_stopped"
     problem: Problem
@@ -289,7 +293,7 @@ Event = (
     | RunEnded
     | RunStopped
 )
-"""Anything that happens in a run."""
+"""Any event of a run."""
 
 __all__ = [
     "AnswerDelta",

@@ -1,11 +1,11 @@
-"""Says in words what a round decided, who decided it and why, and what it cost."""
+"""Describes a round in words: its decisions, their reasons and their costs."""
 
 from podium.types.outcome import Outcome, Proposal, Round
 from podium.usage import Usage
 
 
 def explain_round(current: Round) -> list[str]:
-    """Return the account of a round, one line per decision."""
+    """Return the description of a round, one line per decision."""
     lines = [f"Round {current.number}" + (f", because {current.why}." if current.why else ".")]
     lines += [f"  {explain_proposal(proposal)}" for proposal in current.proposals]
     if current.plan is None:
@@ -22,7 +22,7 @@ def explain_round(current: Round) -> list[str]:
 
 
 def explain_proposal(proposal: Proposal) -> str:
-    """Return the account of one text a planner wrote."""
+    """Return the description of one planner call."""
     who = f"Planner {proposal.planner}"
     bill = spent(proposal.usage, proposal.cost)
     if proposal.problem is not None:
@@ -33,7 +33,7 @@ def explain_proposal(proposal: Proposal) -> str:
 
 
 def _did(proposal: Proposal) -> str:
-    """Say what a planner did whose text is not the plan."""
+    """Return what a planner did that wrote no valid plan."""
     if not proposal.asked:
         return "was not asked"
     return "wrote no plan that can be used" if proposal.text else "gave no text"
@@ -68,12 +68,12 @@ def _problem(outcome: Outcome) -> str:
 
 
 def spent(usage: Usage, cost: float | None, estimated: Usage | None = None) -> str:
-    """Say what tokens were used and what they cost in USD.
+    """Return the number of tokens and their cost in USD, as text.
 
     Args:
         usage: the tokens.
-        cost: their cost; `None` where it is unknown.
-        estimated: the part of the tokens that was estimated; `None` means all, if any was.
+        cost: their cost; `None` when unknown.
+        estimated: the estimated part of the tokens; `None` means all of them if `usage.estimated`.
     """
     tokens = f"{usage.total_tokens:,} tokens"
     if estimated is not None and 0 < estimated.total_tokens < usage.total_tokens:

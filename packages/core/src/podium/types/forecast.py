@@ -1,4 +1,4 @@
-"""What a plan was expected to cost before it ran, and how that compares with the bill. Pure data."""
+"""The forecast of a plan's calls, tokens, cost and time, and its comparison with the outcome. Pure data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from podium.types.outcome import Outcome, total_cost
 from podium.usage import Usage
 
 LOW, HIGH = 0.05, 0.95
-"""The quantiles an interval lies between: nine of ten runs come to something in it."""
+"""The quantiles at the ends of an interval: 90% of runs are expected inside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What something may come to."""
+    """The expected range of an amount."""
 
     low: float
-    """One run in twenty comes to less."""
+    """The 5% quantile."""
     likely: float
-    """Half of the runs come to less."""
+    """The median."""
     high: float
-    """One run in twenty comes to more."""
+    """The 95% quantile."""
 
     def __contains__(self, amount: float) -> bool:
         return self.low <= amount <= self.high
@@ -28,7 +28,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What the steps of a plan may come to; the planner's own calls are not among them."""
+    """The expected calls, tokens, cost and time of a plan's steps, without the planner's calls."""
 
     calls: Interval
     input_tokens: Interval
@@ -38,24 +38,24 @@ class Forecast:
     seconds: Interval
     """From the start of the first step to the end of the last."""
     guessed: tuple[str, ...] = ()
-    """Workers whose calls are too few to go by, so that what they take was assumed."""
+    """Workers with too few recorded calls, for which the forecast uses assumptions."""
 
 
 def explain_forecast(forecast: Forecast) -> str:
-    """Say in one line what a plan may come to."""
+    """Return the forecast in one line."""
     told = ", ".join(_expected(fact) for fact in facts(forecast, ()))
     guessed = ", ".join(forecast.guessed)
     return f"Expected: {told}" + (
-        f" (a guess for {guessed}, of which few calls are known)." if guessed else "."
+        f" (based on assumptions for {guessed}, with few recorded calls)." if guessed else "."
     )
 
 
 def compare(forecast: Forecast, outcomes: Sequence[Outcome]) -> str:
-    """Say in one line what a plan was expected to come to, and what it did.
+    """Return the forecast and the actual amounts of a plan in one line.
 
     Args:
-        forecast: what was expected of the plan.
-        outcomes: those of the round that carried it out.
+        forecast: the forecast of the plan.
+        outcomes: the outcomes of the round that ran the plan.
     """
     found = facts(forecast, outcomes)
     known = [(fact.name, fact.interval, fact.amount) for fact in found]
@@ -64,11 +64,11 @@ def compare(forecast: Forecast, outcomes: Sequence[Outcome]) -> str:
     verdict = [f"more than expected: {', '.join(above)}"] if above else []
     verdict += [f"less than expected: {', '.join(below)}"] if below else []
     expected, came = ", ".join(map(_expected, found)), ", ".join(map(_came, found))
-    return f"Expected: {expected}. Came to: {came}; {'; '.join(verdict) or 'as expected'}."
+    return f"Expected: {expected}. Actual: {came}; {'; '.join(verdict) or 'as expected'}."
 
 
 def within(forecast: Forecast, outcomes: Sequence[Outcome]) -> bool:
-    """Say whether all that can be compared came to something inside its interval."""
+    """Return whether every amount that is known and was forecast is inside its interval."""
     return all(
         fact.interval is None or fact.amount is None or fact.amount in fact.interval
         for fact in facts(forecast, outcomes)
@@ -76,7 +76,7 @@ def within(forecast: Forecast, outcomes: Sequence[Outcome]) -> bool:
 
 
 class Fact(NamedTuple):
-    """One amount that was forecast."""
+    """One forecast amount and its actual value."""
 
     name: str
     interval: Interval | None
@@ -86,7 +86,7 @@ class Fact(NamedTuple):
 
 
 def facts(forecast: Forecast, outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
-    """Return each amount of a forecast with the amount of the outcomes; cost in USD, time in seconds."""
+    """Return each forecast amount with the actual amount of the outcomes; cost in USD, time in seconds."""
     usage = Usage.total(outcome.usage for outcome in outcomes)
     read = usage.input_tokens + usage.orchestration_input_tokens
     calls = sum(len(outcome.calls) or min(outcome.attempts, 1) for outcome in outcomes)

@@ -1,7 +1,4 @@
-"""What goes into a model and what comes out: messages, sampling, completions.
-
-Knows nothing of plans, pools or transports.
-"""
+"""The inputs and outputs of a model: messages, sampling, completions."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,10 +11,10 @@ from podium.usage import Usage, estimate_tokens, is_plausible
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
 Part = Mapping[str, Any]
-"""One content part as OpenAI writes it: `{"type": "text", "text": …}`, `{"type": "image_url", …}`."""
+"""One content part in OpenAI's form: `{"type": "text", "text": …}`, `{"type": "image_url", …}`."""
 
 MAX_QUERY_CHARS = 4 * 2**20
-"""Longest text of a query, in characters; what a model's context takes is the worker's to say."""
+"""Maximum length of a query's text, in characters. Workers check the context window of their model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +23,15 @@ class Message:
 
     role: Role
     content: str | tuple[Part, ...]
-    """Text, or content parts, which reach the workers untouched."""
+    """Text, or content parts, which the workers get unchanged."""
     tool_calls: tuple[Part, ...] = ()
-    """Calls an assistant asked for, as OpenAI writes them."""
+    """Tool calls of an assistant, in OpenAI's form."""
     tool_call_id: str | None = None
-    """For the role `tool`: the call it answers."""
+    """For the role `tool`: the id of the tool call."""
 
     @property
     def text(self) -> str:
-        """The text of the message, its text parts joined by newlines."""
+        """The text of the message; text parts are joined with newlines."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(str(part.get("text", "")) for part in self.content if part.get("type") == "text")
@@ -44,7 +41,7 @@ class Message:
         """Read a message in the form of OpenAI's chat completions.
 
         Raises:
-            QueryError: the role, the content or the calls are none that a chat message has.
+            QueryError: the role, the content or the tool calls are invalid.
         """
         content, asked, answered = raw.get("content"), raw.get("tool_calls"), raw.get("tool_call_id")
         role: Role | None = next((r for r in get_args(Role) if r == raw.get("role")), None)
@@ -52,18 +49,18 @@ class Message:
             raise QueryError(f"role {raw.get('role')!r} is not one of {', '.join(get_args(Role))}")
         calls = () if asked is None else _mappings(asked)
         if calls is None:
-            raise QueryError(f"a message's tool_calls is a list of objects, not {asked!r:.80}")
+            raise QueryError(f"a message's tool_calls must be a list of objects, not {asked!r:.80}")
         if answered is not None and not isinstance(answered, str):
-            raise QueryError(f"a message's tool_call_id is text, not {answered!r:.80}")
+            raise QueryError(f"a message's tool_call_id must be text, not {answered!r:.80}")
         if content is None and calls:
             content = ""
         parts = storable(content) if isinstance(content, str) else _mappings(content)
         if parts is None:
-            raise QueryError(f"a message's content is text or a list of parts, not {content!r:.80}")
+            raise QueryError(f"a message's content must be text or a list of parts, not {content!r:.80}")
         return cls(role, parts, calls, answered)
 
     def to_wire(self) -> dict[str, Any]:
-        """Write the message in the form of OpenAI's chat completions."""
+        """Return the message in the form of OpenAI's chat completions."""
         content = self.content if isinstance(self.content, str) else list(self.content)
         wire: dict[str, Any] = {"role": self.role, "content": content}
         if self.tool_calls:
@@ -75,53 +72,53 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What the worker that writes the answer may ask its caller to do."""
+    """The tools that the worker of the answer may call. The caller of the run executes the calls."""
 
     offered: tuple[Part, ...]
-    """Functions, as OpenAI writes them: `{"type": "function", "function": {"name": …, …}}`."""
+    """Functions in OpenAI's form: `{"type": "function", "function": {"name": …, …}}`."""
     choice: str | Part | None = None
-    """`auto`, `required`, `none`, or one function, as OpenAI writes it; `None` leaves it to the server."""
+    """`auto`, `required`, `none`, or one function in OpenAI's form; `None` means the server's default."""
 
 
 Query = str | Sequence[Message | Mapping[str, Any]]
-"""What a user asks: text, or chat messages with their history. See `read_conversation` for the question."""
+"""Text, or the chat messages of a conversation. `read_conversation` finds the question in it."""
 
 
 def read_query(query: Query) -> tuple[Message, ...]:
-    """Return the query as messages, the last of which is the question.
+    """Return the query as messages; the last message is the question.
 
     Args:
         query: text, or chat messages.
 
     Raises:
-        QueryError: it is empty, too long, not made of chat messages, or the last is not the user's.
+        QueryError: the query is empty, too long or malformed, or the role of the last message is not `user`.
     """
     messages = _read_messages(query)
     if messages[-1].role != "user":
-        raise QueryError(f"the last message must be the user's, not the {messages[-1].role}'s")
+        raise QueryError(f"the last message must have the role user, not {messages[-1].role}")
     _check_question(messages[-1])
     return messages
 
 
 def read_conversation(query: Query) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return a conversation's query, and the turn after its question: tool calls and their results.
+    """Return a conversation's query, and the messages after its question: tool calls and their results.
 
-    The question is the last message of the user. In a conversation without any, it is the last
-    system message. The query ends with it. System messages that follow the question are put
-    before it. Where an assistant has answered the question already, the query is the whole
-    conversation, and then the question again.
+    The question is the last user message; without user messages, it is the last system
+    message. The query ends with the question. System messages after the question are moved
+    before it. If an assistant has already answered the question, the query is the whole
+    conversation, followed by the question again.
 
     Raises:
-        QueryError: it is empty, too long, malformed, has no question, or ends in tool calls without
-            results.
+        QueryError: the conversation is empty, too long or malformed, has no question, or ends with
+            tool calls without results.
     """
     messages = _read_messages(query)
     if messages[-1].tool_calls:
-        raise QueryError("the conversation ends in calls of tools: add what the tools returned")
+        raise QueryError("the conversation ends with tool calls: add the tool results")
     asked = _last(messages, "user")
     is_users = asked is not None
     if asked is None and (asked := _last(messages, *_INSTRUCTING)) is None:
-        raise QueryError("the messages hold no question: add a message of the user")
+        raise QueryError("the conversation has no question: add a user message")
     question = replace(messages[asked], role="user")
     _check_question(question)
     after = messages[asked + 1 :]
@@ -139,9 +136,9 @@ def _last(messages: Sequence[Message], *roles: Role) -> int | None:
 
 
 def _split_turn(after: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return the messages after a question up to the first tool call, and those from there on.
+    """Split the messages after a question at the first tool call.
 
-    Where an assistant has answered after the last tool result, the turn is over: it is among the former.
+    If an assistant has answered after the last tool result, all messages are in the first part.
     """
     begin = next((at for at, message in enumerate(after) if _is_of_tools(message)), len(after))
     spoken = [message for message in after[begin:] if message.role not in _INSTRUCTING]
@@ -154,10 +151,10 @@ def _is_of_tools(message: Message) -> bool:
 
 
 def _read_messages(query: Query) -> tuple[Message, ...]:
-    """Return text or chat messages as messages, whatever they ask.
+    """Return text or chat messages as messages.
 
     Raises:
-        QueryError: there are none, they are too long, or not chat messages.
+        QueryError: the query is empty, too long or malformed.
     """
     _check_query(query)
     if isinstance(query, str):
@@ -180,21 +177,21 @@ def _check_question(question: Message) -> None:
 
 
 def read_message(message: object) -> Message:
-    """Return a message that is one already, or in the form of OpenAI's chat completions.
+    """Return a `Message` from a `Message` or from the form of OpenAI's chat completions.
 
     Raises:
-        QueryError: it is neither.
+        QueryError: the message is invalid.
     """
     if isinstance(message, Message):
         text = message.content
         return replace(message, content=storable(text)) if isinstance(text, str) else message
     if isinstance(message, Mapping):
         return Message.from_wire(message)
-    raise QueryError(f"a chat message is a mapping with role and content, not {message!r:.80}")
+    raise QueryError(f"a chat message must be a mapping with role and content, not {message!r:.80}")
 
 
 def _mappings(value: object) -> tuple[Part, ...] | None:
-    """Return a list of mappings as a tuple; `None` when it is something else."""
+    """Return a list of mappings as a tuple; `None` for other values."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         return None
     return tuple(value) if all(isinstance(entry, Mapping) for entry in value) else None
@@ -202,9 +199,9 @@ def _mappings(value: object) -> tuple[Part, ...] | None:
 
 def _check_query(query: object) -> None:
     if isinstance(query, Mapping):
-        raise QueryError("one chat message alone is no query: put it into a list")
+        raise QueryError("a query must be text or a list of chat messages: put the message into a list")
     if isinstance(query, bytes) or not isinstance(query, Sequence):
-        raise QueryError(f"a query is text or a list of chat messages, not {type(query).__name__}")
+        raise QueryError(f"a query must be text or a list of chat messages, not {type(query).__name__}")
 
 
 def _attached(message: Message) -> bool:
@@ -212,7 +209,7 @@ def _attached(message: Message) -> bool:
 
 
 def storable(text: str) -> str:
-    """Replace what no database or wire takes (lone surrogates, NUL) by U+FFFD."""
+    """Replace lone surrogates and NUL, which databases and HTTP bodies do not accept, with U+FFFD."""
     if "\0" in text:
         text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
     try:
@@ -224,38 +221,39 @@ def storable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A form the model's text is held to by the server while it decodes."""
+    """A format that the server enforces on the model's text (constrained decoding)."""
 
     kind: Literal["json", "grammar"]
     value: Mapping[str, Any] | str
-    """A JSON schema, or an EBNF grammar whose start is `root`."""
+    """A JSON schema, or an EBNF grammar with the start rule `root`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a model is to write. `None` leaves a choice to the server."""
+    """The sampling settings of a model. `None` means the server's default."""
 
     temperature: float | None = None
     """Randomness of the text, from 0."""
     top_p: float | None = None
-    """Share of the likeliest tokens that are drawn from, 0 to 1."""
+    """Nucleus sampling, from 0 to 1."""
     max_tokens: int | None = None
-    """Most tokens the answer may have, reasoning included."""
+    """Maximum tokens of the answer, including reasoning."""
     stop: tuple[str, ...] = ()
+    """Strings at which the model stops."""
     seed: int | None = None
-    """Seed of the random choices, where the server takes one."""
+    """Random seed, if the server supports one."""
     effort: str | None = None
-    """Reasoning effort, in the provider's own word (`low`, `high`, `xhigh`, …)."""
+    """Reasoning effort, in the provider's own words (`low`, `high`, `xhigh`, …)."""
     constraint: Constraint | None = None
 
 
 def estimate_usage(messages: Sequence[Message], text: str, tool_calls: Sequence[Part] = ()) -> Usage:
-    """Estimate the tokens of a call from its text, by `podium.usage.estimate_tokens`.
+    """Estimate the tokens of a call from its text, with `podium.usage.estimate_tokens`.
 
     Args:
-        messages: what was read; attachments are not counted.
-        text: what was written.
-        tool_calls: the tool calls that were written besides, as OpenAI writes them.
+        messages: the messages that were read; attachments are not counted.
+        text: the text that was written.
+        tool_calls: the tool calls that were written, in OpenAI's form.
     """
     read = sum(estimate_tokens(_with_calls(message.text, message.tool_calls)) for message in messages)
     return Usage(read, estimate_tokens(_with_calls(text, tool_calls)), estimated=True)
@@ -264,13 +262,13 @@ def estimate_usage(messages: Sequence[Message], text: str, tool_calls: Sequence[
 def usage_or_estimate(
     usage: Usage | None, messages: Sequence[Message], text: str, tool_calls: Sequence[Part] = ()
 ) -> Usage:
-    """Return the usage that was reported for a call, or an estimate where it cannot be right.
+    """Return the reported usage of a call, or an estimate if the reported usage is impossible.
 
     Args:
-        usage: what was reported; `None` where nothing was.
-        messages: what was read.
-        text: what was written.
-        tool_calls: the tool calls that were written besides, as OpenAI writes them.
+        usage: the reported usage; `None` when none was reported.
+        messages: the messages that were read.
+        text: the text that was written.
+        tool_calls: the tool calls that were written, in OpenAI's form.
     """
     read = (_with_calls(message.text, message.tool_calls) for message in messages)
     if usage is not None and is_plausible(usage, read, _with_calls(text, tool_calls)):
@@ -284,18 +282,18 @@ def _with_calls(text: str, tool_calls: Sequence[Part]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A whole answer: its end was seen."""
+    """A complete answer."""
 
     text: str
     finish_reason: FinishReason = "stop"
     usage: Usage = Usage()
     model: str | None = None
-    """The model that answered, in the server's word; `None` when nobody said."""
+    """The model that answered, as the server names it; `None` when the server does not name it."""
     tool_calls: tuple[Part, ...] = ()
-    """Calls the model asks its caller to make, as OpenAI writes them."""
+    """Tool calls for the caller to execute, in OpenAI's form."""
     cost: float | None = None
-    """What it cost in USD, where the worker knows; `None` leaves it to the price on its card."""
+    """Cost in USD, if the worker knows it; `None` means the cost follows from the card's price."""
     uses_tokens: bool = True
-    """Whether tokens were used for it; `False` where the worker knows that no model was asked."""
+    """Whether the call used tokens; `False` if no model was called."""
     missing: str | None = None
-    """What the answer lacks, in words, where the worker knows; `None` when it is whole."""
+    """What the answer lacks, in words; `None` if nothing is known to be missing."""

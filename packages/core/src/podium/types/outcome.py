@@ -1,4 +1,4 @@
-"""What a round leaves: outcomes, proposals, and the round that holds them. Pure data."""
+"""The results of a round: outcomes, proposals, and the round itself. Pure data."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,33 +18,33 @@ class Problem:
     """An error as data."""
 
     code: str
-    """The stable code of the error, or of a decision that is none: `unseen`, `superseded`."""
+    """The stable code of the error, or of a decision that is not an error: `unseen`, `superseded`."""
     message: str
-    """Without secrets, whomever it quotes."""
+    """The error message. Secrets are removed."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", scrub(self.message))
 
     @classmethod
     def of(cls, error: PodiumError) -> "Problem":
-        """Describe `error`."""
+        """Return `error` as data."""
         return cls(error.code, str(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a worker, as it is billed."""
+    """One call of a worker, with its tokens and cost."""
 
     attempt: int
-    """Its number among the calls for the step, from 1."""
+    """Number of the call among the calls for the step, from 1."""
     worker: str
     problem: Problem | None = None
-    """Why the step went on without it; `None` for the one that the outcome came of."""
+    """Why the call was not used; `None` for the call that gave the outcome."""
     usage: Usage = Usage()
     cost: float | None = 0.0
-    """In USD; `None` when it is unknown."""
+    """In USD; `None` when unknown."""
     maybe_paid: bool = False
-    """Whether nobody knows if it is on the bill: it was sent, and its end was not seen."""
+    """Whether it is unknown if the call is billed: the request was sent, and no complete response arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,41 +55,41 @@ class Outcome:
     step: int
     """Index of the step in its plan, from 0."""
     worker: str
-    """The name of the worker it came of: the step's own, or one that stood in for it."""
+    """Name of the worker that was called: the step's worker, or its fallback."""
     status: StepStatus
     text: str = ""
-    """The step's output; of a step that is not `ok`, what had arrived of it."""
+    """The step's output; for a step that is not `ok`, the part that arrived."""
     problem: Problem | None = None
-    """Why it is not `ok`; of one that is, what its text lacks all the same."""
+    """Why the step is not `ok`; for a step that is `ok`, what its output lacks."""
     finish_reason: FinishReason | None = None
-    """How the worker ended; `None` when it did not."""
+    """Why the worker stopped; `None` if it did not finish."""
     usage: Usage = Usage()
-    """Tokens of all calls made for the step."""
+    """Tokens of all calls for the step."""
     cost: float | None = 0.0
-    """Of all calls made for the step, in USD; `None` when it is unknown."""
+    """Cost of all calls for the step, in USD; `None` when unknown."""
     attempts: int = 0
-    """Number of the call it came of, from 1: a step that replaces a superseded one goes on
-    counting from there; 0 for a step that never started."""
+    """Number of the call that gave the outcome, from 1; 0 for a step that never started. A step that
+    replaces a superseded step continues the numbering of that step's calls."""
     calls: tuple[Call, ...] = ()
-    """The calls made for the step, in order, where there was more than one; else empty."""
+    """The calls for the step, in order, if there is more than one; else empty."""
     maybe_paid: bool = False
-    """Whether some of what it cost is not known to be on the bill: a call was sent, its end not seen."""
+    """Whether part of `cost` may not be billed: a call was sent, and no complete response arrived."""
     reused: bool = False
-    """Whether it was not called for, but taken from what was paid for before."""
+    """Whether an earlier result was reused, without a call."""
     cache_key: str = ""
-    """The key of the cached answer that was reused; empty if none was."""
+    """The key of the reused cached answer; empty if none was reused."""
     tool_calls: tuple[Part, ...] = ()
-    """Calls its worker asks the run's caller to make, as OpenAI writes them."""
+    """Tool calls for the caller of the run to execute, in OpenAI's form."""
     shown: tuple[int, ...] | None = None
-    """The steps whose output it was given; `None` where these are all on its access list."""
+    """The steps whose output the worker saw; `None` means all steps on its access list."""
     started: float | None = None
-    """Seconds since the run began; `None` for a step that never started. Time for which a run
-    rested, until it was resumed, does not count."""
+    """Seconds since the run began, without the time between an interruption and the resume; `None`
+    for a step that never started."""
     ended: float | None = None
     """Seconds since the run began, likewise."""
 
     def as_call(self) -> Call:
-        """Return all that was spent on the step as one call, for the bill of a step that runs again."""
+        """Return the tokens and cost of all calls of the step as one call, for a step that runs again."""
         return Call(
             attempt=self.attempts,
             worker=self.worker,
@@ -101,30 +101,31 @@ class Outcome:
 
     @property
     def seconds(self) -> float:
-        """How long the step ran; 0 when it never started."""
+        """Duration of the step in seconds; 0 if it never started."""
         return 0.0 if self.started is None or self.ended is None else self.ended - self.started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """One call of a planner: the text that it wrote, and whether that is the plan."""
+    """One call of a planner: the text that it wrote, and whether the text is the plan."""
 
     planner: str
     text: str
     role: Literal["plan", "repair", "fallback"] = "plan"
-    """What was asked for: a plan, a plan in place of a bad one, or a plan of the fallback planner."""
+    """The purpose of the call: a plan, a repair of an invalid plan, or a plan of the fallback planner."""
     asked: bool = True
-    """Whether the planner was called; a call that may not be made, or does not fit the limits, is not."""
+    """Whether the planner was called; `False` if the policy or the limits did not allow the call."""
     why: str = ""
-    """What the planner says of its choice, where it does."""
+    """Why the planner chose this plan, if it says so."""
     problem: Problem | None = None
-    """Why the text is not the plan; `None` for the one that is."""
+    """Why the text is not the plan; `None` if it is the plan."""
     usage: Usage = Usage()
     cost: float | None = 0.0
-    """In USD; `None` when it is unknown."""
+    """In USD; `None` when unknown."""
     maybe_paid: bool = False
-    """Whether nobody knows if it is on the bill: the planner was asked, and its end was not seen."""
+    """Whether it is unknown if the call is billed: the request was sent, and no complete response arrived."""
     seconds: float = 0.0
+    """Duration of the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,21 +135,21 @@ class Round:
     number: int
     """From 1."""
     plan: Plan | None
-    """`None` when no plan could be had; a plan of no steps kept the previous answer."""
+    """`None` if there is no valid plan; a plan without steps keeps the previous answer."""
     planner: PlannedBy | None = None
-    """Who wrote the plan; `None` when there is none."""
+    """The planner that wrote the plan; `None` if there is no plan."""
     proposals: tuple[Proposal, ...] = ()
-    """Every call of a planner for it, in order; empty when the user gave the plan."""
+    """The planner calls of the round, in order; empty if the user gave the plan."""
     outcomes: tuple[Outcome, ...] = ()
-    """One per step, in the plan's order, then those of steps that a repaired plan superseded."""
+    """One per step, in the plan's order, then the outcomes of steps that a repaired plan superseded."""
     why: str = ""
-    """Why there was this round, or why it was the last."""
+    """Why the round began, or why it was the last round."""
     check: Outcome | None = None
-    """What a worker that judged the answer came to, as a step after the last; `None` without one."""
+    """The outcome of the worker that judged the answer; `None` if no worker judged it."""
 
 
 def total_cost(costs: Iterable[float | None]) -> float | None:
-    """Add up costs in USD; unknown as soon as one is."""
+    """Return the sum of costs in USD; `None` if one of them is unknown."""
     total = 0.0
     for cost in costs:
         if cost is None:

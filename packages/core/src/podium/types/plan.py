@@ -1,7 +1,6 @@
-"""Steps and plans: pure data that cannot be built wrong.
+"""Steps and plans: pure data, validated when it is created.
 
-A plan knows its own shape (who sees whom, what may run side by side). It knows no pool
-and no text: `parse` reads one, `spelling` writes one.
+`podium.plan_text` reads plans from text and writes them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,41 +12,43 @@ from podium.types.messages import Message, read_message
 from podium.types.references import bad_reference, malformed_reference, references_in
 
 SCHEMA = 1
-"""Version of a plan's JSON form; raised when an older reader would misread it."""
+"""Version of a plan's JSON form; increased when older readers would misread it."""
 PREVIOUS = "previous"
-"""The entry of an access list that stands for all steps of the round before."""
-ENOUGH_AND_REFERENCES = "a step whose subtask refers to outputs needs all its steps: leave out enough"
-"""Why `enough` cannot stand beside a reference."""
+"""The entry of an access list that means all steps of the previous round."""
+ENOUGH_AND_REFERENCES = (
+    "a step whose subtask refers to outputs waits for all steps on its access list: leave out enough"
+)
+"""The error message for `enough` together with a reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One subtask, who does it, and what that worker is shown."""
+    """One subtask, its worker, and the earlier steps that the worker sees."""
 
     worker: int
     """Number of the worker in its pool, from 0."""
     subtask: str
-    """What the worker is told to do, in natural language. `{{n}}` stands for the output of step n, which must
+    """The task of the worker, in natural language. `{{n}}` stands for the output of step n, which must
     be on the access list; `\\{{` is a literal `{{`."""
     access: tuple[int, ...] = ()
-    """Indices of the earlier steps whose subtask and output it is shown; kept sorted, each once."""
+    """Indices of the earlier steps whose subtask and output the worker sees; sorted, without duplicates."""
     enough: int | None = None
-    """How many of the steps on the access list it waits for: it starts once so many ended well, and
-    is shown those. `None`, which the length of the list becomes, means all of them."""
+    """How many steps of the access list must be `ok` before this step starts; the worker sees only
+    those. `None` means all of them; the length of the access list is stored as `None`."""
     previous: bool = False
-    """Whether its worker is also shown the subtasks and outputs of all steps of the round before."""
+    """Whether the worker also sees the subtasks and outputs of all steps of the previous round."""
     label: int | None = field(default=None, compare=False)
-    """The number that the planner gave the step, under which workers are shown it; `None`: its index.
-    Events, outcomes, approvals and edits count steps by index."""
+    """The number that the planner gave the step, which workers see; `None` means its index.
+    Events, outcomes, approvals and edits use the index."""
 
     def __post_init__(self) -> None:
         if not _are_numbers(self.worker, *self.access):
-            message = f"worker {self.worker!r}, access {self.access!r}: both are numbers, counted from 0"
+            message = f"worker {self.worker!r}, access {self.access!r}: write integers, counted from 0"
             raise PlanInvalid("bad_access" if _are_numbers(self.worker) else "bad_worker", message)
         if self.worker < 0:
             raise PlanInvalid("bad_worker", f"worker {self.worker} is negative: workers count from 0")
         if not self.subtask.strip():
-            raise PlanInvalid("empty_subtask", "a step without a subtask: say what its worker is to do")
+            raise PlanInvalid("empty_subtask", "the subtask of a step is empty: write the worker's task")
         object.__setattr__(self, "access", tuple(sorted(set(self.access))))
         if self.enough is not None:
             if not _is_number(self.enough) or not 1 <= self.enough <= len(self.access):
@@ -67,49 +68,48 @@ class Step:
 
     @property
     def references(self) -> tuple[int, ...]:
-        """The steps whose output the subtask refers to as `{{n}}`, sorted; all are on the access list."""
+        """The steps that the subtask refers to as `{{n}}`, sorted; all are on the access list."""
         return references_in(self.subtask)
 
     @property
     def access_list(self) -> list[int | str]:
-        """The access list as it is written: `"previous"` if the round before is shown, then the indices."""
+        """The access list as in plan text: `"previous"` if the step sees the previous round, then indices."""
         return [PREVIOUS, *self.access] if self.previous else list(self.access)
 
     @property
     def least(self) -> int:
-        """How many of the steps on the access list must end well before it starts."""
+        """How many steps of the access list must be `ok` before this step starts."""
         return len(self.access) if self.enough is None else self.enough
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBy:
-    """Who wrote a plan."""
+    """The planner that wrote a plan."""
 
     name: str
-    """The planner's name; `user` where the caller wrote or changed the plan."""
+    """The planner's name; `user` if the caller wrote or changed the plan."""
     why: str = ""
-    """What the planner says of its choice, where it does; of a plan of the fallback planner that the caller
-    gave, why the conductor's own planner wrote none."""
+    """Why the planner chose this plan, if it says so. For a fallback plan that the caller passed in,
+    why the conductor's own planner wrote no plan."""
     is_fallback: bool = False
-    """Whether it is the fallback planner, in place of the conductor's own."""
+    """Whether it is the fallback planner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in order; the output of the last one is the answer.
+    """Steps in order; the output of the last step is the answer.
 
-    A plan of no steps means "keep the previous answer" and has a place only after a
-    first round.
+    A plan without steps means "keep the previous answer" and is valid only after the first round.
     """
 
     steps: tuple[Step, ...]
     query: tuple[Message, ...] = field(default=(), compare=False, repr=False)
-    """The conversation it was made for, which its workers are shown; empty when nobody said."""
+    """The conversation that the plan answers, which its workers see; empty if unknown."""
     why: str = field(default="", compare=False, repr=False)
-    """Who wrote it, why it is so, and what became of plans before it; empty when nobody said."""
+    """The plan's author, its reason, and the problems of earlier plans; empty if unknown."""
     planner: PlannedBy | None = field(default=None, compare=False, repr=False)
-    """The planner that wrote it, where `Conductor.plan` returned it: a run of it names this planner. Where
-    that is the fallback planner, the run is `partial`, as one that it plans itself."""
+    """The planner that wrote the plan, if `Conductor.plan` returned it. A run of the plan names this
+    planner; if it is the fallback planner, the run is `partial`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
@@ -125,41 +125,41 @@ class Plan:
             return
         for index, label in enumerate(step.label for step in self.steps):
             if label is None or label in labels[:index]:
-                fault = "has no label" if label is None else f"has the label {label} of a step before it"
-                message = f"step {index} {fault}: give every step a label of its own, or none"
+                fault = "has no label" if label is None else f"has the label {label} of an earlier step"
+                message = f"step {index} {fault}: give every step its own label, or give no step a label"
                 raise PlanInvalid("bad_id", message, step=index)
 
     @property
     def labels(self) -> tuple[int, ...]:
-        """The number of each step as its workers are shown it: the planner's own, else its index."""
+        """The number of each step as workers see it: the planner's number, or the index."""
         return tuple(label_of(step, index) for index, step in enumerate(self.steps))
 
     def numbered(self, index: int) -> str:
-        """Return the index of a step as it is shown: beside the planner's number, where that is another."""
+        """Return the index of a step as text, followed by the planner's number if that is different."""
         label = self.steps[index].label if index < len(self.steps) else None
         return str(index) if label in (None, index) else f"{index} (id {label})"
 
     @property
     def dependencies(self) -> tuple[tuple[int, ...], ...]:
-        """For each step, the steps it waits for."""
+        """For each step, the steps that it depends on."""
         return tuple(step.access for step in self.steps)
 
     @property
     def needed(self) -> frozenset[int]:
-        """The steps that reach the answer along access lists; no other is worth running."""
+        """The last step and all steps that it depends on; other steps do not run."""
         return self.reaching(len(self.steps) - 1) if self.steps else frozenset()
 
     def reaching(self, step: int) -> frozenset[int]:
-        """Return the steps that reach `step` along access lists, and itself."""
+        """Return `step` and all steps that it depends on."""
         found = {step}
-        for index in range(step, -1, -1):  # a step sees none but those before it
+        for index in range(step, -1, -1):  # a step depends only on earlier steps
             if index in found:
                 found.update(self.steps[index].access)
         return frozenset(found)
 
     @property
     def layers(self) -> tuple[tuple[int, ...], ...]:
-        """Steps grouped by the longest chain before them; one layer's steps never see each other."""
+        """Steps grouped by the longest chain of steps before them; steps of one layer are independent."""
         levels: list[int] = []
         for step in self.steps:
             levels.append(1 + max((levels[seen] for seen in step.access), default=-1))
@@ -169,10 +169,10 @@ class Plan:
         )
 
     def critical_path(self, seconds: Sequence[float] | None = None) -> tuple[int, ...]:
-        """Return the chain of steps that takes longest, first to last.
+        """Return the chain of dependent steps with the longest duration, from first to last.
 
         Args:
-            seconds: how long each step takes; `None` counts every step as 1.
+            seconds: the duration of each step; `None` counts every step as 1.
         """
         weights = [1.0] * len(self.steps) if seconds is None else seconds
         ends: list[float] = []
@@ -186,24 +186,24 @@ class Plan:
         return tuple(reversed(path))
 
     def fit(self, workers: int, most_steps: int, *, previous: bool = False) -> None:
-        """Check that a pool can carry the plan out.
+        """Check that a pool can run the plan.
 
         Args:
             workers: the number of workers.
-            most_steps: most steps the plan may have.
-            previous: whether there is a round before, which access lists may name.
+            most_steps: maximum number of steps.
+            previous: whether there is a previous round, which access lists may name.
 
         Raises:
-            PlanInvalid: it has no steps or too many, or names a worker or a round that is not there.
+            PlanInvalid: the plan has no steps or too many, or names a worker or a round that does not exist.
         """
         if not self.steps:
-            raise PlanInvalid("nothing_to_keep", "the plan has no steps: there is no answer to keep yet")
+            raise PlanInvalid("nothing_to_keep", "the plan has no steps, and there is no answer to keep")
         if len(self.steps) > most_steps:
             message = f"the plan has {len(self.steps)} steps; Limits.plan_steps allows {most_steps}"
             raise PlanInvalid("too_many_steps", message)
         for index, step in enumerate(self.steps):
             if step.worker >= workers:
-                message = f"step {index} names worker {step.worker}; there are 0 to {workers - 1}"
+                message = f"step {index} names worker {step.worker}; the workers are 0 to {workers - 1}"
                 raise PlanInvalid("unknown_worker", message, step=index)
             if step.previous and not previous:
                 raise PlanInvalid("no_previous", no_previous(index), step=index)
@@ -215,38 +215,38 @@ class Plan:
         return replace(self, steps=tuple(replace(step, worker=workers[step.worker]) for step in self.steps))
 
     def to_json(self) -> dict[str, Any]:
-        """Write the plan as plain JSON data, with the version of its form."""
+        """Return the plan as plain JSON data, with the version of its schema."""
         query = {"query": [m.to_wire() for m in self.query]} if self.query else {}
         planner = {} if self.planner is None else {"planner": asdict(self.planner)}
         return {"schema": SCHEMA, **query, **planner, "steps": [_step_to_json(step) for step in self.steps]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote. Use `parse_plan` for what a model or a person wrote.
+        """Read a plan that `to_json` returned. Use `parse_plan` for plans that a model or a person wrote.
 
         Raises:
-            PlanInvalid: it is of another schema, lacks a field, or breaks a rule.
-            QueryError: an entry of its query is no chat message.
+            PlanInvalid: the plan has another schema, lacks a field, or breaks a rule.
+            QueryError: an entry of its query is not a chat message.
         """
         if data.get("schema") != SCHEMA:
             raise PlanInvalid(
                 "unknown_schema", f"plan schema {data.get('schema')!r}: this version reads {SCHEMA}"
             )
         if "steps" not in data:
-            raise PlanInvalid("missing_field", "the plan lacks steps: give it a list of them")
+            raise PlanInvalid("missing_field", "the plan lacks steps: write a list of steps")
         rows, query = data["steps"], data.get("query", [])
         for name, value in (("steps", rows), ("query", query)):
             if not isinstance(value, list):
-                raise PlanInvalid("bad_shape", f"the plan's {name} is no list, but {value!r:.60}: write [ ]")
+                raise PlanInvalid("bad_shape", f"the plan's {name} must be a list, not {value!r:.60}")
         steps = tuple(_step_from_json(row, index) for index, row in enumerate(rows))
         query = tuple(read_message(message) for message in query)
         return cls(steps, query, planner=_planner_from_json(data.get("planner")))
 
     def to_mermaid(self, workers: Sequence[str] | None = None) -> str:
-        """Draw the plan as a mermaid flowchart.
+        """Return the plan as a mermaid flowchart.
 
         Args:
-            workers: names to show in place of numbers, in the pool's order.
+            workers: names of the workers, in the pool's order; `None` shows their numbers.
         """
         lines = ["flowchart TD"]
         for index, step in enumerate(self.steps):
@@ -256,14 +256,14 @@ class Plan:
             lines.append(f'    s{index}["{self.numbered(index)}: {_label(who)}<br/>{_label(subtask)}{some}"]')
             lines += [f"    s{seen} --> s{index}" for seen in step.access]
             if step.previous:
-                lines.append(f"    before([the round before]) --> s{index}")
+                lines.append(f"    before([the previous round]) --> s{index}")
         if self.steps:
             lines.append(f"    s{len(self.steps) - 1} --> answer([answer])")
         return "\n".join(lines) + "\n"
 
 
 def _is_number(value: object) -> TypeGuard[int]:
-    """Say whether it is an integer; `True` is one to Python, but numbers nobody."""
+    """Return whether `value` is an `int` and not a `bool`."""
     return type(value) is int
 
 
@@ -297,38 +297,41 @@ def _step_from_json(row: object, index: int) -> Step:
             has_numbers = all(value is None or _is_number(value) for value in (enough, label))
             if len(seen) == len(others) and has_numbers:
                 return Step(worker, subtask, seen, enough, previous, label)
-    message = f"step {index}: give it an integer worker, a text subtask and an access list of integers"
+    message = f"step {index} must have an integer worker, a text subtask and an access list of integers"
     raise PlanInvalid(code, message, step=index)
 
 
 def label_of(step: Step, index: int) -> int:
-    """Return the number under which workers are shown a step: its label, else its index."""
+    """Return the number of a step as workers see it: its label, or its index."""
     return index if step.label is None else step.label
 
 
 def wrong_enough(enough: object, inputs: int) -> str:
-    """Say why `enough` cannot stand beside an access list of so many steps."""
-    allowed = f"a number from 1 to {inputs}, or nothing for all" if inputs else "nothing: it sees no step"
-    return f"enough is {enough!r:.60}: write {allowed}"
+    """Return the error message for an `enough` that does not fit an access list of `inputs` steps."""
+    if not inputs:
+        return f"enough is {enough!r:.60}, and the access list is empty: leave out enough"
+    return (
+        f"enough is {enough!r:.60}: write a number from 1 to {inputs}, or leave it out to wait for all steps"
+    )
 
 
 def no_previous(step: int) -> str:
-    """Say why `step` cannot be shown the round before."""
-    return f'step {step} lists "{PREVIOUS}", and no round before it has an output: leave it out'
+    """Return the error message for a step that lists `"previous"` without a previous round."""
+    return f'step {step} lists "{PREVIOUS}", and there is no previous round with an output: leave it out'
 
 
 def forward_access(step: int, seen: int) -> str:
-    """Say why `step` cannot be shown `seen`."""
+    """Return the error message for a step that lists a step which is not before it."""
     allowed = f"write [] or numbers from 0 to {step - 1}" if step else "write [] for the first step"
     if seen == step:
-        return f"step {step} lists itself, and sees only steps before it: {allowed}"
+        return f"step {step} lists itself, but may list only earlier steps: {allowed}"
     if seen < 0:
-        return f"step {step} lists {seen}, and steps count from 0: {allowed}"
-    return f"step {step} lists step {seen}, which is not before it: {allowed}"
+        return f"step {step} lists {seen}, but steps are numbered from 0: {allowed}"
+    return f"step {step} lists step {seen}, which is not an earlier step: {allowed}"
 
 
 def _label(text: str) -> str:
-    """Escape text for a quoted mermaid label, where `#` opens an entity."""
+    """Escape text for a quoted mermaid label."""
     plain = " ".join(text.split())
     for mark in '#%"<>`':
         plain = plain.replace(mark, f"#{ord(mark)};")

@@ -1,7 +1,7 @@
 r"""References in subtasks: `{{n}}` stands for the output of step n, `{{name}}` for a named text of the run.
 
-A backslash before two braces, `\{{`, makes them literal. Double braces around anything that looks like
-neither are literal too, and so are names where the run has no named texts.
+A backslash before two braces, `\{{`, makes them literal. Double braces around other text are literal,
+and so are double braces around a name that is not a named text of the run.
 """
 
 import re
@@ -26,7 +26,7 @@ class TextName(NamedTuple):
 
 
 Reference = int | TextName
-"""What stands in double braces: the number of a step, or the name of a text."""
+"""A reference: the number of a step, or the name of a text."""
 
 
 def references_in(subtask: str) -> tuple[int, ...]:
@@ -35,10 +35,10 @@ def references_in(subtask: str) -> tuple[int, ...]:
 
 
 def parts_of(subtask: str, names: Collection[str] = ()) -> Iterator[str | Reference]:
-    """Yield a subtask in parts: literal text, and each reference.
+    """Yield the parts of a subtask: literal texts and references.
 
     Args:
-        subtask: the subtask as the plan has it.
+        subtask: the subtask as in the plan.
         names: the names of the run's texts; other names in braces are literal text.
     """
     end = 0
@@ -55,38 +55,38 @@ def parts_of(subtask: str, names: Collection[str] = ()) -> Iterator[str | Refere
 
 
 def malformed_reference(subtask: str) -> str:
-    """Return the first text that looks like a reference and is none; empty when there is none."""
+    """Return the first malformed reference; empty if there is none."""
     found = _FOUND.finditer(subtask) if "{{" in subtask else ()
     return next((one["malformed"] for one in found if one["malformed"] is not None), "")
 
 
 def names_in(subtask: str) -> tuple[str, ...]:
-    """Return the names in double braces in a subtask, each once, in their order."""
+    """Return the names in double braces in a subtask, each once, in order."""
     found = _FOUND.finditer(subtask) if "{{" in subtask else ()
     return tuple(dict.fromkeys(one["name"] for one in found if one["name"] is not None))
 
 
 def is_text_name(name: str) -> bool:
-    """Say whether a text may have this name."""
+    """Return whether `name` is valid as the name of a text."""
     return names_in(f"{{{{{name}}}}}") == (name,)
 
 
 def renumbered(subtask: str, new: Callable[[int], int]) -> str:
-    """Return a subtask whose references have other numbers; everything else stays as it is written."""
+    """Return the subtask with `new` applied to the numbers of its references."""
     if "{{" not in subtask:
         return subtask
     return _FOUND.sub(lambda found: f"{{{{{new(int(found[2]))}}}}}" if found[2] else found[0], subtask)
 
 
 def literal(text: str) -> str:
-    """Return a subtask that means `text` word for word, whatever braces are in it."""
+    """Escape the double braces in `text`, so that a subtask contains no references."""
     if "{{" not in text:
         return text
     return _FOUND.sub(lambda found: found[0] if found["name"] else "\\" + found[0], text)
 
 
 def bad_reference(step: str, reference: str) -> str:
-    """Say why a step cannot refer to `reference`.
+    """Return the error message for an invalid reference.
 
     Args:
         step: the step, in words.
@@ -94,6 +94,6 @@ def bad_reference(step: str, reference: str) -> str:
     """
     if reference.lstrip("+-").isdecimal():
         fault = f"{step} refers to {{{{{reference}}}}}, which is not on its access list"
-        return f"{fault}: put the step on the list, or write \\{{{{ for literal braces"
-    fault = f"{step} holds {reference!r}, which is no reference"
+        return f"{fault}: add the step to the list, or write \\{{{{ for literal braces"
+    fault = f"{step} contains {reference!r}, which is not a valid reference"
     return f"{fault}: write {{{{n}}}} for the output of step n, or \\{{{{ for literal braces"

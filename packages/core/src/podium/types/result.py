@@ -1,4 +1,4 @@
-"""What a run comes to. Pure data."""
+"""The result of a run. Pure data."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -18,52 +18,52 @@ _TOLD = {"ok": "answered", "partial": "answered in part", "failed": "no answer",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a run came to."""
+    """The result of a run."""
 
     run_id: str
     answer: str
-    """The output of the plan's last step, verbatim; empty where the run has no answer."""
+    """The output of the plan's last step, verbatim; empty if the run has no answer."""
     status: RunStatus
-    """`ok`: every step behind the answer ended well; `partial`: there is an answer, and it lacks
-    something; `failed`: there is no answer, and the outputs are in `outcomes`; `waiting`: the plan
-    waits for approval."""
+    """`ok`: the last step and all steps that it depends on are `ok`; `partial`: there is an answer, and
+    it lacks something; `failed`: there is no answer, and `outcomes` has the outputs of the steps;
+    `waiting`: the plan waits for approval."""
     problem: Problem | None = None
     """Why the run is not `ok`."""
     rounds: tuple[Round, ...] = ()
-    """Empty for a hosted conductor, which shows none of them."""
+    """Empty for a hosted conductor."""
     workers: tuple[str, ...] = ()
-    """Names of the pool's workers, in its order."""
+    """Names of the pool's workers, in the pool's order."""
     seconds: float = 0.0
-    """How long the run was carried out, over all attempts; time for which it rested does not count."""
+    """Duration of the run, without the time between an interruption and the resume."""
     forecast: Forecast | None = None
-    """What the first plan was expected to take; `None` where nobody asked."""
+    """The forecast of the first plan; `None` if no forecast was made."""
     tool_calls: tuple[Part, ...] = ()
-    """Calls the caller is asked to make, as OpenAI writes them; the answer may then be empty."""
+    """Tool calls for the caller to execute, in OpenAI's form; the answer may then be empty."""
     hosted_usage: Usage | None = None
-    """What a hosted conductor reported for the whole run; `None` for one that runs here."""
+    """Usage of the whole run as a hosted conductor reported it; `None` for a local run."""
     hosted_cost: float | None = None
-    """What that costs in USD; `None` when its price is unknown."""
+    """Cost of `hosted_usage` in USD; `None` when unknown."""
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """The plans carried out, one per round."""
+        """The plans that were run, one per round."""
         return tuple(r.plan for r in self.rounds if r.plan is not None and r.plan.steps)
 
     @property
     def planner(self) -> PlannedBy | None:
-        """Who wrote the latest plan that was carried out; `None` without one, and for a hosted conductor."""
+        """The planner of the latest plan that was run; `None` if no plan was run."""
         planned = [r.planner for r in self.rounds if r.plan is not None and r.plan.steps]
         return planned[-1] if planned else None
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The outcomes of all rounds, those of checks included."""
+        """The outcomes of all rounds, including those of answer checks."""
         checked = ((*r.outcomes, *((r.check,) if r.check is not None else ())) for r in self.rounds)
         return tuple(outcome for outcomes in checked for outcome in outcomes)
 
     @property
     def proposals(self) -> tuple[Proposal, ...]:
-        """The texts planners wrote, over all rounds."""
+        """The planner calls of all rounds."""
         return tuple(proposal for r in self.rounds for proposal in r.proposals)
 
     @property
@@ -76,7 +76,7 @@ class Result:
 
     @property
     def estimated_usage(self) -> Usage:
-        """The part of `usage` that was estimated from text, because nothing credible was reported."""
+        """The part of `usage` that was estimated from text, because no plausible usage was reported."""
         if self.hosted_usage is not None:
             return self.hosted_usage if self.hosted_usage.estimated else Usage()
         calls = (call for outcome in self.outcomes for call in outcome.calls or (outcome,))
@@ -84,10 +84,10 @@ class Result:
 
     @property
     def cost(self) -> float | None:
-        """USD for the planner and all steps; `None` when the price of any of it is unknown.
+        """Cost of the planner and all steps in USD; `None` when a price is unknown.
 
-        A call whose usage was estimated, or that may not be on the bill (see `maybe_paid`), counts as the
-        ledger counts it: as the larger of its reservation and its estimate.
+        A call whose usage was estimated, or that may not be billed (see `maybe_paid`), counts with
+        its reservation or its estimate, whichever is larger.
         """
         if self.hosted_usage is not None:
             return self.hosted_cost
@@ -95,7 +95,7 @@ class Result:
 
     @property
     def maybe_paid(self) -> bool:
-        """Whether some of `cost` may not be on the bill: a call was sent, and its end was not seen."""
+        """Whether part of `cost` may not be billed: a call was sent, and no complete response arrived."""
         return any(p.maybe_paid for p in self.proposals) or any(o.maybe_paid for o in self.outcomes)
 
     @property
@@ -105,7 +105,7 @@ class Result:
 
     @property
     def cost_by_worker(self) -> dict[str, float | None]:
-        """USD of each worker that was called; `None` where it is unknown."""
+        """Cost in USD of each worker that was called; `None` when unknown."""
         return {name: total_cost(call.cost for call in calls) for name, calls in self._calls().items()}
 
     def _calls(self) -> dict[str, list[Call | Outcome]]:
@@ -116,17 +116,17 @@ class Result:
         return found
 
     def explain(self) -> str:
-        """Say in words what was decided, by whom and why, and what it cost."""
+        """Return a description of the run's decisions, their reasons and their costs."""
         told = _TOLD[self.status]
         if self.problem is not None:
             told += f" ({self.problem.code}: {self.problem.message})"
         lines = [f"Run {self.run_id}: {told} after {self.seconds:.2f} s."]
         if self.hosted_usage is not None:
-            lines.append("A hosted conductor was asked; it shows neither its plan nor its steps.")
+            lines.append("A hosted conductor answered; it returns neither its plan nor its steps.")
         for current in self.rounds:
             lines += explain_round(current)
         if self.forecast is not None and self.rounds:
             lines.append(compare(self.forecast, self.rounds[0].outcomes))
-        unsure = ", of which some may not be on the bill" if self.maybe_paid else ""
-        lines.append(f"In all: {spent(self.usage, self.cost, self.estimated_usage)}{unsure}.")
+        unsure = ", part of which may not be billed" if self.maybe_paid else ""
+        lines.append(f"Total: {spent(self.usage, self.cost, self.estimated_usage)}{unsure}.")
         return scrub("\n".join(lines) + "\n")
