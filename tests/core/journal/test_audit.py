@@ -172,6 +172,6 @@ def test_what_is_no_export_is_refused(line: str) -> None:
 
 @pytest.mark.parametrize("records", ["0", "-1", "true", "1.0", '"1"'])
 def test_an_anchor_has_one_record_or_more(records: str) -> None:
-    """Anything else is no anchor."""
-    with pytest.raises(JournalBroken, match="line 2 is no anchor"):
+    """Anything else is not an anchor."""
+    with pytest.raises(JournalBroken, match="line 2 is not an anchor"):
         list(read_anchors(["", f'{{"run_id": "r", "records": {records}, "hash": "h"}}']))

@@ -144,7 +144,7 @@ async def test_a_stalled_holder_does_not_end_a_run_that_was_taken(place: Place) 
                 await log.flush()
             await _close_lost(log)
         for log in new:
-            with pytest.raises(RunHeld, match=rf"carried out by process {os.getpid()} on \S+: wait"):
+            with pytest.raises(RunHeld, match=rf"running in process {os.getpid()} on \S+: wait"):
                 await stalled.claim(log.run_id)
             await log.aclose()
         assert [row.run_id for row in await other.runs()] == ["run1", "run0"]
@@ -268,7 +268,7 @@ async def test_a_run_that_kills_its_process_is_not_taken_up_for_ever(
     await anyio.to_thread.run_sync(child, "mine")
     async with SqlJournal(place, max_recoveries=1) as journal:
         for _ in range(2):
-            with pytest.raises(RunDead, match="mine was taken up 1 time"):
+            with pytest.raises(RunDead, match="mine was continued 1 time"):
                 await journal.claim("mine")
             assert [row.state for row in await journal.runs()] == ["dead"]
         assert len(await journal.read("mine")) == 3

@@ -359,7 +359,7 @@ def test_an_anchor_shows_what_the_journal_cannot(recorded: Recorded) -> None:
         for deed, run_id, reason in (
             (_cut, "open", "records are missing"),
             (_delete, "failed", "the run is missing"),
-            (_forge, "approved", "not the one"),
+            (_forge, "approved", "differs from"),
         ):
             async with recorded.changed():
                 await deed(recorded, run_id)

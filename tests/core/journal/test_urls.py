@@ -75,14 +75,14 @@ async def test_commits_reach_the_disk_as_it_was_said(tmp_path: Path, synchronous
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ("journal.db", "no URL"),
-        ("", "no URL"),
-        ("sqlite://", "is a file"),
-        ("sqlite:///:memory:", "is a file"),
-        ("sqlite://host/runs.db", "names no host"),
-        ("sqlite://user:hunter2hunter2@host/runs.db", "names no host"),
+        ("journal.db", "is an invalid URL"),
+        ("", "is an invalid URL"),
+        ("sqlite://", "needs a file"),
+        ("sqlite:///:memory:", "needs a file"),
+        ("sqlite://host/runs.db", "has a host"),
+        ("sqlite://user:hunter2hunter2@host/runs.db", "has a host"),
         (Path("postgresql://user:hunter2hunter2@host/name"), "is a URL"),
-        ("sqlite:///runs.db?mode=ro", "no options"),
+        ("sqlite:///runs.db?mode=ro", "has options"),
         ("mysql://user:hunter2hunter2@host/name", "'mysql'"),
         ("postgresql+asyncpg://user:hunter2hunter2@host/name", "'postgresql.asyncpg'"),
         ("postgresql://user:hunter2#hunter2@host/name", "percent-encode"),
@@ -172,7 +172,10 @@ async def test_tables_of_a_newer_version_are_refused(place: Place) -> None:
     await SqlTables(NOTHING, place).transaction(
         lambda each: each.execute("UPDATE podium_schema SET version = 9 WHERE name = 'journal'")
     )
-    with pytest.raises(JournalBroken, match=r"journal tables in .* have version 9, and this Podium knows 2"):
+    with pytest.raises(
+        JournalBroken,
+        match=r"journal tables in .* have version 9, and this version of Podium supports up to 2",
+    ):
         await SqlJournal(place).runs()
 
 
@@ -216,7 +219,7 @@ async def test_a_package_keeps_tables_beside_a_journal(place: Place) -> None:
         with pytest.raises(ZeroDivisionError):
             await tables.transaction(_put_and_fail)
         assert await tables.transaction(notes) == [("a", "there"), ("?", None)]
-    with pytest.raises(JournalBroken, match="version 3, and this Podium knows 1"):
+    with pytest.raises(JournalBroken, match="version 3, and this version of Podium supports up to 1"):
         await SqlTables(V1, place).transaction(notes)
     assert len(await SqlJournal(place).runs()) == 1
 
@@ -234,7 +237,7 @@ async def test_a_transaction_that_awaits_something_else_is_refused(tmp_path: Pat
         await asyncio.sleep(0)
 
     async with SqlTables(V1, tmp_path / "journal.db") as tables:
-        with pytest.raises(RuntimeError, match="awaits"):
+        with pytest.raises(RuntimeError, match="await only"):
             await tables.transaction(sleep)
         assert await tables.transaction(lambda each: each.fetch("SELECT * FROM podium_notes")) == []
 

@@ -1,7 +1,7 @@
-"""A cache of answers, found by the content of the call: the seam, and a cache in memory.
+"""The interface of a cache of answers, and a cache in memory.
 
-The key covers the worker's name and version, the messages and the sampling. It does not cover the plan or
-the order of steps.
+The key of an answer is a hash of the call: the worker's name and version, the messages and the sampling. It
+does not depend on the plan or the order of steps.
 """
 
 import json
@@ -29,8 +29,8 @@ def answer_key(identity: str, messages: Sequence[Message], sampling: Sampling) -
 
     Args:
         identity: the worker's own identity: name, version, model.
-        messages: what the worker is sent.
-        sampling: how the worker samples.
+        messages: the messages that the worker is sent.
+        sampling: the sampling of the call.
     """
     told = [identity, [message.to_wire() for message in messages], repr(sampling)]
     return sha256(json.dumps(told, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
@@ -41,40 +41,40 @@ class StoredAnswer:
     """An answer as a cache stores it."""
 
     at: float
-    """When it was put, in seconds of Unix time."""
+    """When it was stored, in seconds of Unix time."""
     answer: Completion
 
 
 class Cache(ResourceGroup, ABC):
-    """Keeps answers by the content of the call.
+    """Stores answers by the content of the call.
 
-    Only complete answers are kept: the model stopped by itself and nothing is missing. Steps that make the
-    same call of one worker get one answer.
+    Only complete answers are stored: the finish reason is `stop`, and nothing is missing. Steps that make
+    the same call of the same worker get the same answer.
     """
 
     @abstractmethod
     async def get(self, key: str) -> Completion | None:
-        """Return the answer of this key; `None` if there is none."""
+        """Return the answer for a key; `None` if there is none."""
 
     @abstractmethod
     async def put(self, key: str, answer: Completion) -> None:
-        """Keep an answer; it replaces the answer of the same key."""
+        """Store an answer, which replaces the answer for the same key."""
 
     async def stored(self, key: str) -> StoredAnswer | None:
-        """Return the answer of this key as it is stored, for an audit; `None` if there is none.
+        """Return the answer for a key in its stored form, for an audit; `None` if there is none.
 
         Raises:
-            JournalBroken: the answer is not as it was put.
+            JournalBroken: the stored answer was changed.
         """
         del key
         return None
 
 
 class MemoryCache(Cache):
-    """Keeps the answers used last, in the memory of this process.
+    """Stores the most recently used answers in the memory of this process.
 
     Args:
-        size: most answers to keep.
+        size: maximum number of answers.
 
     Raises:
         ConfigError: the size is below 1.
@@ -85,21 +85,21 @@ class MemoryCache(Cache):
             raise ConfigError(f"MemoryCache: size is {size!r}: it must be 1 or more")
         self.size = size
         self._answers: dict[str, Completion] = {}
-        """The answer used longest ago comes first."""
+        """Ordered from the least to the most recently used answer."""
 
     def __len__(self) -> int:
         return len(self._answers)
 
     async def get(self, key: str) -> Completion | None:
-        """Return the answer of this key; `None` if there is none, or if it was dropped."""
-        # Removed and inserted again, not moved: another thread in between only misses it.
+        """Return the answer for a key; `None` if there is none, or if it was dropped."""
+        # Pop and insert are safe between threads: another thread only misses the answer.
         answer = self._answers.pop(key, None)
         if answer is not None:
             self._answers[key] = answer
         return answer
 
     async def put(self, key: str, answer: Completion) -> None:
-        """Keep an answer; if there are too many, drop the answer used longest ago."""
+        """Store an answer; if there are too many, drop the least recently used answer."""
         self._answers.pop(key, None)
         self._answers[key] = answer
         if len(self._answers) > self.size:
@@ -107,24 +107,24 @@ class MemoryCache(Cache):
 
 
 async def look_up(cache: Cache, key: str) -> Completion | None:
-    """Return the answer of this key. A cache that fails has none: the worker can be asked."""
+    """Return the answer for a key; `None` if there is none or the cache fails, which is logged."""
     try:
         with Boundary("the cache", PodiumError):
             return await cache.get(key)
     except PodiumError:
-        _log.warning("the cache could not be read: the worker is asked", exc_info=True)
+        _log.warning("the cache could not be read: the worker is called", exc_info=True)
         return None
 
 
 async def remember(cache: Cache, key: str | None, answer: Completion) -> None:
-    """Keep a complete answer. A cache that fails costs no answer that is paid for."""
+    """Store a complete answer. A failure of the cache is logged, so that the answer is not lost."""
     if key is None or answer.finish_reason != "stop" or answer.missing is not None:
         return
     try:
         with Boundary("the cache", PodiumError):
             await cache.put(key, answer)
     except PodiumError:
-        _log.warning("the cache could not be written: an answer is not kept", exc_info=True)
+        _log.warning("the cache could not be written: an answer is not stored", exc_info=True)
 
 
 _Asking = dict[str, anyio.Lock]
@@ -133,10 +133,9 @@ _asking: WeakKeyDictionary[Cache, LoopLocal[_Asking]] = WeakKeyDictionary()
 
 @asynccontextmanager
 async def asking(cache: Cache, key: str) -> AsyncGenerator[None, None]:
-    """Hold a lock on a key: one caller in this event loop makes the call, the others wait for its answer.
+    """Hold a lock on a key: one caller in this event loop makes the call, and the others wait for its answer.
 
-    Without it, two steps that make the same call at once would get two answers, and the cache would keep only
-    one of them.
+    Without the lock, two concurrent steps with the same call would get different answers.
     """
     locks = _asking.setdefault(cache, LoopLocal(dict)).get()
     lock = locks.setdefault(key, anyio.Lock(fast_acquire=True))

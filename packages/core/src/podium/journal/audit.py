@@ -1,7 +1,7 @@
-"""For auditors: verify the hash chains of a journal, and export its runs as lines of JSON.
+"""Verifies the hash chains of a journal, and exports its runs as JSON lines.
 
-A line holds one record: run, number, time, hash, and last the event, byte for byte as it is stored, because
-the hash covers these bytes.
+A line has one record: run, number, time, hash, and last the event. The event has exactly the stored bytes,
+because the hash covers them.
 """
 
 import json
@@ -26,17 +26,17 @@ async def verify_runs(
     anchors: Iterable[Anchor] = (),
     cache: Cache | None = None,
 ) -> tuple[Break, ...]:
-    """Return where runs are not as they were recorded; empty if all are.
+    """Return the places where runs were changed after they were recorded; empty if there are none.
 
     Args:
         journal: the journal.
-        run_ids: the runs, with the runs nested in them; `None` means all runs.
-        anchors: heads that the runs had: a run that was deleted or cut since then is found. With `run_ids`,
-            only the anchors of these runs count.
-        cache: the answers that the runs may have reused; `None` verifies none.
+        run_ids: the runs to verify, with the runs nested in them; `None` for all runs.
+        anchors: earlier heads of the runs, which show that a run was deleted or shortened since then. With
+            `run_ids`, only the anchors of these runs are used.
+        cache: the cache from which the runs may have reused answers; `None` verifies no answers.
 
     Raises:
-        RunUnknown: the journal does not have one of the runs.
+        RunUnknown: one of the runs is not in the journal.
     """
     async with journal:
         rows = {row.run_id: row for row in await journal.runs(limit=None, nested=True)}
@@ -44,7 +44,7 @@ async def verify_runs(
         known = anchors if run_ids is None else [each for each in anchors if each.run_id in order]
         verifier = Verifier(known)
         found = [await _verify_run(journal, verifier, rows[run_id]) for run_id in order]
-        for missing in list(verifier.missing()):  # or it began after the rows were read
+        for missing in list(verifier.missing()):  # it may have begun after the rows were read
             row = await _row(journal, missing.run_id)
             found.append(missing if row is None else await _verify_run(journal, verifier, row))
         orphans = [rows[run_id] for run_id in order if rows[run_id].parent not in (None, *rows)]
@@ -59,10 +59,10 @@ async def verify_runs(
 
 
 def _outer_first(rows: Mapping[str, RunRow], run_ids: Sequence[str] | None) -> Iterator[str]:
-    """Yield the ids of runs, each run before those nested in it.
+    """Yield the ids of runs, each run before the runs nested in it.
 
     Raises:
-        RunUnknown: there is no such run.
+        RunUnknown: one of the runs is not in `rows`.
     """
     nested: dict[str | None, list[str]] = {}
     for row in rows.values():
@@ -73,7 +73,7 @@ def _outer_first(rows: Mapping[str, RunRow], run_ids: Sequence[str] | None) -> I
     seen = set[str]()
     for run_id in run_ids:
         if run_id not in rows:
-            raise RunUnknown(f"there is no run {run_id} in the journal")
+            raise RunUnknown(f"run {run_id} is not in the journal")
         left = [run_id]
         while left:
             if (each := left.pop()) not in seen:
@@ -90,17 +90,17 @@ async def _verify_run(journal: Journal, verifier: Verifier, row: RunRow) -> Brea
             before, row = row, await _row(journal, row.run_id) or row
             if row == before:
                 break
-            broken, records = None, await journal.records(row.run_id)  # the run went on meanwhile
-    except RunUnknown:  # deleted meanwhile
+            broken, records = None, await journal.records(row.run_id)  # the run has continued
+    except RunUnknown:  # just deleted
         verifier.forget(row.run_id)
         return None
     return broken
 
 
 async def _wrong_answers(cache: Cache, key: str, entries: Sequence[Entry]) -> Sequence[Break]:
-    """Return a break for each step that reused another answer than is stored.
+    """Return a break for each step that reused an answer that differs from the stored answer.
 
-    An answer that was put after the step is no break: the one that the step reused was pruned.
+    An answer that was stored after the step is no break: it replaces a pruned answer.
     """
     try:
         stored = await cache.stored(key)
@@ -118,14 +118,14 @@ async def _row(journal: Journal, run_id: str) -> RunRow | None:
 
 
 async def anchors_of(journal: Journal, run_ids: Sequence[str] | None = None) -> AsyncGenerator[Anchor, None]:
-    """Yield the heads of runs as they are now, the oldest run first, to be kept elsewhere.
+    """Yield the current heads of runs, oldest run first, to be kept outside the journal.
 
     Args:
         journal: the journal.
-        run_ids: the runs, with the runs nested in them; `None` means all runs.
+        run_ids: the runs, with the runs nested in them; `None` for all runs.
 
     Raises:
-        RunUnknown: the journal does not have one of the runs.
+        RunUnknown: one of the runs is not in the journal.
     """
     async with journal:
         rows = {row.run_id: row for row in reversed(await journal.runs(limit=None, nested=True))}
@@ -135,14 +135,14 @@ async def anchors_of(journal: Journal, run_ids: Sequence[str] | None = None) -> 
 
 
 async def export(journal: Journal, run_ids: Sequence[str] | None = None) -> AsyncGenerator[str, None]:
-    """Yield runs as lines of JSON, one for each record: each run whole, then the runs nested in it.
+    """Yield the records of runs as JSON lines: each run, then the runs nested in it.
 
     Args:
         journal: the journal.
-        run_ids: the runs; `None` means all runs, the oldest first.
+        run_ids: the runs; `None` for all runs, oldest first.
 
     Raises:
-        RunUnknown: the journal does not have one of the runs.
+        RunUnknown: one of the runs is not in the journal.
     """
     async with journal:
         if run_ids is None:
@@ -156,7 +156,7 @@ async def export(journal: Journal, run_ids: Sequence[str] | None = None) -> Asyn
 
 
 def to_line(record: Record) -> str:
-    """Return a record as a line of JSON, without a line break."""
+    """Return a record as a JSON line, without a line break."""
     facts = {name: getattr(record, name) for name in _FACTS}
     return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))[:-1] + _EVENT + record.text + "}"
 
@@ -183,9 +183,9 @@ def read_lines(lines: Iterable[str]) -> Iterator[Sequence[Record]]:
 def verify_lines(
     lines: Iterable[str], *, anchors: Iterable[Anchor] = ()
 ) -> Iterator[tuple[str, int, Break | None]]:
-    """Yield, for each exported run, its id, the number of its records, and where it is broken.
+    """Yield, for each exported run, its id, the number of its records, and the place where it was changed.
 
-    A run that is missing, and that an outer run in the lines or an anchor knows, has 0 records.
+    A missing run has 0 records. A run is missing if an outer run or an anchor refers to it.
 
     Raises:
         JournalBroken: a line is not from `export`.
@@ -206,7 +206,9 @@ def _read_line(line: str, number: int) -> Record:
         except ValueError:
             facts = None
     if not isinstance(facts, dict) or facts.keys() != _FACTS.keys():
-        raise JournalBroken(f"line {number} is no record of a run: it was changed, or the file is another")
+        raise JournalBroken(
+            f"line {number} is not a record of a run: the line was changed, or the file is not an export"
+        )
     for name, kind in _FACTS.items():
         if not isinstance(facts[name], kind) or isinstance(facts[name], bool):
             raise JournalBroken(f"line {number}: {name} is {facts[name]!r:.60}")

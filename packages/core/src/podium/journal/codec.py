@@ -1,8 +1,7 @@
-"""Encodes events as records of plain JSON, and decodes them.
+"""Encodes events as JSON records, and decodes them.
 
-A record holds its schema version, the name of the event's type and the event's fields. A closed table maps
-names to types, so nothing in a record chooses a class. A record that is not exactly as it was written is
-refused.
+A record has its schema version, the name of the event's type and the event's fields. A fixed table maps
+names to types, so that a record cannot name any other class. Decoding a record that was changed is an error.
 """
 
 import json
@@ -27,12 +26,12 @@ from podium.types.events import (
 from podium.types.messages import storable
 
 PIECES = (PlanDelta, StepDelta, AnswerDelta)
-"""Events that are not recorded: a later event holds the whole text."""
+"""Events that are not recorded, because a later event has the whole text."""
 TYPES: dict[str, type[Event]] = {kind.type: kind for kind in get_args(Event) if kind not in PIECES}
 
 _FOREIGN = (StepEnded, PlannerEnded)
 """Events with values from workers and planners. They are validated after encoding, because the encoder
-writes `None` whatever the type of the field is."""
+writes `None` for a field of any type."""
 
 _Facts = TypeVar("_Facts")
 
@@ -49,7 +48,7 @@ _FORMS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def _form(kind: type[Any]) -> TypeAdapter[Any]:
-    """Return the encoder and decoder of one type's records, made at first use."""
+    """Return the encoder and decoder for one type of record; it is built once."""
     form = _FORMS.get(kind)
     if form is None:
         generic: Any = _Record
@@ -58,16 +57,16 @@ def _form(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 def prepare() -> None:
-    """Make the encoders and decoders of all events, so that no run waits for it."""
+    """Build the encoders and decoders of all events, so that no run waits for this."""
     for kind in TYPES.values():
         _form(kind)
 
 
 def encode(event: Event) -> str:
-    """Encode an event as JSON. A result is encoded without its rounds, which earlier events hold.
+    """Encode an event as JSON. A result is encoded without its rounds, which are in earlier events.
 
     Raises:
-        TypeError: a value has no JSON form, or another type than its field.
+        TypeError: a value is not JSON data, or does not have the type of its field.
     """
     if isinstance(event, RunEnded):
         event = replace(event, result=replace(event.result, rounds=()))
@@ -78,33 +77,33 @@ def decode(text: str) -> Event:
     """Decode what `encode` returned.
 
     Raises:
-        JournalBroken: the text is something else, or has another schema version.
+        JournalBroken: the text is not such a record, or has another schema version.
     """
     envelope = _json(text)
     if not isinstance(envelope, dict) or not {"schema", "type"} <= envelope.keys():
-        raise JournalBroken(f"a record is no event: {text:.80}")
+        raise JournalBroken(f"a record is not an event: {text:.80}")
     schema, name = envelope["schema"], envelope["type"]
     if type(schema) is not int or schema != SCHEMA:
         raise JournalBroken(
-            f"a record is of schema {schema!r:.40}; this version of Podium reads {SCHEMA}: "
+            f"a record has schema {schema!r:.40}; this version of Podium reads {SCHEMA}: "
             "use the version that wrote it"
         )
     kind = TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise JournalBroken(f"a record is of the type {name!r:.40}, which is none")
+        raise JournalBroken(f"a record has the unknown type {name!r:.40}")
     event: Event = read_record(text, kind, name)
     return event
 
 
 def write_record(facts: object, name: str) -> str:
-    """Encode a dataclass as a record, which holds no control characters.
+    """Encode a dataclass as a record without control characters.
 
     Args:
         facts: an instance of the dataclass.
-        name: of its type in the record.
+        name: the name of its type in the record.
 
     Raises:
-        TypeError: a value has no JSON form, or another type than its field.
+        TypeError: a value is not JSON data, or does not have the type of its field.
     """
     form = _form(type(facts))
     try:
@@ -128,16 +127,16 @@ def read_record(text: str, kind: type[Any], name: str) -> Any:
     Args:
         text: the record.
         kind: the dataclass.
-        name: of its type in the record.
+        name: the name of its type in the record.
 
     Raises:
-        JournalBroken: the text is something else.
+        JournalBroken: the text is not such a record.
     """
     try:
         return _form(kind).validate_json(text).event
     except (ValidationError, PodiumError) as error:
         told = _told(error) if isinstance(error, ValidationError) else str(error)
-        raise JournalBroken(f"a record of type {name} is not what was written: {told}") from error
+        raise JournalBroken(f"a record of type {name} is invalid: {told}") from error
 
 
 def _json(text: str) -> Any:
@@ -153,7 +152,7 @@ def _told(error: ValidationError) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return JSON data of a value that pydantic cannot encode: lone surrogates, other kinds of mappings."""
+    """Return JSON data for a value that pydantic cannot encode: lone surrogates, custom mappings."""
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, str):
@@ -166,4 +165,4 @@ def _plain(value: object) -> object:
         return value
     if hasattr(value, "items"):
         return {storable(str(key)): _plain(item) for key, item in value.items()}
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON data")

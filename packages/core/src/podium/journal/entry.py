@@ -1,4 +1,4 @@
-"""What a journal returns: recorded events, and the rows of a list of runs."""
+"""The records that a journal returns: recorded events, and rows of a list of runs."""
 
 from dataclasses import dataclass
 
@@ -6,9 +6,9 @@ from podium.errors import ConfigError, JournalBroken, JournalError
 from podium.types.events import Event, RunStarted
 
 QUESTION_CHARS = 200
-"""How many characters of a question a list of runs shows."""
+"""Characters of a question that a list of runs shows."""
 ID_CHARS = 200
-"""Most characters of a run's id."""
+"""Maximum characters of a run's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,17 +17,17 @@ class Entry:
 
     run_id: str
     number: int
-    """The position in the run, from 0, without gaps."""
+    """Its position in the run, from 0, without gaps."""
     at: float
     """When it was recorded, in seconds of Unix time."""
     event: Event
     hash: str
-    """SHA-256 in hex, over the hash of the entry before and all of this entry."""
+    """SHA-256 in hex, over the hash of the previous entry and the whole of this entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One recorded event as it is stored; the hash covers this form. Fields as in `Entry`."""
+    """One recorded event in its stored form, which the hash covers. Fields as in `Entry`."""
 
     run_id: str
     number: int
@@ -40,7 +40,7 @@ class Record:
         """Decode the event.
 
         Raises:
-            JournalBroken: the text is no event, or has another schema version.
+            JournalBroken: the text is not an event, or has another schema version.
         """
         from podium.journal.codec import decode  # noqa: PLC0415  (imports pydantic)
 
@@ -54,13 +54,13 @@ class RunRow:
 
     run_id: str
     parent: str | None
-    """The run that this run is nested in."""
+    """The run in which this run is nested."""
     question: str
-    """The beginning of the last message of the query."""
+    """The first characters of the last message of the query."""
     state: str
     """`running`, `stopped` (can be resumed), `dead`, or the status of the result."""
     began: float
-    """In seconds of Unix time, as below."""
+    """In seconds of Unix time, like `ended`."""
     ended: float | None
     """When it last ended or stopped; `None` while it runs, or if its process died."""
     cost: float | None
@@ -68,27 +68,27 @@ class RunRow:
     holder: str | None
     """The process that holds the run, or held it when it died; `None` if the run was released."""
     recoveries: int
-    """How many times it was claimed after its process died."""
+    """Number of claims after its process died."""
 
 
 def question_of(record: str) -> str:
-    """Return the beginning of a run's question on one line, for a list of runs.
+    """Return the first characters of a run's question on one line, for a list of runs.
 
     Args:
-        record: the text of the run's first record, which holds no secrets. So a row can be compared with it.
+        record: the text of the run's first record, from which secrets are removed.
     """
     from podium.journal.codec import decode  # noqa: PLC0415  (imports pydantic)
 
     try:
         started = decode(record)
-    except JournalBroken:  # what reads the run says so
+    except JournalBroken:  # reading the run raises it
         return ""
     text = started.query[-1].text if isinstance(started, RunStarted) and started.query else ""
     return " ".join(text[: 4 * QUESTION_CHARS].split())[:QUESTION_CHARS]
 
 
 def check_id(run_id: str) -> None:
-    """Check an id that a caller gave.
+    """Check an id from a caller.
 
     Raises:
         ConfigError: the id is empty, too long, or not printable.

@@ -1,9 +1,9 @@
 """The chain of hashes over a run's records.
 
-The hash of a record covers the hash of the record before it, the run's id and the whole record. So a record
-that was changed, removed, inserted, moved or copied to another run is found, and the last hash covers the
-whole run. Somebody who can rewrite a run from some record to its end can compute hashes that hold: keep the
-last hash elsewhere (an anchor) to find that, too.
+The hash of a record covers the hash of the previous record, the run's id and the whole record. Verifying the
+chain finds records that were changed, removed, inserted, moved or copied to another run. Somebody who can
+rewrite a run up to its end can compute valid hashes. To find this too, keep the last hash, which covers the
+whole run, outside the journal (an anchor).
 """
 
 from collections.abc import Sequence
@@ -13,26 +13,26 @@ from hashlib import sha256
 from podium.journal.entry import Entry, Record
 
 ROOT = "0" * 64
-"""Takes the place of the hash before the first record."""
+"""The hash before the first record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How far a run is recorded."""
+    """The number of records of a run, and the hash of the last record."""
 
     records: int
-    """How many records the run has, 1 or more."""
+    """1 or more."""
     hash: str
-    """Of the last of them; it covers them all."""
+    """The hash of the last record, which covers all records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A place where a run is not as it was recorded."""
+    """A place where a run was changed after it was recorded."""
 
     run_id: str
     number: int | None
-    """The number of the record, from 0; `None` if the place is no record: the run's row, or a whole run."""
+    """The number of the record, from 0; `None` if the break is in the run's row or is the whole run."""
     reason: str
 
     def __str__(self) -> str:
@@ -44,9 +44,9 @@ def link(before: str, run_id: str, number: int, at: float, text: str) -> str:
     """Return the hash of a record.
 
     Args:
-        before: the hash of the record before it, or `ROOT`.
-        run_id: of the record's run.
-        number: of the record in its run, from 0.
+        before: the hash of the previous record, or `ROOT`.
+        run_id: the run of the record.
+        number: the number of the record in its run, from 0.
         at: when it was recorded, in seconds of Unix time.
         text: the event in JSON.
     """
@@ -54,7 +54,7 @@ def link(before: str, run_id: str, number: int, at: float, text: str) -> str:
 
 
 def add(head: Head | None, run_id: str, at: float, text: str) -> Head:
-    """Return the head of a run after another record; `None` is the head of a run without records."""
+    """Return the head of a run after another record; `head` is `None` for a run without records."""
     before, number = (ROOT, 0) if head is None else (head.hash, head.records)
     return Head(number + 1, link(before, run_id, number, at, text))
 
@@ -65,7 +65,7 @@ def head_of(records: Sequence[Record | Entry]) -> Head | None:
 
 
 def verify(records: Sequence[Record]) -> Break | None:
-    """Return the first broken place of one run's chain; `None` if it holds."""
+    """Return the first break in a run's chain; `None` if the chain is valid."""
     before = ROOT
     for number, record in enumerate(records):
         run_id = records[0].run_id

@@ -64,7 +64,7 @@ class _Run:
 
 
 class _MemoryLog(Log):
-    """The log of a run in memory, which no other process can claim."""
+    """The log of a run in memory."""
 
     def __init__(self, run: _Run, lock: RLock) -> None:
         self.run_id = run.run_id
@@ -74,11 +74,11 @@ class _MemoryLog(Log):
 
     @property
     def head(self) -> Head | None:
-        """How far the run is recorded."""
+        """The head of the run."""
         return head_of(self._run.records)
 
     def append(self, event: Event) -> None:
-        """Record it at once."""
+        """Record an event at once."""
         if event.run_id != self.run_id or isinstance(event, _LEFT_OUT):
             return
         with self._lock:
@@ -88,13 +88,13 @@ class _MemoryLog(Log):
                 self._run.add(event)
             except (TypeError, ValueError) as error:
                 self._failure = JournalError(
-                    f"run {self.run_id}: its {event.type} cannot be written: {error}"
+                    f"run {self.run_id}: its {event.type} cannot be recorded: {error}"
                 )
         if self._failure is not None and self.on_lost is not None:
             self.on_lost()
 
     async def flush(self) -> None:
-        """Raise what failed; nothing has to be waited for."""
+        """Raise the error of a failed `append`; there is nothing to wait for."""
         await anyio.lowlevel.checkpoint()
         if self._failure is not None:
             raise self._failure
@@ -111,7 +111,7 @@ class _MemoryLog(Log):
 
 
 class MemoryJournal(Journal):
-    """Records runs in this process's memory: for tests, and to replay and resume within a process."""
+    """Records runs in the memory of this process, for tests, and to replay and resume within a process."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
@@ -119,7 +119,7 @@ class MemoryJournal(Journal):
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> Self:
-        """Return a journal of the runs that `podium.journal.export` wrote, none of them held.
+        """Return a journal with the runs from `podium.journal.export`, none of them held.
 
         Raises:
             JournalBroken: a line is not from `export`, or was changed.
@@ -130,7 +130,7 @@ class MemoryJournal(Journal):
                 raise JournalBroken(str(broken))
             events = [record.entry().event for record in records]
             if not isinstance(events[0], RunStarted):
-                raise JournalBroken(f"run {records[0].run_id} does not begin with its start")
+                raise JournalBroken(f"run {records[0].run_id} does not begin with RunStarted")
             run = _Run(events[0])
             for record, event in zip(records, events, strict=True):
                 run.keep(record, event)
@@ -139,12 +139,12 @@ class MemoryJournal(Journal):
         return journal
 
     async def begin(self, started: RunStarted, *, minted: bool) -> Log:
-        """Record a new run, and hold it."""
+        """Record a new run and hold it."""
         check_id(started.run_id)
         del minted
         with self._lock:
             if started.run_id in self._runs:
-                raise RunExists(f"there is a run {started.run_id} already: give this one an id of its own")
+                raise RunExists(f"run {started.run_id} already exists: choose another id")
             run = _Run(started)
             run.add(started)
             self._runs[run.run_id] = run
@@ -152,26 +152,26 @@ class MemoryJournal(Journal):
         return log
 
     async def claim(self, run_id: str, *, force: bool = False) -> Log:
-        """Hold a run that began earlier and is not held."""
+        """Hold an earlier run that is not held."""
         del force
         with self._lock:
             run = self._find(run_id)
             if run.log is not None:
-                raise RunHeld(f"run {run_id} is carried out: wait for it to end or stop")
+                raise RunHeld(f"run {run_id} is running: wait for it to end or stop")
             entries = tuple(record.entry() for record in run.records)
             log = run.log = _MemoryLog(run, self._lock)
         log.entries = entries
         return log
 
     async def records(self, run_id: str) -> Sequence[Record]:
-        """Return all records of a run as they are stored, in order."""
+        """Return all records of a run in their stored form, in order."""
         with self._lock:
             return tuple(self._find(run_id).records)
 
     async def runs(
         self, *, limit: int | None = 50, nested: bool = False, prefix: str = "", parent: str | None = None
     ) -> Sequence[RunRow]:
-        """Return the latest runs, the newest first."""
+        """Return the latest runs, newest first."""
         with self._lock:
             rows = [run.row() for run in reversed(self._runs.values()) if run.run_id.startswith(prefix)]
         if parent is not None:
@@ -187,12 +187,12 @@ class MemoryJournal(Journal):
             for run in doomed:
                 doomed += [inner for inner in self._runs.values() if inner.parent == run.run_id]
             if any(run.log is not None for run in doomed):
-                raise RunHeld(f"run {run_id} is carried out: wait for it to end or stop")
+                raise RunHeld(f"run {run_id} is running: wait for it to end or stop")
             for run in doomed:
                 del self._runs[run.run_id]
 
     def _find(self, run_id: str) -> _Run:
         run = self._runs.get(run_id)
         if run is None:
-            raise RunUnknown(f"there is no run {run_id} in the journal")
+            raise RunUnknown(f"run {run_id} is not in the journal")
         return run

@@ -1,8 +1,8 @@
 """Compares runs with their hash chains, with their rows, with each other, and with anchors.
 
-A run's row repeats values of the run's records, for lists of runs. Three columns do not repeat a record, and
-change without one: `holder` and `fence` say which process may write the run, and `recoveries` counts the
-claims after crashes. They say nothing about what a run did.
+The row of a run repeats values of its records, for lists of runs. Three columns are not verified, because
+they change without a record: `holder` and `fence` say which process may write the run, and `recoveries`
+counts the claims after crashes.
 """
 
 import json
@@ -17,26 +17,26 @@ from podium.secrets import scrub
 from podium.types.events import NestedRunEnded, RunEnded, RunResumed, RunStarted, RunStopped, StepEnded
 
 _OPEN_STATES = ("running", "stopped", "dead")
-"""States of a run whose last record is no end. The process changes them without a record."""
+"""States of a run whose last record is not its end. They change without a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """The head of a run as it was once. Kept elsewhere, it shows later that the run was cut or deleted."""
+    """An earlier head of a run. Kept outside the journal, it shows that the run was shortened or deleted."""
 
     run_id: str
     head: Head
 
     def to_line(self) -> str:
-        """Return the anchor as a line of JSON, without a line break."""
+        """Return the anchor as a JSON line, without a line break."""
         return json.dumps({"run_id": self.run_id, "records": self.head.records, "hash": self.head.hash})
 
 
 def read_anchors(lines: Iterable[str]) -> Iterator[Anchor]:
-    """Yield anchors from lines that `Anchor.to_line` returned; empty lines are passed over.
+    """Yield anchors from lines that `Anchor.to_line` returned; empty lines are skipped.
 
     Raises:
-        JournalBroken: a line is no anchor.
+        JournalBroken: a line is not an anchor.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -47,38 +47,40 @@ def read_anchors(lines: Iterable[str]) -> Iterator[Anchor]:
             ):
                 yield Anchor(run_id, Head(records, digest))
             case _:
-                raise JournalBroken(f"line {number} is no anchor: the file was changed, or is another file")
+                raise JournalBroken(
+                    f"line {number} is not an anchor: the file was changed, or is not a file of anchors"
+                )
 
 
 @dataclass(slots=True)
 class Verifier:
-    """Takes runs, each outer run before the runs nested in it, and finds what is not as recorded.
+    """Finds changes in runs. The caller passes each outer run before the runs nested in it.
 
     Args:
-        anchors: heads that the runs had.
+        anchors: earlier heads of the runs.
     """
 
     anchors: Iterable[Anchor] = ()
     reused: dict[str, list[Entry]] = field(default_factory=dict)
-    """By the key of a cached answer: the ends of the steps that reused it."""
+    """The ends of steps that reused a cached answer, by the answer's key."""
     _expected: dict[str, list[tuple[Head, str]]] = field(default_factory=dict)
-    """By run: heads that it had, and what says so."""
+    """Earlier heads of each run, with their sources."""
 
     def __post_init__(self) -> None:
         for anchor in self.anchors:
             self._expect(anchor.run_id, anchor.head, "the anchor")
 
     def take(self, records: Sequence[Record]) -> Break | None:
-        """Return the first place where a run, of one record or more, is not as recorded."""
+        """Return the first break in a run, which has at least one record; `None` if there is none."""
         run_id = records[0].run_id
         expected = self._expected.pop(run_id, ())
         number = 0
         try:
-            records[0].entry()  # of another schema, the hashes may be computed in another way
+            records[0].entry()  # first, because another schema may have other hashes
             if broken := verify(records):
                 return broken
             entries = list[Entry]()
-            for number, record in enumerate(records):  # noqa: B007 - tells which record cannot be read
+            for number, record in enumerate(records):  # noqa: B007 - the number is reported below
                 entries.append(record.entry())
         except JournalBroken as error:
             return Break(run_id, number, str(error))
@@ -86,19 +88,19 @@ class Verifier:
         return _wrong_event(entries) or _wrong_head(records, expected)
 
     def forget(self, run_id: str) -> None:
-        """Take it that a run was rightly deleted."""
+        """Expect a run no longer, because it was deleted properly."""
         self._expected.pop(run_id, None)
 
     def missing(self) -> Iterator[Break]:
-        """Yield a break for each run that was not taken, and that an outer run or an anchor knows."""
+        """Yield a break for each run that an outer run or an anchor names and `take` did not get."""
         for run_id, expected in self._expected.items():
-            yield Break(run_id, None, f"the run is missing: {expected[0][1]} knows it")
+            yield Break(run_id, None, f"the run is missing: {expected[0][1]} refers to it")
 
     def _expect(self, run_id: str, head: Head, source: str) -> None:
         self._expected.setdefault(run_id, []).append((head, source))
 
     def _note(self, entries: Sequence[Entry]) -> None:
-        """Note the nested runs and the cached answers that a run names."""
+        """Store the nested runs and the cached answers to which a run refers."""
         for entry in entries:
             match entry.event:
                 case NestedRunEnded(nested=nested, records=records, hash=digest):
@@ -108,28 +110,28 @@ class Verifier:
 
 
 def _wrong_event(entries: Sequence[Entry]) -> Break | None:
-    """Return a break at the first event that does not belong to the run, or not in its place."""
+    """Return a break at the first event of another run, or at a `RunStarted` in the wrong place."""
     for entry in entries:
         if entry.event.run_id != entry.run_id:
             return Break(entry.run_id, entry.number, f"the event belongs to run {entry.event.run_id}")
         if isinstance(entry.event, RunStarted) != (entry.number == 0):
-            return Break(entry.run_id, entry.number, "a run begins with its start, and has one")
+            return Break(entry.run_id, entry.number, "a run must begin with RunStarted, and have no other")
     return None
 
 
 def _wrong_head(records: Sequence[Record], expected: Sequence[tuple[Head, str]]) -> Break | None:
-    """Return a break if a run did not have a head that somebody knows."""
+    """Return a break if the run does not have an expected head."""
     run_id = records[0].run_id
     for head, source in expected:
         if head.records > len(records):
-            return Break(run_id, len(records), f"records are missing: {source} knows {head.records}")
+            return Break(run_id, len(records), f"records are missing: {source} has {head.records}")
         if head.records < 1 or records[head.records - 1].hash != head.hash:
-            return Break(run_id, head.records - 1, f"the record is not the one that {source} knows")
+            return Break(run_id, head.records - 1, f"the record differs from the record of {source}")
     return None
 
 
 def wrong_row(row: RunRow, records: Sequence[Record]) -> Break | None:
-    """Return a break if a run's row differs from the run's records, which are well linked."""
+    """Return a break if a run's row differs from its records, whose chain is valid."""
     started, last = records[0].entry().event, records[-1].entry()
     resumed = [record.entry().event for record in records if RunResumed.type in record.text[:60]]
     assert isinstance(started, RunStarted)
@@ -140,7 +142,7 @@ def wrong_row(row: RunRow, records: Sequence[Record]) -> Break | None:
     elif isinstance(last.event, RunStopped):
         states, ended = ("stopped", "dead"), last.at
     recoveries = max((event.recovery for event in resumed if isinstance(event, RunResumed)), default=0)
-    if row.state == "dead":  # which another claim after a crash made it
+    if row.state == "dead":  # the refused claim counts too
         recoveries += 1
     parent = None if started.parent is None else started.parent[0]
     wrong = [
@@ -159,7 +161,7 @@ def wrong_row(row: RunRow, records: Sequence[Record]) -> Break | None:
 
 
 def is_other_answer(entry: Entry, stored: StoredAnswer) -> bool:
-    """Return whether a step reused another answer than the one that was stored before the step ended."""
+    """Return whether a step's answer differs from the cached answer that was stored before the step ended."""
     assert isinstance(entry.event, StepEnded)
     return stored.at <= entry.at and scrub(entry.event.outcome.text) != scrub(stored.answer.text)
 

@@ -1,4 +1,4 @@
-"""A batch: the events of many runs that one transaction commits, encoded, without secrets, and linked."""
+"""Builds a batch: the encoded events of many runs, without secrets, that one transaction commits."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -11,30 +11,30 @@ from podium.secrets import scrub
 from podium.types.events import Event, RunEnded, RunStarted, RunStopped
 
 Queued = tuple[SqlLog, float, Event | None]
-"""A log, the time of the append in seconds of Unix time, and the event; `None` releases the run."""
+"""A log, the time of the append in seconds of Unix time, and the event; `None` as event releases the run."""
 RecordRow = tuple[str, int, float, str, str]
 """A record: run id, number, time, text and hash."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """What one transaction commits."""
+    """The rows that one transaction commits."""
 
     counts: dict[SqlLog, int] = field(default_factory=dict)
-    """How many queue items the batch holds of each log."""
+    """Number of queue items of each log in the batch."""
     new: list[SqlLog] = field(default_factory=list)
     """The logs whose run begins with this batch."""
     records: dict[SqlLog, list[RecordRow]] = field(default_factory=dict)
     """The records of each log, in order."""
     states: dict[SqlLog, RunState] = field(default_factory=dict)
-    """The state after the batch of each run that it changes."""
+    """The state of each changed run after the batch."""
     released: set[SqlLog] = field(default_factory=set)
-    """Logs whose earlier batch failed, or was committed without an acknowledgement."""
+    """Logs whose earlier batch failed or was not acknowledged."""
     is_retry: bool = False
-    """Whether it was tried before, and so may be committed already."""
+    """Whether an earlier attempt may have committed the batch already."""
 
     def only(self, logs: Collection[SqlLog]) -> "Batch":
-        """Return the part of some logs, to be tried again."""
+        """Return the part of the batch for some logs, to be retried."""
         return Batch(
             counts={log: count for log, count in self.counts.items() if log in logs},
             new=[log for log in self.new if log in logs],
@@ -45,7 +45,7 @@ class Batch:
 
 
 def make_batch(queue: Iterable[Queued]) -> Batch:
-    """Encode each event, remove secrets, and link each record to the one before it."""
+    """Encode each event, remove secrets, and hash each record with the previous record."""
     batch = Batch()
     encoded: list[tuple[SqlLog, float, str]] = []
     for log, at, event in queue:
@@ -57,14 +57,14 @@ def make_batch(queue: Iterable[Queued]) -> Batch:
             continue
         try:
             encoded.append((log, at, encode(event)))
-        except Exception as error:  # noqa: BLE001 - told to its run; the writer goes on for the others
+        except Exception as error:  # noqa: BLE001 - reported to its run; other runs continue
             _release(batch, log)
             log.fail(unwritable(log.run_id, event, error))
             continue
         _update_state(batch, log, at, event)
     texts = [text for *_, text in encoded]
     joined = "\n".join(texts)
-    if scrub(joined) != joined:  # rare: one pass over the whole batch is cheaper than one for each text
+    if scrub(joined) != joined:  # rare, and one pass over the whole batch is cheaper than one for each text
         texts = [scrub(text) for text in texts]
     for (log, at, _), text in zip(encoded, texts, strict=True):
         last = log.last = add(log.last, log.run_id, at, text)
@@ -73,7 +73,7 @@ def make_batch(queue: Iterable[Queued]) -> Batch:
 
 
 def _update_state(batch: Batch, log: SqlLog, at: float, event: Event) -> None:
-    """Change the state of a run as an event says."""
+    """Update the state of a run after an event."""
     match event:
         case RunStarted():
             batch.new.append(log)
@@ -90,6 +90,6 @@ def _update_state(batch: Batch, log: SqlLog, at: float, event: Event) -> None:
 
 
 def _release(batch: Batch, log: SqlLog) -> None:
-    """Release a run. A run that was claimed and left unchanged keeps its state."""
+    """Release a run. A claimed run without new events keeps its state."""
     name = "stopped" if log.state.name == "running" else log.state.name
     batch.states[log] = log.state = replace(log.state, name=name, is_held=False)

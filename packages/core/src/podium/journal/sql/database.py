@@ -1,8 +1,8 @@
 """One database, opened in one event loop, and its transactions.
 
-A transaction is a coroutine function that awaits its own statements and nothing else. SQLite runs it whole
-in a worker thread, PostgreSQL on one connection. So neither a cancelled caller nor a blocked event loop
-leaves an SQLite transaction open with its locks.
+A transaction is a coroutine function that awaits only its own statements. SQLite runs all of it in a worker
+thread, PostgreSQL on one connection. So neither a cancelled caller nor a blocked event loop leaves an SQLite
+transaction open with its locks.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ from podium.journal.sql.lease import new_holder
 
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 1.0
-"""Seconds between two attempts while the database fails."""
+"""Maximum seconds between two attempts while the database fails."""
 
 Synchronous = Literal["full", "normal"]
 Value = str | int | float | None
@@ -30,15 +30,15 @@ _Result = TypeVar("_Result")
 
 
 class Refused(JournalError):
-    """The database refuses a statement or its values: another attempt would fail too."""
+    """The database refuses a statement or its values, so that a retry would fail too."""
 
 
 class Transaction(ABC):
-    """An open transaction. Each `?` in a statement stands for one value; values are given in order."""
+    """An open transaction. Each `?` in a statement stands for the next of `values`."""
 
     @abstractmethod
     async def execute(self, statement: str, *values: Value) -> int:
-        """Execute a statement and return how many rows it changed."""
+        """Execute a statement and return the number of changed rows."""
 
     @abstractmethod
     async def fetch(self, statement: str, *values: Value) -> Sequence[Row]:
@@ -46,8 +46,8 @@ class Transaction(ABC):
 
 
 Work = Callable[[Transaction], Coroutine[Any, Any, _Result]]
-"""What is done in a transaction. It awaits the transaction's methods only, and may be called again after
-a failure, even if the database committed the first call: an acknowledgement can be lost."""
+"""The statements of a transaction. It awaits only methods of the transaction. It may be called again after
+a failure, even if the database committed the first call, because an acknowledgement can be lost."""
 
 
 @dataclass(slots=True)
@@ -65,15 +65,15 @@ class BatchRows:
     changes: list[tuple[Value, ...]]
     """State, end, cost, holder, run id and fence of each run whose row changes."""
     releases: list[tuple[Value, ...]]
-    """Run id and fence of each run that is held no more, and is stopped if it is still running."""
+    """Run id and fence of each run to release; a running run becomes stopped."""
 
 
 @dataclass(slots=True)
 class Tenure:
-    """How this process holds runs in a database."""
+    """The name and the lease with which this process holds runs in a database."""
 
     holder: str = field(default_factory=new_holder)
-    """The name under which it holds them."""
+    """The name of the holder."""
     renewed_at: float = -inf
     """When the lease of the holder was last renewed, on the clock of `time.monotonic`."""
 
@@ -83,15 +83,15 @@ class Database(ABC):
 
     Args:
         name: its URL without the password, for messages.
-        patience: how long to repeat attempts while the database fails, in seconds.
+        patience: how long to retry while the database fails, in seconds.
     """
 
     now: ClassVar[str]
-    """SQL expression: the database's clock, in seconds of Unix time."""
+    """SQL expression for the time of the database, in seconds of Unix time."""
     for_update: ClassVar[str]
     """SQL clause that locks the selected rows until the transaction ends."""
     lock_schema: ClassVar[str]
-    """SQL statement that keeps others from changing tables until the transaction ends."""
+    """SQL statement that prevents other schema changes until the transaction ends."""
     columns: ClassVar[str]
     """SQL query for the column names of a table; no rows if the table does not exist."""
     failures: ClassVar[tuple[type[Exception], ...]]
@@ -103,13 +103,13 @@ class Database(ABC):
         self.tenure = Tenure()
 
     async def transaction(self, work: Work[_Result], *, reads: bool = False) -> _Result:
-        """Run `work` in a transaction, and again while the database fails, for `patience` seconds.
+        """Run `work` in a transaction; retry for `patience` seconds while the database fails.
 
-        A cancelled caller waits for the end of the transaction, two seconds at most.
+        A cancelled caller waits at most two seconds for the end of the transaction.
 
         Args:
-            work: what to do.
-            reads: whether it changes nothing.
+            work: the statements.
+            reads: whether the statements only read.
 
         Raises:
             JournalError: the database cannot be used.
@@ -117,9 +117,9 @@ class Database(ABC):
         return await self.retry(lambda: shielded(self.attempt(work, reads=reads)))
 
     async def retry(self, attempt: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Await `attempt()`, and again while it fails for a transient reason.
+        """Await `attempt()`, and retry it after transient failures.
 
-        The last attempt begins `patience` seconds after the first.
+        The last attempt starts `patience` seconds after the first.
 
         Raises:
             Refused: the failure is not transient.
@@ -138,16 +138,16 @@ class Database(ABC):
             wait = min(2 * wait, LONGEST_WAIT)
 
     def failure(self, error: Exception) -> JournalError:
-        """Return the error for an exception of the driver.
+        """Translate an exception of the driver.
 
-        An exception that is none of `failures` counts as transient: drivers raise almost anything when
-        their server dies.
+        An exception that is not in `failures` counts as transient, because drivers raise almost any
+        exception when their server dies.
         """
         is_refusal = isinstance(error, self.failures) and not self.is_transient(error)
         return (Refused if is_refusal else JournalError)(self.describe(error))
 
     def describe(self, error: Exception) -> str:
-        """Return the message for a failure of the database."""
+        """Return the error message for a failure of the database."""
         return f"the journal in {self.name} fails: {type(error).__name__}: {error}"
 
     @abstractmethod
@@ -156,39 +156,39 @@ class Database(ABC):
 
     @abstractmethod
     async def write(self, rows: BatchRows) -> Collection[str]:
-        """Write all rows if every fence is as expected, durably; otherwise write none.
+        """Write all rows durably if every fence is as expected; otherwise write no rows.
 
         Returns:
-            The fences that are not as expected.
+            The fences that differ.
         """
 
     @abstractmethod
     def is_transient(self, error: Exception) -> bool:
-        """Return whether a failure may end by itself: the database is down, full or locked."""
+        """Return whether a failure may be temporary: the database is down, full or locked."""
 
     @abstractmethod
     def is_duplicate_key(self, error: Exception) -> bool:
-        """Return whether a failure says that a key exists already."""
+        """Return whether a failure is a duplicate key."""
 
     @abstractmethod
     async def aclose(self) -> None:
         """Close all connections."""
 
     async def park(self) -> None:
-        """Close all connections, apart from one that this process keeps for the next use if it can."""
+        """Close all connections, except one SQLite connection that the process keeps for the next use."""
         await self.aclose()
 
 
 class DatabaseUrl(ABC):
-    """Where a database is. `str()` of it has no password."""
+    """The location of a database. Its `str()` has no password."""
 
     @abstractmethod
     def connect(self, patience: float, synchronous: Synchronous) -> Database:
-        """Return the database; connections are opened as they are needed.
+        """Return the database, which opens connections when they are needed.
 
         Args:
-            patience: how long to repeat attempts while the database fails, in seconds.
-            synchronous: what SQLite flushes at a commit; PostgreSQL has a setting of its own.
+            patience: how long to retry while the database fails, in seconds.
+            synchronous: when SQLite flushes to the disk; PostgreSQL has its own setting.
 
         Raises:
             JournalError: the file of the database cannot be created.
@@ -196,4 +196,4 @@ class DatabaseUrl(ABC):
 
     @abstractmethod
     async def unpark(self) -> None:
-        """Close what `Database.park` keeps of this database."""
+        """Close the connection to this database that `Database.park` kept."""

@@ -1,10 +1,9 @@
-"""Writes batches: one transaction each, which checks the fence of every run it writes.
+"""Writes each batch in one transaction, which checks the fences of its runs.
 
-A run's row has a holder and a fence, a random value that is replaced whenever a process claims the run. The
-transaction that writes a batch checks the fences of its runs and keeps them unchanged until it commits. If a
-fence differs, nothing is written, and the batch is tried again without that run. So a process that was
-stopped beyond its lease, and then continues, writes nothing. The primary key of the records (run, number)
-protects a run a second time.
+A run's row has a holder and a fence: a random value that each claim of the run replaces. The transaction
+that writes a batch checks the fences of its runs and locks them until it commits. If a fence differs, nothing
+is written, and the batch is retried without that run. So a process that was suspended longer than its lease
+writes nothing. The primary key of the records (run, number) protects a run a second time.
 """
 
 from collections.abc import Collection
@@ -16,15 +15,15 @@ from podium.journal.sql.database import BatchRows, Database, Transaction, Value
 from podium.journal.sql.run_log import RunState, SqlLog
 
 _FORGET_SECONDS = 86400.0
-"""How long after its end a lease is deleted."""
+"""Seconds after its end when a lease is deleted."""
 
 
 class FencedStore:
     """Writes batches to a database.
 
     Args:
-        database: where to.
-        lease: how long a run stays held after its holder last renewed its lease, in seconds.
+        database: the database.
+        lease: how long a run stays held after the last renewal of its holder's lease, in seconds.
     """
 
     def __init__(self, database: Database, lease: float) -> None:
@@ -39,18 +38,18 @@ class FencedStore:
         self._forget = f"DELETE FROM podium_leases WHERE until < {database.now} - ?"  # noqa: S608
 
     async def commit(self, batch: Batch) -> Collection[SqlLog]:
-        """Try once to write a batch durably, and return the logs whose run another process holds.
+        """Make one attempt to write a batch durably, and return the logs whose run another process holds.
 
         Raises:
-            Refused: the database refuses something in the batch.
+            Refused: the database refuses a statement or a value of the batch.
             JournalError: the database fails.
         """
         try:
             return await self._write(batch)
-        except Exception as error:  # each driver raises its own; the database names them
+        except Exception as error:  # drivers raise many types; `failure` translates them
             is_first, batch.is_retry = not batch.is_retry, True
             if is_first and self.database.is_duplicate_key(error):
-                return await self.commit(batch)  # without the records that are there
+                return await self.commit(batch)  # without the records that were already written
             raise self.database.failure(error) from error
 
     async def renew(self, transaction: Transaction) -> None:
@@ -61,7 +60,7 @@ class FencedStore:
     async def _write(self, batch: Batch) -> Collection[SqlLog]:
         now, tenure = monotonic(), self.database.tenure
         if now - tenure.renewed_at >= self._lease / 3:
-            await self.database.attempt(self.renew)  # before the database holds runs of this holder
+            await self.database.attempt(self.renew)  # a held run needs a lease
             tenure.renewed_at = now
         if not batch.counts and not batch.released:
             return ()

@@ -1,9 +1,9 @@
-"""Keeps SQLite files whole when the process forks.
+"""Protects SQLite files when the process forks.
 
-SQLite's connections must not be used across a fork. A child must not even open a file that its parent had
-open at the fork: SQLite would count the parent's locks as the child's own, and take none. So a fork waits for
-the transactions under way and closes all connections first; the parent opens them again. If a transaction
-does not end in time, the child refuses its file.
+A SQLite connection must not be used across a fork. A child must not even open a file that its parent had open
+at the fork, because SQLite would treat the parent's locks as the child's own. So a fork first waits for open
+transactions and closes all connections; the parent opens them again later. If a transaction does not end in
+time, opening its file in the child is an error.
 """
 
 import os
@@ -15,34 +15,34 @@ from threading import Condition, get_ident
 from podium.errors import JournalError
 
 WAIT_SECONDS = 5.0
-"""How long a fork waits for the transactions under way, and these for a fork."""
+"""Maximum wait of a fork for transactions, and of a transaction for a fork, in seconds."""
 
 FileId = tuple[int, int]
-"""Device and number of a file, whatever path names it."""
+"""Device and inode of a file."""
 
 
 class _Forks:
-    """Lets the uses of SQLite by all threads and the forks of the process take turns."""
+    """Keeps the uses of SQLite in all threads apart from the forks of the process."""
 
     def __init__(self) -> None:
         self._changed = Condition()
         self._under_way = 0
-        """Forks: no use begins meanwhile."""
+        """Number of running forks; a use waits for them."""
         self._uses: dict[int, Path] = {}
-        """By thread, the file that it uses."""
+        """The file that each thread uses, by thread id."""
         self._still_used: set[Path] = set()
-        """Files that were in use when a fork under way stopped waiting."""
+        """Files that were still in use when a running fork stopped waiting."""
         self._inherited: set[FileId] = set()
-        """Files that were in use in the parent of this process when it forked."""
+        """Files that the parent of this process used at the fork."""
         self._close: list[Callable[[], None]] = []
 
     def closes(self, close: Callable[[], None]) -> None:
-        """Have `close` called before each fork; it closes connections that no thread uses."""
+        """Register a function that closes unused connections, to be called before each fork."""
         self._close.append(close)
 
     @contextmanager
     def held_off(self, path: Path) -> Generator[None, None, None]:
-        """Hold off forks while this thread opens, uses or closes a connection to a file."""
+        """Make forks wait while this thread opens, uses or closes a connection to a file."""
         thread = get_ident()
         with self._changed:
             self._changed.wait_for(lambda: not self._under_way, WAIT_SECONDS)
@@ -55,10 +55,10 @@ class _Forks:
                 self._changed.notify_all()
 
     def check(self, path: Path) -> None:
-        """Refuse a file that was in use in the parent when this process was forked.
+        """Raise an error if the parent used a file when this process was forked.
 
         Raises:
-            JournalError: it was.
+            JournalError: the parent used the file.
         """
         if self._inherited and file_id(path) in self._inherited:
             raise JournalError(
@@ -68,7 +68,7 @@ class _Forks:
             )
 
     def before(self) -> None:
-        """Wait for the uses by other threads, and close all connections."""
+        """Wait for other threads, and close all connections."""
         with self._changed:
             self._under_way += 1
             self._changed.wait_for(lambda: not self._uses.keys() - {get_ident()}, WAIT_SECONDS)
@@ -77,21 +77,23 @@ class _Forks:
             close()
 
     def after_in_parent(self) -> None:
-        """Let uses begin again."""
+        """Allow new uses."""
         with self._changed:
             self._under_way -= 1
             self._still_used.clear()
             self._changed.notify_all()
 
     def after_in_child(self) -> None:
-        """Note the files in use. The threads of the parent, which hold locks, are not in the child."""
+        """Store the files in use, and replace the locks that threads of the parent may hold."""
         found = {file_id(path) for path in (*self._still_used, *self._uses.values())}
-        self._inherited |= {each for each in found if each is not None}  # a deleted file cannot be opened
+        self._inherited |= {
+            each for each in found if each is not None
+        }  # `None`: deleted, so nobody can open it
         self._changed, self._under_way, self._uses, self._still_used = Condition(), 0, {}, set()
 
 
 def file_id(path: Path) -> FileId | None:
-    """Return what names a file whatever path leads to it; `None` if there is none."""
+    """Return the device and inode of a file; `None` if it does not exist."""
     try:
         stat = path.stat()
     except OSError:

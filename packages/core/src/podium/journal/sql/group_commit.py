@@ -1,7 +1,7 @@
-"""Group commit: one task writes what all runs of one event loop append, batch by batch.
+"""Group commit: one task writes the events of all runs of one event loop in batches.
 
-While a batch is committed the next one gathers. An event counts as durable only after the commit of its own
-batch. This module knows logs and their order; the store knows how a batch reaches the database.
+While one batch is committed, the next batch collects events. An event counts as durable only after the commit
+of its own batch. `FencedStore` writes a batch to the database.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from podium.journal.sql.run_log import SqlLog
 from podium.types.events import Event
 
 _GATHER_TURNS = 8
-"""Turns of the event loop before a batch is closed. A run's end is appended a few turns after the end of its
-last step, and would otherwise wait for that step's commit."""
+"""Turns of the event loop before a batch is closed. The end of a run is appended a few turns after the end of
+its last step, and should be in the same batch."""
 
 
 class GroupCommit:
-    """The task that writes.
+    """The task that writes the batches.
 
     Args:
-        commit: tries once to write a batch, and returns once it is durable, with the logs that it left out
-            because another process holds their run. Raises `JournalError` if that fails.
-        period: longest time between two commits while runs are held, which renews the lease, in seconds.
-        patience: how long a run waits at least for a commit while the database fails, in seconds.
+        commit: makes one attempt to write a batch, and returns once it is durable, with the logs whose run
+            another process holds. Raises `JournalError` if the attempt fails.
+        period: maximum time between two commits while runs are held, in seconds; a commit renews the lease.
+        patience: minimum time that a run waits for a commit while the database fails, in seconds.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class GroupCommit:
         self._woken = anyio.Event()
         self._held: set[SqlLog] = set()
         self._to_release: set[SqlLog] = set()
-        """Logs whose commit failed: their runs are released with the next commit that succeeds."""
+        """Logs whose commit failed; the next successful commit releases their runs."""
         self._is_closing = False
         self._in_flight: list[Queued] = []
-        """What is being written."""
+        """The batch that is being written."""
         self._failure: JournalError | None = None
-        """Why the task ended before it was told to."""
+        """The error that ended the task early; `None` otherwise."""
         self._task = asyncio.create_task(self._run(), name="podium journal")
 
     def put(self, log: SqlLog, event: Event | None) -> None:
@@ -64,12 +64,12 @@ class GroupCommit:
         self._queue.append((log, time(), event))
 
     def hold(self, log: SqlLog) -> None:
-        """Renew the lease for a claimed run, of which nothing is written yet."""
+        """Renew the lease while a claimed run has nothing to write."""
         self._held.add(log)
         self._woken.set()
 
     async def aclose(self) -> None:
-        """Write what is queued and end the task. If cancelled, end the task without writing."""
+        """Write the queued events and end the task. If cancelled, end the task without writing."""
         self._is_closing = True
         self._woken.set()
         try:
@@ -83,7 +83,7 @@ class GroupCommit:
     async def _run(self) -> None:
         try:
             await self._write_batches()
-        except BaseException as error:  # however it ends, no run may wait for a writer that is gone
+        except BaseException as error:  # in any case: no run may wait for a writer that has ended
             self._failure = _fault(error)
             for log in {*(log for log, *_ in (*self._in_flight, *self._queue)), *self._held}:
                 log.fail(self._failure)
@@ -104,13 +104,13 @@ class GroupCommit:
                 await self._write(batch)
 
     def _rest(self) -> float | None:
-        """Return the longest time without a commit, in seconds; `None` while there is nothing to renew."""
+        """Return the maximum time until the next commit, in seconds; `None` if there is no lease to renew."""
         if self._to_release:
             return LONGEST_WAIT
         return self._period if self._held else None
 
     async def _write(self, batch: Batch) -> None:
-        """Write a batch; while that fails, try again without the runs that have waited for `patience`."""
+        """Write a batch; retry failures without the runs that have waited for `patience`."""
         wait = FIRST_WAIT
         while True:
             try:
@@ -123,7 +123,7 @@ class GroupCommit:
                 self._fail(batch.counts, error)
             except JournalError as error:
                 self._fail([log for log in batch.counts if self._left(log) <= 0], error)
-            except Exception as error:  # noqa: BLE001 - told to the runs of this batch; the others go on
+            except Exception as error:  # noqa: BLE001 - reported to the runs of this batch; other runs continue
                 self._fail(batch.counts, _fault(error))
             else:
                 return
@@ -134,11 +134,11 @@ class GroupCommit:
             wait = min(2 * wait, LONGEST_WAIT)
 
     def _left(self, log: SqlLog) -> float:
-        """Return how long a run still waits for its commit, in seconds."""
+        """Return the remaining time that a run waits for its commit, in seconds."""
         return log.waits_since + self._patience - anyio.current_time()
 
     def _take(self, batch: Batch, lost: Collection[SqlLog]) -> None:
-        """Tell the logs of a batch that it is durable, apart from those that another process holds."""
+        """Mark the logs of a batch as committed, and those that another process holds as failed."""
         self._to_release -= batch.released
         for log, count in batch.counts.items():
             if log in lost:
@@ -162,5 +162,5 @@ def _fault(error: BaseException) -> JournalError:
 
 def _lost(log: SqlLog, batch: Batch) -> JournalError:
     if log in batch.new:
-        return RunExists(f"there is a run {log.run_id} already: give this one an id of its own")
-    return RunLost(f"run {log.run_id} was taken over by someone else, or deleted")
+        return RunExists(f"run {log.run_id} already exists: choose another id")
+    return RunLost(f"run {log.run_id} was claimed by another process, or deleted")

@@ -1,4 +1,7 @@
-"""Who holds a lease: one open journal of one process. And how to tell that the holder carries on no more."""
+"""Names the holders of leases, and finds out whether the process of a holder has ended.
+
+A holder is one open journal of one process.
+"""
 
 import os
 import platform
@@ -9,29 +12,29 @@ from uuid import uuid4
 PROC = Path("/proc")
 
 _open_fences: set[str] = set()
-"""The fences of the runs that this process carries out."""
+"""The fences of the runs that this process is running."""
 
 
 def keep_fence(fence: str) -> None:
-    """Note that this process carries out the run of this fence."""
+    """Store the fence of a run that this process is running."""
     _open_fences.add(fence)
 
 
 def forget_fence(fence: str) -> None:
-    """Note that this process carries out the run of this fence no more."""
+    """Remove the fence of a run that this process no longer runs."""
     _open_fences.discard(fence)
 
 
 def is_given_up(holder: str, fence: str) -> bool:
-    """Return whether this process held a run, and gave it up while the database failed."""
+    """Return whether this process held a run and released it while the database failed."""
     return holder.rpartition(":")[2].startswith(_token(os.getpid())) and fence not in _open_fences
 
 
 def new_holder() -> str:
     """Return a new name for a lease holder in this process.
 
-    It has five parts: host, process id, process namespace, start time of the process, random number. The
-    number begins alike for all holders of the process.
+    It has five parts: host, process id, process namespace, start time of the process, and random number. The
+    number has the same prefix for all holders of the process.
     """
     pid = os.getpid()
     number = _token(pid) + uuid4().hex[:8]
@@ -39,13 +42,13 @@ def new_holder() -> str:
 
 
 def process_of(holder: str) -> str:
-    """Return the process of a lease holder, for messages."""
+    """Return the process and host of a holder, for messages."""
     host, pid = holder.rsplit(":", 4)[:2]
     return f"process {pid} on {host}"
 
 
 def has_ended(holder: str) -> bool:
-    """Return whether the process of a lease holder is known to have ended; `False` if it cannot be known."""
+    """Return whether the process of a holder is known to have ended."""
     parts = holder.rsplit(":", 4)
     namespace = _namespace()
     if len(parts) != 5 or not parts[1].isdigit() or not namespace or parts[2] != namespace:
@@ -55,13 +58,13 @@ def has_ended(holder: str) -> bool:
 
 @cache
 def _token(pid: int) -> str:
-    """Return what the numbers of this process's holders begin with; a forked process has its own."""
+    """Return the prefix for the numbers of this process's holders; a forked process has its own."""
     del pid
     return uuid4().hex[:16]
 
 
 def _namespace() -> str:
-    """Return what process ids are unique in: a boot of a machine and a pid namespace; empty if unknown."""
+    """Return the scope in which process ids are unique: boot id and pid namespace; empty if unknown."""
     try:
         boot = (PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}.{(PROC / 'self/ns/pid').stat().st_ino}"

@@ -1,7 +1,7 @@
-"""Connections to SQLite files that the process keeps between two uses, so that no run opens the file again.
+"""Keeps SQLite connections open between two uses, so that a run need not open the file again.
 
-A kept connection belongs to nobody until it is taken, by one user, in any event loop and thread. At the end
-of the process and before a fork all are closed.
+A kept connection has no user until `take` gives it to one, in any event loop and thread. All kept connections
+are closed at the end of the process and before a fork.
 """
 
 import atexit
@@ -15,17 +15,17 @@ from podium.journal.sql.database import Synchronous, Tenure
 from podium.journal.sql.forks import FORKS, FileId, file_id
 
 MOST = 8
-"""Most files to which a connection is kept; that which was kept longest is closed first."""
+"""Maximum number of kept connections, one for each file; the oldest is closed first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A connection that is kept."""
+    """A kept connection."""
 
     connection: sqlite3.Connection
     tenure: Tenure
     file: FileId
-    """Tells whether the path still names the file."""
+    """Shows whether the path still names the same file."""
 
 
 _parked: dict[tuple[Path, Synchronous], Parked] = {}
@@ -48,7 +48,7 @@ def keep(path: Path, synchronous: Synchronous, connection: sqlite3.Connection, t
 
 
 def take(path: Path, synchronous: Synchronous) -> Parked | None:
-    """Return the kept connection to a file, which is the caller's from now on; `None` if there is none."""
+    """Remove the kept connection to a file and return it; `None` if there is none."""
     with _lock:
         kept = _parked.pop((path, synchronous), None)
     if kept is not None and kept.file != file_id(path):  # another file is at this path now
@@ -75,7 +75,7 @@ def _drop_all() -> None:
 
 
 def _forget_lock() -> None:
-    global _lock  # noqa: PLW0603 - a thread of the parent may have held it at the fork
+    global _lock  # noqa: PLW0603 - a thread of the parent may hold the old lock
     _lock = Lock()
 
 

@@ -1,6 +1,6 @@
 """A database on a PostgreSQL server, for many machines.
 
-A batch of runs with new ids is one statement and so one round trip: the server commits it by itself.
+A batch of runs with generated ids is one statement without an explicit transaction, so one round trip.
 """
 
 import re
@@ -27,7 +27,7 @@ from podium.journal.sql.database import (
 _CONNECT_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
 _CONNECTIONS = 5
-"""Most connections of one event loop, without the one that writes batches."""
+"""Maximum connections of one event loop, besides the connection that writes batches."""
 _TRANSIENT = frozenset({"08", "25", "40", "53", "55", "57", "58", "0A", "XX"})
 """Classes of error codes: connection, transaction, resources, shutdown, system."""
 _DUPLICATE_KEY = "23505"
@@ -36,7 +36,7 @@ _PLANS = """
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off
 """
-"""Plans by keys: a plan made while the tables are small would otherwise be kept as they grow."""
+"""Force query plans that use keys. Otherwise the server keeps a plan made for small tables as they grow."""
 
 _WRITE = """
 WITH held AS (
@@ -73,8 +73,8 @@ WITH held AS (
 )
 SELECT fence FROM held UNION ALL SELECT fence FROM begun
 """
-"""Locks the rows of existing runs and writes only if all fences are as expected. A run that an earlier
-attempt created, whose acknowledgement was lost, counts as created by this one."""
+"""Locks the rows of existing runs, and writes only if all fences are as expected. If an earlier attempt
+created a run and its acknowledgement was lost, the run counts as created by this attempt."""
 
 _Result = TypeVar("_Result")
 
@@ -83,8 +83,8 @@ class PostgresUrl(DatabaseUrl):
     """A database of a server.
 
     Args:
-        url: with the password.
-        name: without it.
+        url: the URL with the password.
+        name: the URL without the password.
     """
 
     def __init__(self, url: str, name: str) -> None:
@@ -95,12 +95,12 @@ class PostgresUrl(DatabaseUrl):
         return self._name
 
     def connect(self, patience: float, synchronous: Synchronous) -> "PostgresDatabase":
-        """Return the database; nothing is opened yet."""
+        """Return the database without opening a connection."""
         del synchronous
         return PostgresDatabase(self._name, patience, self._url)
 
     async def unpark(self) -> None:
-        """Do nothing: connections belong to an event loop, and none is kept."""
+        """Do nothing: no connection is kept beyond its event loop."""
 
 
 class PostgresDatabase(Database):
@@ -109,7 +109,7 @@ class PostgresDatabase(Database):
     Args:
         name: as for `Database`.
         patience: as for `Database`.
-        url: with the password.
+        url: the URL with the password.
     """
 
     now = "extract(epoch from clock_timestamp())::double precision"
@@ -122,7 +122,7 @@ class PostgresDatabase(Database):
     failures = (
         asyncpg.PostgresError,
         asyncpg.InterfaceError,
-        asyncpg.InternalClientError,  # raised when the server dies in the middle of a message
+        asyncpg.InternalClientError,  # raised if the server dies in the middle of a message
         OSError,
         TimeoutError,
     )
@@ -151,7 +151,7 @@ class PostgresDatabase(Database):
             await transaction.commit()
         except PodiumError:
             raise
-        except BaseException:  # after a cancel, too, the connection is amid a statement
+        except BaseException:  # also after a cancellation: a statement may be unfinished
             connection.terminate()  # the server rolls back
             raise
         finally:
@@ -159,7 +159,7 @@ class PostgresDatabase(Database):
         return result
 
     async def write(self, rows: BatchRows) -> Collection[str]:
-        """Write the rows by one statement over columns."""
+        """Write all rows with one statement."""
         try:
             connection = await self._connected()
             if rows.ids_are_new:
@@ -168,7 +168,7 @@ class PostgresDatabase(Database):
             await transaction.start()
             lost = await _write(connection, rows)
             await (transaction.rollback() if lost else transaction.commit())
-        except BaseException:  # after a cancel, too, the connection is amid a statement
+        except BaseException:  # also after a cancellation: a statement may be unfinished
             if self._writer is not None:
                 self._writer.terminate()
                 self._writer = None
@@ -176,16 +176,16 @@ class PostgresDatabase(Database):
         return lost
 
     def is_transient(self, error: Exception) -> bool:
-        """Return whether the server's code, or a failure without one, says so."""
+        """Return whether the server's error code is transient or missing."""
         code: str | None = getattr(error, "sqlstate", None)
         return not isinstance(error, ValueError) if code is None else code[:2] in _TRANSIENT
 
     def is_duplicate_key(self, error: Exception) -> bool:
-        """Return whether the server's code says so."""
+        """Return whether the server's error code is that for a duplicate key."""
         return getattr(error, "sqlstate", None) == _DUPLICATE_KEY
 
     async def aclose(self) -> None:
-        """Close all connections; those that do not close within a second are cut."""
+        """Close all connections; terminate those that do not close within a second."""
         writer, self._writer = self._writer, None
         pool, self._pool = self._pool, None
         try:
@@ -225,7 +225,7 @@ class _PostgresTransaction(Transaction):
 
 @cache
 def _numbered(statement: str) -> str:
-    """Return a statement with `$1`, `$2`, … in place of each `?`."""
+    """Replace each `?` in a statement by `$1`, `$2` and so on."""
     numbers = count(1)
     return re.sub(r"\?", lambda _: f"${next(numbers)}", statement)
 
@@ -240,7 +240,7 @@ async def _write(connection: Any, rows: BatchRows) -> Collection[str]:
     )
     found = {row[0] for row in await connection.fetch(_WRITE, *columns)}
     lost = {fence for _, fence in rows.fences} - found
-    return lost or {str(row[8]) for row in rows.new_runs} - found  # no run is created unless all fences hold
+    return lost or {str(row[8]) for row in rows.new_runs} - found  # if a fence differs, no run is created
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], number: int) -> Sequence[Sequence[Any]]:

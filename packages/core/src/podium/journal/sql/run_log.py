@@ -1,4 +1,4 @@
-"""One run's log as its holder sees it: what waits for a commit, and the state of the run."""
+"""The log of one run in its holder: the events that wait for a commit, and the state of the run."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ class SqlLog(Log):
     Args:
         put: queues an event of a log; `None` releases the run.
         run_id: the run.
-        fence: what the run's row holds until another process claims the run.
-        leave: lets the journal close.
+        fence: the fence in the run's row, until another process claims the run.
+        leave: called when the log is closed, so that the journal may close.
     """
 
     def __init__(
@@ -49,29 +49,29 @@ class SqlLog(Log):
         self.fence = fence
         keep_fence(fence)
         self.started: RunStarted | None = None
-        """The first event of a run that begins with this log."""
+        """The first event of a new run; `None` for a claimed run."""
         self.is_minted = False
-        """Whether no other run can have its id."""
+        """Whether the id was generated, so that no other run can have it."""
         self.state = RunState()
-        """The state once everything queued is committed."""
+        """The state after all queued events are committed."""
         self.last: Head | None = None
-        """How far the run is recorded once everything queued is committed."""
+        """The head after all queued events are committed."""
         self.failure: JournalError | None = None
         self._put = put
         self._leave = leave
         self._open = True
         self._queued = 0
         self._written = 0
-        """How many of the queued events were written, in order."""
+        """Number of queued events that were written."""
         self.waits_since = 0.0
-        """When the oldest event that is not written was queued, or the one before it written, on the event
-        loop's clock."""
+        """Start of the wait for the next commit: when the oldest unwritten event was queued or the event
+        before it was written, on the event loop's clock."""
         self._progress: anyio.Event | None = None
         self._is_closed = False
 
     @property
     def head(self) -> Head | None:
-        """How far the run is recorded, if everything was flushed; `None` after a failure."""
+        """The head of the run, if all events are flushed; `None` after a failure."""
         return self.last if self.failure is None else None
 
     def begin(self, started: RunStarted, *, minted: bool) -> None:
@@ -97,7 +97,7 @@ class SqlLog(Log):
         self._put(self, event)
 
     async def flush(self) -> None:
-        """Wait until everything queued so far is committed."""
+        """Wait until all events queued so far are committed."""
         last = self._queued
         while self._written < last and self.failure is None:
             if self._progress is None:
@@ -107,7 +107,7 @@ class SqlLog(Log):
             raise self.failure
 
     async def aclose(self) -> None:
-        """Flush, release the run, and let the journal close."""
+        """Flush and release the run, and let the journal close."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -124,13 +124,13 @@ class SqlLog(Log):
             await self._leave()
 
     def committed(self, count: int) -> None:
-        """Take `count` more queued events as committed."""
+        """Mark the next `count` queued events as committed."""
         self._written += count
         self.waits_since = anyio.current_time()
         self._wake()
 
     def fail(self, error: JournalError) -> None:
-        """Take it that nothing more of this run can be recorded."""
+        """Mark the run as failed: no more events of it can be recorded."""
         if self.failure is None:
             if self.started is not None and not self._written:
                 error = not_recorded(self.run_id, error)
@@ -147,8 +147,8 @@ class SqlLog(Log):
 
 
 def not_recorded(run_id: str, error: JournalError) -> JournalError:
-    """Return the error of a run whose first record was not committed, as far as is known."""
-    if error.code != JournalError.code:  # it says more
+    """Return the error for a run whose first record was not committed, as far as is known."""
+    if error.code != JournalError.code:  # a subclass has a more precise message
         return error
     starts = f"`run(..., run_id={run_id!r})`, or `podium run --run-id {run_id}`, starts it"
     made = JournalError(f"{error}; no record of run {run_id} is known to be written: {starts}")

@@ -1,4 +1,4 @@
-"""The runs of a database: claim, read, list and delete them."""
+"""Claims, reads, lists and deletes the runs of a database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from podium.journal.sql.lease import has_ended, is_given_up, process_of
 from podium.journal.sql.run_log import RunState
 
 _ALL = 2**62
-"""A limit above any number of rows: neither database takes both NULL and a negative number."""
+"""A limit above any number of rows. `LIMIT NULL` and `LIMIT -1` each work in only one of the databases."""
 _RECORDS = "SELECT run_id, number, at, text, hash FROM podium_events WHERE run_id = ? ORDER BY number"
 _STRAYS = """
 SELECT DISTINCT run_id FROM podium_events AS event
@@ -28,18 +28,18 @@ class Claim:
 
     entries: tuple[Entry, ...]
     state: RunState
-    """Before the claim."""
+    """The state before the claim."""
     recoveries: int
     is_refused: bool = False
-    """Whether it was not claimed, because its process died too often."""
+    """Whether the claim was refused, because the run's processes died too often."""
 
 
 class RunTable:
     """The runs of one database.
 
     Args:
-        store: which holds the runs that are claimed.
-        max_recoveries: how many times a run is claimed after its process died.
+        store: the store whose holder claims the runs.
+        max_recoveries: maximum number of claims after a process of the run died.
     """
 
     def __init__(self, store: FencedStore, max_recoveries: int) -> None:
@@ -60,17 +60,17 @@ class RunTable:
         )
         if claim.is_refused:
             raise RunDead(
-                f"run {run_id} was taken up {claim.recoveries - 1} times after its process had died: "
-                "find out why before you force it"
+                f"run {run_id} was continued {claim.recoveries - 1} times after its process died: "
+                "find the cause before you force it"
             )
         return claim
 
     async def _claim(self, transaction: Transaction, *, run_id: str, fence: str, force: bool) -> Claim:
         row = await self._locked(transaction, run_id)
-        is_claimed = row["fence"] == fence  # by an earlier attempt, whose acknowledgement was lost
+        is_claimed = row["fence"] == fence  # by an earlier attempt whose acknowledgement was lost
         if _is_held(row) and not is_claimed:
             raise RunHeld(
-                f"run {run_id} is carried out by {process_of(row['holder'])}: wait for it to end or stop"
+                f"run {run_id} is running in {process_of(row['holder'])}: wait for it to end or stop"
             )
         entries = tuple(record.entry() for record in await _records(transaction, run_id))
         claim = Claim(entries, RunState(row["state"], row["ended"], row["cost"]), row["recoveries"])
@@ -97,7 +97,7 @@ class RunTable:
     async def rows(
         self, *, limit: int | None, nested: bool, prefix: str, parent: str | None
     ) -> tuple[RunRow, ...]:
-        """Return the latest runs; as `Journal.runs`."""
+        """Return the latest runs, like `Journal.runs`."""
         which = "run.parent = ?" if parent is not None else "TRUE" if nested else "run.parent IS NULL"
         order = "ORDER BY run.began DESC, run.run_id LIMIT ?"
         statement = f"{self._select} WHERE {which} AND substr(run.run_id, 1, ?) = ? {order}"
@@ -112,7 +112,7 @@ class RunTable:
         return await self._database.transaction(read, reads=True)
 
     async def strays(self) -> tuple[str, ...]:
-        """Return the ids under which there are records, but no run."""
+        """Return the ids that have records but no row."""
 
         async def read(transaction: Transaction) -> tuple[str, ...]:
             return tuple(str(row["run_id"]) for row in await transaction.fetch(_STRAYS))
@@ -125,10 +125,10 @@ class RunTable:
 
     async def _delete(self, transaction: Transaction, *, run_id: str) -> None:
         doomed = [run_id]
-        for each in doomed:  # which grows meanwhile
+        for each in doomed:  # the loop adds to it
             row = await self._locked(transaction, each)
             if _is_held(row):
-                raise RunHeld(f"run {each} is carried out by {process_of(row['holder'])}: wait for it to end")
+                raise RunHeld(f"run {each} is running in {process_of(row['holder'])}: wait for it to end")
             nested = await transaction.fetch("SELECT run_id FROM podium_runs WHERE parent = ?", each)
             doomed += [row["run_id"] for row in nested if row["run_id"] not in doomed]
         for each in doomed:
@@ -136,10 +136,10 @@ class RunTable:
             await transaction.execute("DELETE FROM podium_runs WHERE run_id = ?", each)
 
     async def _locked(self, transaction: Transaction, run_id: str) -> Row:
-        """Return a run's row, locked until the transaction ends.
+        """Lock a run's row until the transaction ends, and return the row.
 
-        The lock is taken by a statement of its own: PostgreSQL shows a statement that waits for a lock
-        other tables as they were before the wait.
+        The lock is a separate statement, because a PostgreSQL statement that waits for a lock reads the
+        other tables in their state before the wait.
         """
         await transaction.fetch(self._lock, run_id)
         return await self._row(transaction, run_id)
@@ -147,7 +147,7 @@ class RunTable:
     async def _row(self, transaction: Transaction, run_id: str) -> Row:
         rows = await transaction.fetch(f"{self._select} WHERE run.run_id = ?", run_id)
         if not rows:
-            raise RunUnknown(f"there is no run {run_id} in the journal")
+            raise RunUnknown(f"run {run_id} is not in the journal")
         return rows[0]
 
 

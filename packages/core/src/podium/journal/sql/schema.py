@@ -1,4 +1,4 @@
-"""The tables of one package in a database, by version, and the upgrade to the newest version."""
+"""Creates the tables of a package in a database, and upgrades them to the newest version."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class Schema:
     """The tables of one package.
 
     Args:
-        name: of the schema, unique in a database.
-        versions: the statements that make each version of the one before, in SQL that both SQLite and
-            PostgreSQL read. Released versions never change; tables are named `podium_…`.
-        first: the number of the first of `versions`. Tables of an earlier version are refused.
+        name: the name of the schema, unique in a database.
+        versions: for each version, the statements that upgrade the previous version to it, in SQL for both
+            SQLite and PostgreSQL. Released versions never change; tables are named `podium_…`.
+        first: the number of the first item of `versions`. Earlier versions are errors.
     """
 
     name: str
@@ -32,39 +32,39 @@ class Schema:
 
     @property
     def newest(self) -> int:
-        """The number of the last of `versions`."""
+        """The number of the last item of `versions`."""
         return self.first + len(self.versions) - 1
 
 
 async def open_database(
     url: DatabaseUrl, schema: Schema, *, patience: float, synchronous: Synchronous
 ) -> Database:
-    """Open a database and bring the tables of `schema` to the newest version.
+    """Open a database and upgrade the tables of `schema` to the newest version.
 
     Args:
-        url: of the database.
-        schema: the tables that are needed.
-        patience: how long to repeat attempts while the database fails, in seconds.
-        synchronous: what SQLite flushes at a commit.
+        url: the database.
+        schema: the required tables.
+        patience: how long to retry while the database fails, in seconds.
+        synchronous: when SQLite flushes to the disk.
 
     Raises:
-        JournalBroken: the tables have a version that is not known.
+        JournalBroken: the tables have an unknown version.
         JournalError: the database cannot be used.
     """
     database = url.connect(patience, synchronous)
     try:
         await upgrade(database, schema)
-    except BaseException:  # after a cancel, too, nothing stays open
+    except BaseException:  # also after a cancellation: close the connections
         await shielded(database.aclose())
         raise
     return database
 
 
 async def upgrade(database: Database, schema: Schema) -> None:
-    """Bring the tables of `schema` to the newest version, in one transaction.
+    """Upgrade the tables of `schema` to the newest version, in one transaction.
 
     Raises:
-        JournalBroken: they have a version that is not known.
+        JournalBroken: the tables have an unknown version.
         JournalError: the database cannot be used.
     """
 
@@ -94,8 +94,8 @@ async def _version(transaction: Transaction, database: Database, schema: Schema)
     found: int = rows[0]["version"] if rows else 0
     if found > schema.newest:
         raise JournalBroken(
-            f"the {schema.name} tables in {database.name} have version {found}, and this Podium knows "
-            f"{schema.newest}: use a newer Podium"
+            f"the {schema.name} tables in {database.name} have version {found}, and this version of Podium "
+            f"supports up to {schema.newest}: use a newer Podium"
         )
     if 0 < found < schema.first:
         raise _too_old(database)
@@ -104,6 +104,6 @@ async def _version(transaction: Transaction, database: Database, schema: Schema)
 
 def _too_old(database: Database) -> JournalBroken:
     return JournalBroken(
-        f"{database.name} was written by an earlier version of Podium, which this version cannot read: "
-        "move it away, or use the version that wrote it"
+        f"an earlier version of Podium wrote {database.name}, and this version cannot read it: "
+        "move it away, or use the earlier version"
     )

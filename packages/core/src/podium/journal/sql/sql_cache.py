@@ -1,4 +1,4 @@
-"""Answers to use again, kept in a database."""
+"""A cache of answers in a database."""
 
 from hashlib import sha256
 from time import time
@@ -40,41 +40,40 @@ _GET = "SELECT at, text, hash FROM podium_cache WHERE key = ?"
 
 
 class SqlCache(SqlTables, Cache):
-    """Keeps answers in a database, for all processes that use it.
+    """Stores answers in a database, for all processes that use it.
 
-    An answer that was put just before a loss of power may be lost. Secrets are removed from answers as they
-    are from a journal.
+    A power failure may lose the latest answers. Secrets are removed from answers, as in a journal.
 
     Args:
-        location: as for `SqlJournal`; both may be in one database.
-        patience: how long to repeat attempts while the database fails, in seconds.
+        location: as for `SqlJournal`; a journal and a cache may share a database.
+        patience: how long to retry while the database fails, in seconds.
 
     Raises:
-        ConfigError: the location names no database, or needs a package that is not installed.
+        ConfigError: the location is invalid, or needs a package that is not installed.
     """
 
     def __init__(self, location: Location = None, *, patience: float = 30.0) -> None:
         super().__init__(_SCHEMA, location, patience=patience)
 
     async def get(self, key: str) -> Completion | None:
-        """Return the answer of this key; `None` if there is none.
+        """Return the answer for a key; `None` if there is none.
 
         Raises:
-            JournalBroken: the answer is not as it was put.
+            JournalBroken: the stored answer was changed.
             JournalError: the database cannot be used.
         """
         stored = await self.stored(key)
         return None if stored is None else stored.answer
 
     async def stored(self, key: str) -> StoredAnswer | None:
-        """Return the answer of this key as it is stored; exceptions are as for `get`."""
+        """Return the answer for a key in its stored form; raises the same errors as `get`."""
         return await self.transaction(lambda transaction: _stored(transaction, key), reads=True)
 
     async def put(self, key: str, answer: Completion) -> None:
-        """Keep an answer; it replaces the answer of the same key.
+        """Store an answer, which replaces the answer for the same key.
 
         Raises:
-            JournalBroken: the answer of this key is not as it was put; it stays, for an audit.
+            JournalBroken: the stored answer for this key was changed; it is kept for an audit.
             JournalError: the database cannot be used.
         """
         at, text = time(), scrub(write_record(answer, _TYPE))
@@ -87,7 +86,7 @@ class SqlCache(SqlTables, Cache):
         await self.transaction(put)
 
     async def prune(self, older_than: float) -> int:
-        """Delete the answers that were put longer ago than this, in seconds, and return how many."""
+        """Delete the answers that are older than `older_than` seconds, and return their number."""
         before = time() - older_than
         return await self.transaction(
             lambda transaction: transaction.execute("DELETE FROM podium_cache WHERE at < ?", before)
@@ -98,7 +97,7 @@ async def _stored(transaction: Transaction, key: str) -> StoredAnswer | None:
     for row in await transaction.fetch(_GET, key):
         if row["hash"] != _hash(key, row["at"], row["text"]):
             raise JournalBroken(
-                f"the cached answer {key} was changed: `podium audit verify` names the runs that reused it, "
+                f"the cached answer {key} was changed: `podium audit verify` lists the runs that reused it, "
                 "`podium cache clear` deletes all answers"
             )
         return StoredAnswer(row["at"], read_record(row["text"], Completion, _TYPE))

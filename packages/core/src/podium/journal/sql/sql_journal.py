@@ -50,7 +50,7 @@ SCHEMA = Schema(
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """What a journal has open in one event loop."""
+    """The open parts of a journal in one event loop."""
 
     database: Database
     store: FencedStore
@@ -61,23 +61,23 @@ class _Open:
 class SqlJournal(PerLoop[_Open], Journal):
     """Records runs in a database.
 
-    One task commits what all runs of one event loop append, many records at a time. Connections stay open
+    One task commits the events of all runs of an event loop, many records at a time. Connections stay open
     while the journal is entered (any number of times, in any number of event loops and threads) and while a
-    log is open. Of an SQLite file that is used without that, the process keeps one connection open, until it
-    ends; connections to PostgreSQL belong to an event loop, and each use opens and closes them.
+    log is open. Without that, each use opens and closes its connections to PostgreSQL; for an SQLite file,
+    the process keeps one connection open until it ends.
 
     Args:
         location: the path of an SQLite file, or a URL such as `sqlite:///runs.db` or
-            `postgresql://user:password@host/name`; `None` is an SQLite file in the user's state directory.
-            A new file is readable by its owner only.
-        synchronous: for SQLite: a commit with `full` survives a loss of power; with `normal` it survives
-            a crash of the process only, and is faster on slow disks.
+            `postgresql://user:password@host/name`; `None` for an SQLite file in the user's state directory.
+            Only its owner can read a new file.
+        synchronous: for SQLite. With `full`, a commit survives a power failure. With `normal`, it survives
+            only a crash of the process, and is faster on slow disks.
         lease: how long a run stays held after this process last renewed its lease, in seconds.
-        patience: how long to repeat attempts while the database fails, in seconds.
-        max_recoveries: how many times a run is claimed after its process died.
+        patience: how long to retry while the database fails, in seconds.
+        max_recoveries: maximum number of claims of a run after its process died.
 
     Raises:
-        ConfigError: the location names no database, or needs a package that is not installed.
+        ConfigError: the location is invalid, or needs a package that is not installed.
     """
 
     def __init__(
@@ -91,7 +91,9 @@ class SqlJournal(PerLoop[_Open], Journal):
     ) -> None:
         super().__init__()
         if not (lease > 0 and patience > 0 and max_recoveries >= 0):
-            raise ConfigError("a journal's lease and patience are above 0 s, its max_recoveries 0 or more")
+            raise ConfigError(
+                "a journal's lease and patience must be above 0 s, and its max_recoveries 0 or more"
+            )
         self.url = database_url(location)
         self.patience = patience
         self._synchronous: Synchronous = synchronous
@@ -102,7 +104,7 @@ class SqlJournal(PerLoop[_Open], Journal):
         return f"SqlJournal({str(self.url)!r})"
 
     async def begin(self, started: RunStarted, *, minted: bool) -> Log:
-        """Record a new run, and hold it."""
+        """Record a new run and hold it."""
         check_id(started.run_id)
         try:
             here = await self._enter()
@@ -113,13 +115,13 @@ class SqlJournal(PerLoop[_Open], Journal):
         if not minted:
             try:
                 await log.flush()
-            except BaseException:  # after a cancel, too, the run is let go
+            except BaseException:  # also after a cancellation: release the run
                 await log.aclose()
                 raise
         return log
 
     async def claim(self, run_id: str, *, force: bool = False) -> Log:
-        """Hold a run that began earlier and that no live process holds."""
+        """Hold an earlier run that no live process holds."""
         here = await self._enter()
         log = SqlLog(here.writer.put, run_id, uuid4().hex, self._leave)
         is_ours = False
@@ -143,19 +145,19 @@ class SqlJournal(PerLoop[_Open], Journal):
         return log
 
     async def records(self, run_id: str) -> Sequence[Record]:
-        """Return all records of a run as they are stored, in order."""
+        """Return all records of a run in their stored form, in order."""
         async with self.opened() as here:
             return await here.runs.records(run_id)
 
     async def runs(
         self, *, limit: int | None = 50, nested: bool = False, prefix: str = "", parent: str | None = None
     ) -> Sequence[RunRow]:
-        """Return the latest runs, the newest first."""
+        """Return the latest runs, newest first."""
         async with self.opened() as here:
             return await here.runs.rows(limit=limit, nested=nested, prefix=prefix, parent=parent)
 
     async def strays(self) -> Sequence[str]:
-        """Return the ids under which there are records, but no run: somebody deleted its row."""
+        """Return the ids that have records but no row, because somebody deleted the row."""
         async with self.opened() as here:
             return await here.runs.strays()
 
@@ -165,7 +167,7 @@ class SqlJournal(PerLoop[_Open], Journal):
             await here.runs.delete(run_id)
 
     async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
-        """Try once to write a batch. Every record is written here, and is durable on return."""
+        """Make one attempt to write a batch. All records are written here, and are durable on return."""
         return await store.commit(batch)
 
     async def _open(self) -> _Open:

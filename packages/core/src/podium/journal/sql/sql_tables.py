@@ -1,4 +1,4 @@
-"""Tables of a package's own in the database of a journal."""
+"""A package's own tables in the database of a journal."""
 
 from typing import TypeVar
 
@@ -13,17 +13,17 @@ _Result = TypeVar("_Result")
 class SqlTables(PerLoop[Database]):
     """Tables in a database, which may be the database of a journal.
 
-    A package that keeps data beside a journal subclasses it, and reads and writes by `transaction`.
-    Connections stay open while the object is entered; outside of that, each use opens and closes them.
-    SQLite commits with `synchronous=normal`: the last writes before a loss of power may be lost.
+    A package that stores data with a journal subclasses it, and reads and writes with `transaction`.
+    Connections stay open while the object is entered; otherwise each use opens and closes them. SQLite
+    commits with `synchronous=normal`: a power failure may lose the latest writes.
 
     Args:
-        schema: the tables; they are created and upgraded when they are first used.
+        schema: the tables; their first use creates or upgrades them.
         location: as for `SqlJournal`; `journal.url` is the database of a journal.
-        patience: how long to repeat attempts while the database fails, in seconds.
+        patience: how long to retry while the database fails, in seconds.
 
     Raises:
-        ConfigError: the location names no database, or needs a package that is not installed.
+        ConfigError: the location is invalid, or needs a package that is not installed.
     """
 
     def __init__(self, schema: Schema, location: Location = None, *, patience: float = 30.0) -> None:
@@ -36,14 +36,14 @@ class SqlTables(PerLoop[Database]):
         return f"{type(self).__name__}({str(self.url)!r})"
 
     async def transaction(self, work: Work[_Result], *, reads: bool = False) -> _Result:
-        """Run `work` in a transaction, and again while the database fails, for `patience` seconds.
+        """Run `work` in a transaction; retry for `patience` seconds while the database fails.
 
         Args:
-            work: a coroutine function that awaits the methods of its transaction, and nothing else.
-            reads: whether it changes nothing.
+            work: a coroutine function that awaits only the methods of its transaction.
+            reads: whether `work` only reads.
 
         Raises:
-            JournalBroken: the tables have a version that is not known.
+            JournalBroken: the tables have an unknown version.
             JournalError: the database cannot be used.
         """
         async with self.opened() as database:

@@ -28,7 +28,7 @@ from podium.journal.sql.forks import FORKS
 from podium.journal.sql.parked import Parked
 
 BUSY_SECONDS = 0.5
-"""How long SQLite itself waits for the lock of a file before the attempt fails."""
+"""How long SQLite waits for the lock of a file before the attempt fails, in seconds."""
 _THREADS = 4
 
 _NEW_RUN = """
@@ -51,14 +51,14 @@ class SqliteUrl(DatabaseUrl):
 
     def __init__(self, path: Path) -> None:
         if path.name in ("", ":memory:"):
-            raise ConfigError("a journal in SQLite is a file: give its path, or use MemoryJournal")
+            raise ConfigError("a journal in SQLite needs a file: give its path, or use MemoryJournal")
         self._path = path
 
     def __str__(self) -> str:
         return f"sqlite:///{self._path}"
 
     def connect(self, patience: float, synchronous: Synchronous) -> "SqliteDatabase":
-        """Create the file if there is none, readable by its owner only, as SQLite's files beside it are."""
+        """Create the file if it is missing, readable by its owner only, and return the database."""
         path = self._path.absolute()  # the working directory may change
         FORKS.check(path)
         database = SqliteDatabase(str(self), patience, path, synchronous)
@@ -72,12 +72,12 @@ class SqliteUrl(DatabaseUrl):
         return database
 
     async def unpark(self) -> None:
-        """Close the connection that this process keeps to the file."""
+        """Close the kept connection to the file."""
         await anyio.to_thread.run_sync(parked.drop, self._path.absolute())
 
 
 def _create(path: Path) -> None:
-    """Create a file if there is none. Opening one that is there, and closing it, would end SQLite's locks."""
+    """Create a file if it is missing. Opening and closing an existing file would release SQLite's locks."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
@@ -93,13 +93,13 @@ class SqliteDatabase(Database):
     Args:
         name: as for `Database`.
         patience: as for `Database`.
-        path: of the file.
-        synchronous: what is flushed at a commit.
+        path: the path of the file.
+        synchronous: when SQLite flushes to the disk.
     """
 
     now = "(julianday('now') - 2440587.5) * 86400.0"
-    for_update = ""  # a transaction that writes locks the whole file
-    lock_schema = "SELECT 1"  # as above
+    for_update = ""  # a writing transaction locks the whole file
+    lock_schema = "SELECT 1"  # for the same reason
     columns = "SELECT name FROM pragma_table_info(?)"
     failures = (sqlite3.Error, OSError, TimeoutError)
 
@@ -107,7 +107,9 @@ class SqliteDatabase(Database):
         super().__init__(name, patience)
         self._path = path
         self._synchronous = synchronous
-        self._threads = anyio.CapacityLimiter(_THREADS)  # its own: other users of threads must not block it
+        self._threads = anyio.CapacityLimiter(
+            _THREADS
+        )  # own limiter: other threads must not block the journal
         self._idle: list[sqlite3.Connection] = []
         self._is_closed = False
         _databases[id(self)] = self
@@ -131,7 +133,7 @@ class SqliteDatabase(Database):
         return await self._in_thread(write)
 
     def is_transient(self, error: Exception) -> bool:
-        """Return whether SQLite reports its surroundings, and not the file's content or the statement."""
+        """Return whether the cause is the environment, and not the file's content or the statement."""
         return isinstance(error, sqlite3.OperationalError) or not isinstance(error, sqlite3.Error)
 
     def is_duplicate_key(self, error: Exception) -> bool:
@@ -139,12 +141,12 @@ class SqliteDatabase(Database):
         return isinstance(error, sqlite3.IntegrityError)
 
     async def aclose(self) -> None:
-        """Close all connections; one that is in use is closed after its transaction."""
+        """Close all connections; a connection in use is closed after its transaction."""
         self._is_closed = True
         await self._in_thread(self._close)
 
     async def park(self) -> None:
-        """Close all connections, apart from one that this process keeps for the next use."""
+        """Close all connections, except one that this process keeps for the next use."""
         self._is_closed = True
         with FORKS.held_off(self._path):
             try:
@@ -156,7 +158,7 @@ class SqliteDatabase(Database):
             await self._in_thread(self._close)
 
     def take(self, kept: Parked | None) -> None:
-        """Take a connection that this process kept."""
+        """Use a kept connection."""
         if kept is not None:
             self._idle.append(kept.connection)
             self.tenure = kept.tenure
@@ -166,7 +168,7 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _transaction(self, begin: str) -> Generator[sqlite3.Connection, None, None]:
-        """Open a transaction; commit it at the end of the block, unless it was rolled back there."""
+        """Open a transaction, and commit it at the end of the block unless the block rolled it back."""
         with FORKS.held_off(self._path):
             try:
                 connection = self._idle.pop()
@@ -177,7 +179,7 @@ class SqliteDatabase(Database):
                 yield connection
                 if connection.in_transaction:
                     connection.execute("COMMIT")
-            except BaseException:  # however the block is left, closing rolls back
+            except BaseException:  # in any case: closing the connection rolls back
                 connection.close()
                 raise
             self._idle.append(connection)
@@ -192,7 +194,7 @@ class SqliteDatabase(Database):
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        except BaseException:  # a connection that is not returned is not left open
+        except BaseException:  # in any case: close the connection
             connection.close()
             raise
         return connection
@@ -222,7 +224,7 @@ FORKS.closes(_close_idle)
 
 
 class _SqliteTransaction(Transaction):
-    """Executes statements at once, in the thread of the transaction."""
+    """Executes statements in the thread of the transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -235,14 +237,14 @@ class _SqliteTransaction(Transaction):
 
 
 def _complete(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a coroutine to its end without an event loop: the statements it awaits never suspend it."""
+    """Run a coroutine to its end without an event loop, because its statements never suspend it."""
     try:
         work.send(None)
     except StopIteration as end:
         result: _Result = end.value
         return result
     work.close()
-    raise RuntimeError("a transaction awaits something else than its statements")
+    raise RuntimeError("a transaction must await only its own statements")
 
 
 def _write(connection: sqlite3.Connection, rows: BatchRows) -> Collection[str]:

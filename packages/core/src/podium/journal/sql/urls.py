@@ -1,4 +1,4 @@
-"""Which database a URL or a path names."""
+"""Parses the locations of databases: URLs and paths."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from podium.secrets import register
 Location = str | Path | DatabaseUrl | None
 """A URL, the path of an SQLite file, or `None` for the SQLite file in the user's state directory."""
 
-_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")  # a path has one slash of the two
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")  # one slash, because `Path` joins the two slashes of a URL
 _HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:,@/?#]*)(?::[0-9]+)?"
 _POSTGRES = re.compile(
     r"postgres(?:ql)?://(?:(?P<user>[^:@/?#]*)(?::(?P<password>[^@/?#]*))?@)?"
@@ -26,10 +26,10 @@ _SECRET_OPTIONS = ("password", "sslpassword")
 
 
 def database_url(location: Location) -> DatabaseUrl:
-    """Return the database that a location names.
+    """Return the database at a location.
 
     Raises:
-        ConfigError: it names no database, or needs a package that is not installed.
+        ConfigError: the location is invalid, or needs a package that is not installed.
     """
     if isinstance(location, DatabaseUrl):
         return location
@@ -37,35 +37,37 @@ def database_url(location: Location) -> DatabaseUrl:
         return SqliteUrl(user_state_path("podium", appauthor=False) / "journal.db")
     if isinstance(location, Path):
         if _SCHEME.match(location.as_posix()):
-            raise ConfigError("the path of the journal is a URL: give it as text")
+            raise ConfigError("the path of the journal is a URL: pass it as str, not as Path")
         return SqliteUrl(location)
     scheme, separator, rest = location.partition("://")
     if not separator:
         raise ConfigError(
-            "the location of the journal is no URL: "
+            "the location of the journal is an invalid URL: "
             "write sqlite:///runs.db or postgresql://user:password@host/name"
         )
     if scheme == "sqlite":
         return _sqlite(rest)
     if scheme in ("postgresql", "postgres"):
         return _postgres(location)
-    raise ConfigError(f"a journal is kept in SQLite or PostgreSQL, not in {scheme!r}")
+    raise ConfigError(f"a journal needs SQLite or PostgreSQL, not {scheme!r}")
 
 
 def _sqlite(rest: str) -> DatabaseUrl:
     if "?" in rest:
-        raise ConfigError("the URL of an SQLite file takes no options: remove what follows the question mark")
+        raise ConfigError(
+            "the URL of an SQLite file has options: remove the question mark and the text after it"
+        )
     host, _, path = rest.partition("/")
     if host:
         raise ConfigError(
-            "the URL of an SQLite file names no host: write three slashes, as in sqlite:///runs.db"
+            "the URL of an SQLite file has a host: write three slashes, as in sqlite:///runs.db"
         )
     return SqliteUrl(Path(path))
 
 
 def _postgres(url: str) -> DatabaseUrl:
     found = _POSTGRES.fullmatch(url)
-    if found is None:  # the URL is not quoted: it may hold a password
+    if found is None:  # the error does not quote the URL, which may have a password
         raise ConfigError(
             "the URL of the PostgreSQL database is malformed: "
             "write postgresql://user:password@host:port/name, "
