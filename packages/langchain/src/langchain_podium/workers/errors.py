@@ -16,7 +16,10 @@ from podium.usage import Usage
 
 _EMPTY: Final = ("null value for", "No generation")
 """Words of ChatOpenAI, and of the base of all chat models, for an answer with nothing in it."""
-_NO_JSON: Final = "Unexpected response type from OpenAI-compatible endpoint"
+_NO_JSON: Final = (
+    "Unexpected response type from OpenAI-compatible endpoint",
+    "'str' object has no attribute 'model_dump'",  # before langchain-openai 1.6
+)
 """Words of ChatOpenAI for an answer that is no JSON, such as a page of HTML."""
 
 
@@ -47,6 +50,6 @@ def _read(worker: str, error: BaseException) -> WorkerError | None:
         return interrupted(worker)
     if any(words in str(error) for words in _EMPTY):
         return WorkerBroken(f"worker {worker!r} sent no answer: {str(error)[:300]}", maybe_paid=True)
-    if _NO_JSON in str(error):
+    if any(words in str(error) for words in _NO_JSON):
         return WorkerBroken(f"worker {worker!r} sent no JSON: {str(error)[:300]}", maybe_paid=True)
     return None
