@@ -83,7 +83,7 @@ def test_nothing_is_recorded(podium: Podium, config: Path) -> None:
     """Which is no error."""
     result = podium("shadow", "report")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "nothing is recorded of any shadow" in result.stderr
+    assert "there are no pairs of any shadow" in result.stderr
 
 
 def test_a_worker_judges(podium: Podium, pairs: SqlPairs, server: ChatServer) -> None:
@@ -97,7 +97,7 @@ def test_a_worker_judges(podium: Podium, pairs: SqlPairs, server: ChatServer) ->
     assert judged["ties"]["count"] == judged["ties"]["of"]
     shown = podium("shadow", "report", "--judge", "speaker", env={"COLUMNS": "160"}).stdout
     assert "Judged by speaker: better 0.0 %" in shown
-    assert "1 calls, 3 known" in shown
+    assert "1 calls, 3 from the cache" in shown
     assert len(server.calls) == 4  # of the four pairs that differ, three were known
 
 
@@ -105,7 +105,7 @@ def test_a_judge_that_is_none_is_told(podium: Podium, pairs: SqlPairs) -> None:
     """With the workers there are."""
     result = podium("shadow", "report", "--judge", "nobody")
     assert result.exit_code == 2
-    assert "there are thinker, speaker" in result.stderr
+    assert "its workers are thinker, speaker" in result.stderr
 
 
 def test_a_function_scores(podium: Podium, pairs: SqlPairs) -> None:

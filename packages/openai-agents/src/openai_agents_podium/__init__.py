@@ -1,8 +1,7 @@
 """Podium for the OpenAI Agents SDK: a conductor as a model, as a provider of models and as a tool.
 
-An `agents.Agent` whose model is a `ConductorModel` is run by `agents.Runner` as any other agent is.
-Agents, function tools and models of the SDK can be workers. A name is imported when it is first
-used.
+`agents.Runner` runs an `agents.Agent` whose model is a `ConductorModel` like any other agent. Agents,
+function tools and models of the SDK can be workers. A name is imported when it is first used.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""One call of a `ConductorModel`: what the SDK says of it, as Podium takes it."""
+"""Convert one call of a `ConductorModel` from the SDK's arguments to Podium's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -21,12 +21,12 @@ _NO_MATTER: Final = (
     "timeout", "retry", "preserve_raw_usage", "include_usage", "metadata", "store",
     "prompt_cache_retention", "prompt_cache_options",
 )  # fmt: skip
-"""Settings that the SDK's runner acts on, or that change no answer."""
+"""Settings that the SDK's runner handles, or that do not change the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """What one call of a model says."""
+    """The arguments of one call of a model."""
 
     instructions: str | None
     input: str | Sequence[TResponseInputItem]
@@ -42,7 +42,7 @@ class ModelCall:
 
     @property
     def call_ids(self) -> frozenset[str]:
-        """The ids of the calls in the conversation."""
+        """The ids of the tool calls in the conversation."""
         return frozenset(str(call.get("id")) for message in self.messages for call in message.tool_calls)
 
     def as_chat_call(
@@ -55,8 +55,8 @@ class ModelCall:
         """Return the call as a run of a conductor.
 
         Raises:
-            ConfigError: there is a tool or a setting that a conductor does not take.
-            QueryError: the conversation holds no question.
+            ConfigError: the conductor does not accept a tool or a setting.
+            QueryError: the conversation has no question.
         """
         tools = self.read_tools()
         _check_takers(conductor, tools)
@@ -71,16 +71,16 @@ class ModelCall:
         )
 
     def as_request(self, conductor: Conductor, outer: Request, *, stream: bool) -> Request:
-        """Return the call as one of a conductor that works for a step of another run.
+        """Return the call as a call of a conductor that works for a step of another run.
 
         Args:
             conductor: the conductor.
             outer: the request for that step.
-            stream: whether anyone reads the text before it is whole.
+            stream: whether the answer is streamed.
 
         Raises:
-            ConfigError: there is a tool or a setting that a conductor does not take.
-            QueryError: the conversation holds no question.
+            ConfigError: the conductor does not accept a tool or a setting.
+            QueryError: the conversation has no question.
         """
         query, tool_messages = read_conversation(self.messages)
         tools = self.read_tools()
@@ -96,21 +96,21 @@ class ModelCall:
         )
 
     def read_tools(self) -> Tools:
-        """Return the tools and handoffs that the worker of the last step is offered.
+        """Return the tools and handoffs that are offered to the worker of the last step.
 
         Raises:
             ConfigError: a tool is no function, or the choice is not one of the tools.
         """
         functions, choice = offered(self.tools, self.handoffs), self.settings.tool_choice
         if isinstance(choice, MCPToolChoice):
-            raise ConfigError("a conductor takes no tool_choice of an MCP server: name a tool")
+            raise ConfigError("a conductor does not accept a tool_choice of an MCP server: name a tool")
         return read_tools(functions, choice) if functions else Tools(())
 
     def sampling(self) -> Sampling:
-        """Return how the worker of the last step writes.
+        """Return the sampling of the last step's worker.
 
         Raises:
-            ConfigError: there is a setting that a conductor does not take.
+            ConfigError: the conductor does not accept a setting.
         """
         settings = self.settings
         said = {each.name: getattr(settings, each.name) for each in fields(settings)}
@@ -121,7 +121,7 @@ class ModelCall:
         ]
         if unknown:
             told = f"{', '.join(_READ)}; seed and stop in extra_args"
-            raise ConfigError(f"a conductor takes no {', '.join(unknown)}: of ModelSettings it takes {told}")
+            raise ConfigError(f"a conductor does not accept {', '.join(unknown)}: it accepts {told}")
         options = {name: said[name] for name in ("temperature", "top_p", "max_tokens")}
         if settings.reasoning is not None:
             options["reasoning_effort"] = settings.reasoning.effort
@@ -133,13 +133,13 @@ class ModelCall:
 
 
 def _check_takers(conductor: Conductor | HostedConductor, tools: Tools) -> None:
-    """Raise `ConfigError` for tools that no worker of a conductor can be offered."""
+    """Raise `ConfigError` for tools if no worker of the conductor accepts tools."""
     if not tools.offered or isinstance(conductor, HostedConductor):
         return
     if not any(worker.takes_tools for worker in conductor.pool.workers):
-        told = "the agent has tools or handoffs, and no participant of its conductor takes any"
-        raise ConfigError(f"{told}: give them to a participant, or give a model among the participants")
+        told = "the agent has tools or handoffs, but no participant of its conductor accepts tools"
+        raise ConfigError(f"{told}: give them to a participant, or add a model to the participants")
 
 
 _DEFAULTS: Final = (("parallel_tool_calls", True), ("verbosity", "low"))
-"""What the SDK sets for its default model."""
+"""The settings that the SDK sets for its default model."""

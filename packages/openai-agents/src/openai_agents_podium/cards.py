@@ -1,4 +1,4 @@
-"""Cards of the SDK's agents, tools and models: what a planner is told of each."""
+"""Cards of the SDK's agents, tools and models, for the planner."""
 
 from typing import Any, Final
 
@@ -13,11 +13,11 @@ _MAX_DESCRIPTION: Final = 300
 def card_of(thing: Agent[Any] | FunctionTool | Model, maker: CardMaker) -> Card:
     """Return the card of an object of the SDK.
 
-    An agent is described by its `handoff_description`, or else by the beginning of its instructions.
+    An agent's description is its `handoff_description`, or else the beginning of its instructions.
 
     Args:
         thing: the object.
-        maker: knows what `as_worker` was told.
+        maker: has the card options of `as_worker`.
 
     Raises:
         ConfigError: the object has no name and none was given.

@@ -1,4 +1,4 @@
-"""The answer of a conductor as items and events of the Responses API."""
+"""Write a conductor's answer as items and events of the Responses API."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from time import time
@@ -53,12 +53,12 @@ def write_items(
     """Return an answer as items.
 
     Args:
-        text: what was written.
-        calls: calls of tools, as OpenAI's chat completions write them.
-        taken: ids of calls in the conversation. A call with one of these gets a new id, because the
-            SDK drops calls whose id comes again.
+        text: the text of the answer.
+        calls: the tool calls, in the format of OpenAI's chat completions.
+        taken: ids of tool calls in the conversation. A call with one of these gets a new id, because the SDK
+            drops calls with a repeated id.
         data: the `provider_data` of the first item.
-        call_data: the `provider_data` of the first call.
+        call_data: the `provider_data` of the first tool call.
     """
     items: list[TResponseOutputItem] = []
     if text or not calls:
@@ -90,18 +90,18 @@ def write_items(
 
 
 def _add_data(item: Any, data: Mapping[str, Any]) -> None:
-    """Add to the `provider_data` of an item, a field that the SDK knows and OpenAI's types do not."""
+    """Add to the `provider_data` of an item, a field that the SDK defines and OpenAI's types do not."""
     if data:
         item.provider_data = {**(getattr(item, "provider_data", None) or {}), **data}
 
 
 def model_response(items: Sequence[TResponseOutputItem], usage: Usage) -> ModelResponse:
-    """Return the answer of a call that is not streamed."""
+    """Return the result of a call without streaming."""
     return ModelResponse(output=list(items), usage=write_usage(usage), response_id=None)
 
 
 class ResponseEvents:
-    """The events of one streamed answer, in the order in which models of OpenAI send them.
+    """Creates the events of one streamed answer, in the order of OpenAI's models.
 
     Args:
         model: the name of the model.
@@ -121,18 +121,18 @@ class ResponseEvents:
         self._number = -1
         self._text = ""
         self._steps: dict[str, str] = {}
-        """The text so far of each step that is streamed, by item id."""
+        """The text so far of each streamed step, by item id."""
         self._places: dict[str, int] = {}
-        """The place of each item in the output, by the id of the item or call."""
+        """The index of each item in the output, by the id of the item or tool call."""
 
     def begin(self) -> Iterator[TResponseStreamEvent]:
-        """Yield the events before anything is written."""
+        """Yield the first events."""
         yield ResponseCreatedEvent(
             response=self._response, type="response.created", sequence_number=self._next()
         )
 
     def text(self, delta: str) -> Iterator[TResponseStreamEvent]:
-        """Yield the events for a piece of the answer."""
+        """Yield the events for a chunk of the answer."""
         if not self._text:
             yield from self._open_message()
         self._text += delta
@@ -145,7 +145,7 @@ class ResponseEvents:
         )
 
     def step(self, event: StepDelta) -> Iterator[TResponseStreamEvent]:
-        """Yield the events for a piece of the output of a step: a piece of the summary of the reasoning."""
+        """Yield the events for a chunk of a step's output, as a chunk of the reasoning summary."""
         names = {"run": event.run_id, "round": event.round, "step": event.step, "attempt": event.attempt}
         step_id = _STEP_ID.format(**names)
         if step_id not in self._steps:
@@ -159,10 +159,10 @@ class ResponseEvents:
         )
 
     def end(self, items: Sequence[TResponseOutputItem], usage: Usage) -> Iterator[TResponseStreamEvent]:
-        """Yield the events after everything is written; the last holds the whole answer.
+        """Yield the last events; the very last has the whole answer.
 
-        It holds no outputs of other steps, and they get no `response.output_item.done`: so they do not
-        enter the conversation.
+        The answer does not contain the outputs of other steps, and they get no `response.output_item.done`:
+        so they do not enter the conversation.
         """
         for step_id, text in self._steps.items():
             yield from self._close_step(step_id, text)
@@ -181,7 +181,7 @@ class ResponseEvents:
 
     @property
     def _at(self) -> dict[str, Any]:
-        """Where the text of the answer is."""
+        """The ids that place text in the answer's message."""
         return {
             "item_id": FAKE_RESPONSES_ID,
             "output_index": self._place(FAKE_RESPONSES_ID),
@@ -189,11 +189,11 @@ class ResponseEvents:
         }
 
     def _step_at(self, step_id: str) -> dict[str, Any]:
-        """Return where the text of a step is."""
+        """Return the ids that place text in a step's item."""
         return {"item_id": step_id, "output_index": self._place(step_id), "summary_index": 0}
 
     def _place(self, name: str) -> int:
-        """Return the place of an item in the output: the next free one, if it has none yet."""
+        """Return the index of an item in the output; a new item gets the next free index."""
         return self._places.setdefault(name, len(self._places))
 
     def _open_step(self, step_id: str) -> Iterator[TResponseStreamEvent]:

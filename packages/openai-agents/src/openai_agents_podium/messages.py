@@ -1,6 +1,6 @@
-"""Items of the Responses API as Podium's messages, and Podium's as items; usage both ways.
+"""Convert items of the Responses API to Podium's messages and back, and usage both ways.
 
-What a conversation of the SDK may hold is read by the SDK's own converter for chat models.
+The SDK's own converter for chat models reads the conversation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +25,12 @@ def from_items(instructions: str | None, items: str | Iterable[TResponseInputIte
     """Return a conversation of the SDK as Podium's messages, without the reasoning of models.
 
     Raises:
-        QueryError: there is an item that chat models do not take.
+        QueryError: there is an item that chat models do not accept.
     """
     try:
         wire = Converter.items_to_messages(items, preserve_tool_output_all_content=True)
     except UserError as error:
-        raise QueryError(f"a conductor cannot be shown this conversation: {error}") from error
+        raise QueryError(f"a conductor cannot read this conversation: {error}") from error
     system = () if instructions is None else (Message("system", storable(instructions)),)
     return (*system, *(_from_wire(cast("Mapping[str, Any]", message)) for message in wire))
 
@@ -46,7 +46,7 @@ def to_items(messages: Sequence[Message]) -> list[TResponseInputItem]:
     """Return Podium's messages as items.
 
     Raises:
-        WorkerRefused: the Responses API has no form for a part of a message.
+        WorkerRefused: the Responses API has no format for a part of a message.
     """
     return [cast("TResponseInputItem", item) for message in messages for item in _to_items(message)]
 
@@ -62,7 +62,7 @@ def _to_items(message: Message) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
     if message.text:
         said.append({"role": "assistant", "content": message.text})
-    if message.text and message.tool_calls:  # only in this form does the SDK send text and calls together
+    if message.text and message.tool_calls:  # the SDK sends text and calls together only in this form
         text = {"type": "output_text", "text": message.text, "annotations": []}
         whole = {"type": "message", "id": FAKE_RESPONSES_ID, "status": "completed"}
         said = [{**whole, "role": "assistant", "content": [text]}]
@@ -86,11 +86,11 @@ def _part(part: Part) -> dict[str, Any]:
             return {"type": "input_file", **part["file"]}
         case "input_audio":
             return dict(part)
-    raise WorkerRefused(f"the OpenAI Agents SDK takes no content part of type {part.get('type')!r}")
+    raise WorkerRefused(f"the OpenAI Agents SDK does not accept content parts of type {part.get('type')!r}")
 
 
 def text_and_refusal(output: Sequence[TResponseOutputItem]) -> tuple[str, str | None]:
-    """Return what a model wrote, and the text in which it refused, if it did."""
+    """Return the text of a model's output, and the text of its refusal if it refused."""
     parts = [part for item in output if isinstance(item, ResponseOutputMessage) for part in item.content]
     text = "".join(part.text or "" for part in parts if part.type == "output_text")
     refusal = "".join(part.refusal for part in parts if part.type == "refusal")
@@ -98,20 +98,20 @@ def text_and_refusal(output: Sequence[TResponseOutputItem]) -> tuple[str, str | 
 
 
 def calls_of(output: Sequence[TResponseOutputItem]) -> list[Part]:
-    """Return the calls of functions in a model's answer, as OpenAI's chat completions write them."""
+    """Return the function calls in a model's output, in the format of OpenAI's chat completions."""
     calls = [item for item in output if isinstance(item, ResponseFunctionToolCall)]
     return [tool_call(call.call_id, call.name, call.arguments) for call in calls]
 
 
 def offered(tools: Sequence[Tool], handoffs: Sequence[Handoff[Any, Any]]) -> list[Part]:
-    """Return the SDK's tools and handoffs as functions, as OpenAI's chat completions write them.
+    """Return the SDK's tools and handoffs as functions, in the format of OpenAI's chat completions.
 
     Raises:
         ConfigError: a tool is not a function, so that only a model of OpenAI can call it.
     """
     if hosted := [tool.name for tool in tools if not isinstance(tool, FunctionTool)]:
-        told = "a conductor takes function tools and handoffs"
-        raise ConfigError(f"{told}, and not {', '.join(hosted)}: give it to an agent that is a worker")
+        told = "a conductor accepts only function tools and handoffs"
+        raise ConfigError(f"{told}, not {', '.join(hosted)}: give it to an agent that is a worker")
     try:
         functions = [Converter.tool_to_openai(tool) for tool in tools]
     except UserError as error:
@@ -121,9 +121,9 @@ def offered(tools: Sequence[Tool], handoffs: Sequence[Handoff[Any, Any]]) -> lis
 
 
 def read_usage(usage: AgentsUsage) -> Usage | None:
-    """Return what the SDK counted of one or more requests.
+    """Return the SDK's usage of one or more requests.
 
-    `None` if one of them did not report its tokens; `Usage()` if there was none.
+    `None` if a request did not report its tokens; `Usage()` if there were no requests.
     """
     if not usage.requests:
         return Usage()
@@ -140,7 +140,7 @@ def read_usage(usage: AgentsUsage) -> Usage | None:
 
 
 def write_usage(usage: Usage) -> AgentsUsage:
-    """Return a usage as the SDK's of one request, with the tokens of a hosted conductor's own workers."""
+    """Return a usage as the SDK's of one request, including a hosted conductor's own workers."""
     return AgentsUsage(
         requests=1,
         input_tokens=usage.total_input_tokens,

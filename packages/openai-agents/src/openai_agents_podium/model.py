@@ -34,34 +34,33 @@ from podium.usage import Usage
 from podium.workers import Worker
 
 _Piece = str | StepDelta | tuple[list[TResponseOutputItem], Usage]
-"""Text of the answer, a piece of another step, or the whole answer."""
+"""Text of the answer, a chunk of another step, or the whole answer."""
 
 
 @ConductorFace.register
 class ConductorModel(Model):
-    """Answers as a model does: plans the question and has participants carry the plan out.
+    """A model that plans the question and has participants execute the plan.
 
     `agents.Agent(name, instructions=…, model=ConductorModel(…))` is an agent for `agents.Runner`, with
-    sessions, guardrails, tools, handoffs, output types, streaming and tracing. Tools and handoffs are
-    offered to the worker of the plan's last step. The turn that brings what the tools returned reuses
-    the plan and the outputs of the other steps. That worker also gets the output type, and of the
-    `ModelSettings` `temperature`, `top_p`, `max_tokens`, `tool_choice`, the reasoning effort, and `seed`
-    and `stop` from `extra_args`.
+    sessions, guardrails, tools, handoffs, output types, streaming and tracing. Tools and handoffs are offered
+    to the worker of the plan's last step. The next turn, which has the tool results, reuses the plan and the
+    outputs of the other steps. That worker also gets the output type, and of the `ModelSettings`
+    `temperature`, `top_p`, `max_tokens`, `tool_choice`, the reasoning effort, and `seed` and `stop` from
+    `extra_args`.
 
     Args:
-        participants: do the steps: agents, function tools and models of the SDK, and workers of
-            Podium; or a conductor.
-        planner: plans: a model of the SDK, or a planner or worker of Podium; `None` plans by rules,
-            without a model.
+        participants: agents, function tools and models of the SDK, and workers of Podium, which execute the
+            steps; or a conductor.
+        planner: a model of the SDK, or a planner or worker of Podium; `None` plans by rules, without a model.
         name: the model's name in events and traces.
-        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
-        stream_steps: whether a stream has the outputs of the other steps while they are written, as
-            pieces of the summary of the reasoning; `item_id` names the run, round, step and attempt.
-        options: limits, a policy, a journal, …, as `podium.Conductor` takes them.
+        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
+        stream_steps: whether a stream also has the outputs of the other steps, as chunks of the reasoning
+            summary; `item_id` names the run, round, step and attempt.
+        options: limits, a policy, a journal, …, as for `podium.Conductor`.
 
     Raises:
-        ConfigError: a participant or an option is wrong. From each call: a tool or a setting is one
-            that no conductor takes.
+        ConfigError: a participant or an option is invalid. From each call: a conductor does not accept a tool
+            or a setting.
         RunFailed: from each call: there is no answer; `result` is the run's result.
         PodiumError: from each call: as `Conductor.run`.
     """
@@ -86,13 +85,13 @@ class ConductorModel(Model):
                 takes=("participants", "planner", "name", "partial", "stream_steps"),
             )
         elif planner is not None or options:
-            raise ConfigError("a planner or options beside a conductor do not count: it has its own")
+            raise ConfigError("a planner and options cannot be given with a conductor: it has its own")
         self.conductor: Conductor | HostedConductor = participants
-        """The conductor that answers."""
+        """The conductor that plans and runs each call."""
         self.model = name
         self._partial = check_partial(partial)
         if not isinstance(stream_steps, bool):
-            raise ConfigError(f"stream_steps is {stream_steps!r:.40}: it is True or False")
+            raise ConfigError(f"stream_steps is {stream_steps!r:.40}: it must be True or False")
         self._stream_steps = stream_steps
 
     def __repr__(self) -> str:
@@ -119,7 +118,7 @@ class ConductorModel(Model):
         async with aclosing(self._pieces(call, tracing, stream=False)) as pieces:
             async for piece in pieces:
                 whole = piece
-        assert isinstance(whole, tuple)  # a run that ends otherwise raises
+        assert isinstance(whole, tuple)  # a run without an answer raises
         return model_response(*whole)
 
     async def stream_response(  # noqa: PLR0913, PLR0917 - as the SDK has it
@@ -138,8 +137,8 @@ class ConductorModel(Model):
     ) -> AsyncGenerator[TResponseStreamEvent, None]:
         """Answer a conversation, and yield the events of the answer while it is written.
 
-        Where a step is tried again after some of its text was sent, its text is sent on if it begins
-        with that; if it does not, `RunFailed` is raised.
+        If a step is retried after part of its text was sent, the stream continues if the new text begins with
+        that part; otherwise `RunFailed` is raised.
         """
         _refuse(previous_response_id=previous_response_id, conversation_id=conversation_id, prompt=prompt)
         call = ModelCall(system_instructions, input, model_settings, tools, output_schema, handoffs)
@@ -162,7 +161,7 @@ class ConductorModel(Model):
     async def _run(
         self, call: ModelCall, tracing: ModelTracing, *, stream: bool
     ) -> AsyncGenerator[_Piece, None]:
-        """Yield the answer of a run of its own."""
+        """Yield the answer of a separate run."""
         traced, steps = RunTracing(tracing), stream and self._stream_steps
         last = ("", 0, 0)
         chat = call.as_chat_call(self.conductor, partial=self._partial, middleware=traced.middleware)
@@ -185,9 +184,9 @@ class ConductorModel(Model):
     async def _nested(
         self, call: ModelCall, outer: OuterStep, *, stream: bool
     ) -> AsyncGenerator[_Piece, None]:
-        """Yield the answer of a run for a step of another, within the limits of that run."""
+        """Yield the answer of a nested run for a step of another run, within the limits of that run."""
         conductor = self.conductor
-        assert isinstance(conductor, Conductor)  # no other is given a step to answer
+        assert isinstance(conductor, Conductor)  # only a Conductor gets a step of another run
         request = call.as_request(conductor, outer.request, stream=stream)
         async with aclosing(conductor.call(request)) as pieces:
             async for piece in pieces:
@@ -217,7 +216,9 @@ def _events(events: ResponseEvents, piece: _Piece) -> Iterator[TResponseStreamEv
 
 
 def _refuse(**told: object) -> None:
-    """Raise `ConfigError` for what is kept by a server of OpenAI, which a conductor cannot see."""
+    """Raise `ConfigError` for conversations stored at OpenAI, which a conductor cannot read."""
     if given := [name for name, value in told.items() if value is not None]:
         told_names = ", ".join(given)
-        raise ConfigError(f"a conductor takes no {told_names}: keep the conversation in a session of the SDK")
+        raise ConfigError(
+            f"a conductor does not accept {told_names}: keep the conversation in a session of the SDK"
+        )

@@ -1,4 +1,4 @@
-"""Conductors by the names of models."""
+"""Find conductors by model names."""
 
 from collections.abc import Mapping
 
@@ -9,14 +9,15 @@ from podium.errors import ConfigError
 
 
 class ConductorProvider(ModelProvider):
-    """Finds conductors by the names that agents have as their `model`.
+    """Finds conductors by the model names of agents.
 
-    `RunConfig(model_provider=ConductorProvider({"team": model}))` lets `Agent(…, model="team")` be
-    answered by a conductor.
+    With `RunConfig(model_provider=ConductorProvider({"team": model}))` a conductor answers for `Agent(…,
+    model="team")`.
 
     Args:
         models: the conductors, by name.
-        otherwise: finds every other model, and the model of agents that name none; `None` refuses them.
+        otherwise: finds every other model, and the model of agents that name none; `None` raises an error for
+            these.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class ConductorProvider(ModelProvider):
         """Return the model of a name.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: there is no such model.
         """
         if model_name in self.models:
             return self.models[model_name]

@@ -1,4 +1,4 @@
-"""The result of a run as metadata of an answer."""
+"""Attach the result of a run to the answer as metadata."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,22 +13,22 @@ from podium.types import Result
 
 
 def metadata_of(result: Result) -> dict[str, Any]:
-    """Return the `provider_data` of the items of an answer: the run, without what its steps wrote."""
+    """Return the `provider_data` of an answer's items: the run, without the outputs of its steps."""
     return {PODIUM: result_metadata(result, usage=asdict)}
 
 
 def podium_metadata(answer: RunResultBase | ModelResponse) -> Mapping[str, Any]:
-    """Return what is known of the run of a conductor behind an answer, as plain JSON.
+    """Return the metadata of the conductor's run behind an answer, as plain JSON.
 
-    The keys are those of `podium.hosts.result_metadata`: `run_id`, `status`, `problem`, `planner`,
-    `plan`, `workers`, `steps`, `usage`, `cost`, …
+    The keys are those of `podium.hosts.result_metadata`: `run_id`, `status`, `problem`, `planner`, `plan`,
+    `workers`, `steps`, `usage`, `cost`, …
 
     Args:
-        answer: what `Runner.run` returned, of which the last answer of a conductor counts; or one
-            answer of a `ConductorModel`.
+        answer: the result of `Runner.run`, of which the last answer of a conductor is used; or one answer of
+            a `ConductorModel`.
 
     Raises:
-        LookupError: no conductor has answered, or it answered as a step of another conductor's run.
+        LookupError: there is no answer of a conductor, or it answered as a step of another conductor's run.
     """
     responses = [answer] if isinstance(answer, ModelResponse) else answer.raw_responses
     for response in reversed(responses):
@@ -37,4 +37,4 @@ def podium_metadata(answer: RunResultBase | ModelResponse) -> Mapping[str, Any]:
             if isinstance(data, Mapping) and PODIUM in data:
                 found: Mapping[str, Any] = data[PODIUM]
                 return found
-    raise LookupError("no answer of a conductor is in it")
+    raise LookupError("it contains no answer of a conductor")

@@ -27,16 +27,16 @@ def conductor_tool(
 ) -> FunctionTool:
     """Return a tool with which an agent asks a conductor one question.
 
-    The tool returns the answer; one that lacks something ends with a line that says what. The tokens
-    of the run are added to the usage of the agent's run, also where the run fails. Its spans are below
-    the tool's.
+    The tool returns the answer; an incomplete answer ends with a line that says what is missing. The tokens
+    of the run are added to the usage of the agent's run, also if the run fails. The run's spans are below the
+    tool's span.
 
     Args:
-        conductor: answers.
+        conductor: answers the question.
         name: the tool's name.
-        description: what the agent's model is told of it.
-        failure_error_function: makes the text that the agent's model is given where there is no answer;
-            `None` ends the agent's run with `RunFailed`.
+        description: the tool's description for the agent's model.
+        failure_error_function: returns the text for the agent's model if there is no answer; with `None` the
+            agent's run ends with `RunFailed`.
     """
     asked = conductor.conductor if isinstance(conductor, ConductorModel) else conductor
 
@@ -71,7 +71,7 @@ async def _answer(conductor: Conductor | HostedConductor, question: str, tracing
 
 
 def _tracing(context: RunContextWrapper[Any]) -> ModelTracing:
-    """Return whether spans hold data, as the agent's run has it."""
+    """Return whether spans contain data, according to the agent's run."""
     config = getattr(context, "run_config", None)
     has_data = config is not None and config.trace_include_sensitive_data
     return ModelTracing.ENABLED if has_data else ModelTracing.ENABLED_WITHOUT_DATA

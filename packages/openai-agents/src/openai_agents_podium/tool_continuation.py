@@ -1,7 +1,7 @@
-"""Where an item holds what the turn after its tool calls continues from.
+"""Store the continuation of a run in the item of its first tool call.
 
-The SDK keeps what a model adds to its items as `provider_data`: in the run, in sessions and in
-saved states. It takes it out of what is sent to OpenAI.
+The SDK keeps `provider_data` of items in the run, in sessions and in saved states. It removes `provider_data`
+from requests to OpenAI.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,12 +12,12 @@ _CONTINUATION: Final = "podium_continuation"
 
 
 def put_continuation(continuation: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the `provider_data` of the first call in an answer."""
+    """Return the `provider_data` of the first tool call in an answer."""
     return {} if continuation is None else {_CONTINUATION: dict(continuation)}
 
 
 def find_continuation(items: str | Iterable[Any]) -> object:
-    """Return what the latest call of a conversation holds; `None` where it holds nothing."""
+    """Return the continuation in the latest tool call of a conversation; `None` if there is none."""
     if isinstance(items, str):
         return None
     for item in reversed(list(items)):

@@ -1,4 +1,4 @@
-"""The run of a conductor in the SDK's traces: spans for its plans, for calls of planners, and for steps."""
+"""Write a conductor's run to the SDK's traces: spans for plans, planner calls, and steps."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -23,15 +23,15 @@ _OF_RUN = ContextVar("openai_agents_podium_tracing", default=ModelTracing.ENABLE
 
 
 def tracing_of_run() -> ModelTracing:
-    """Return the tracing of the SDK's run that a worker works for; enabled where there is none."""
+    """Return the tracing of the SDK's run that a worker works for; enabled if there is no run."""
     return _OF_RUN.get()
 
 
 class RunTracing:
-    """Writes the spans of one run, below the span in which it was made.
+    """Writes the spans of one run, below the span in which it was created.
 
-    Spans name workers and steps, and hold tokens and states. Subtasks, plans, outputs and the texts
-    of errors are in them only if the tracing includes data, and never with secrets.
+    Spans have the names of workers and steps, tokens and states. They have subtasks, plans, outputs and error
+    texts only if the tracing includes data. Secrets are removed.
 
     Args:
         tracing: whether there are spans, and whether they include data.
@@ -44,8 +44,8 @@ class RunTracing:
         self._parent = get_current_span() or get_current_trace()
 
     async def middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call a worker in a span of its own, with the tracing of the run; a `CallMiddleware`."""
-        # in a task of its own, because span and tracing must be current for the worker alone
+        """Call a worker in a separate span, with the tracing of the run; a `CallMiddleware`."""
+        # A separate task, because span and tracing must be current for the worker alone.
         calling: AsyncGenerator[str | Completion, None] = events_of(
             lambda emit: self._call(worker, request, emit)
         )
@@ -54,7 +54,7 @@ class RunTracing:
                 yield piece
 
     def hear(self, event: Event) -> None:
-        """Write a span for a plan that is ready."""
+        """Write a span for each plan."""
         if self._is_off or not isinstance(event, PlanReady):
             return
         data: dict[str, Any] = {"run_id": event.run_id, "round": event.round, "steps": len(event.plan.steps)}

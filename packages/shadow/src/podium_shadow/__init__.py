@@ -1,6 +1,6 @@
-"""Runs a candidate beside what is in production, on a sample of its requests, and compares the two.
+"""Run a candidate beside the production system on a sample of its requests, and compare the two.
 
-It knows no framework: an adapter says what runs in production and what the candidate is.
+The package knows no framework: an adapter passes the production system and the candidate.
 """
 
 import lazy_loader

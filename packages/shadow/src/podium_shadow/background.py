@@ -1,7 +1,7 @@
-"""A thread with an event loop of its own, for tasks that no caller waits for.
+"""A thread with its own event loop, for tasks that no caller waits for.
 
-It bounds the number of tasks at a time and the time to end: neither a close nor the end of
-the interpreter waits for a task that hangs. It knows no shadow.
+It limits the number of concurrent tasks and the time to shut down: neither `close` nor the end of the
+interpreter waits for a task that hangs. It knows nothing of shadows.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from podium.errors import PodiumError
 
 LOGGER = logging.getLogger("podium")
 GRACE = 1.0
-"""Seconds in which a cancelled task has to end."""
+"""Seconds that a cancelled task has to end."""
 LOOK_SECONDS = 0.5
-"""Seconds between two checks whether the interpreter is about to end."""
+"""Seconds between two checks whether the interpreter is ending."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 Kept = AbstractAsyncContextManager[Any]
@@ -45,7 +45,7 @@ class _Slot:
 
 
 class _Room:
-    """The slots there are."""
+    """The task slots and their number."""
 
     def __init__(self, most: int) -> None:
         self.lock = threading.Lock()
@@ -64,7 +64,7 @@ _SLOT: ContextVar[_Slot | None] = ContextVar("podium_shadow_slot", default=None)
 
 
 class _Threads(ThreadPoolExecutor):
-    """A daemon thread for each call: the interpreter waits without limit for a standard pool's threads."""
+    """A daemon thread for each call: the interpreter would wait without limit for a pool's threads."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -87,13 +87,13 @@ class _Threads(ThreadPoolExecutor):
 
 
 class Background:
-    """Runs tasks in a thread of its own, which starts with the first task.
+    """Runs tasks in its own thread, which starts with the first task.
 
     Args:
         name: the thread's name.
-        most: most tasks at a time.
-        kept: is entered for as long as the thread runs.
-        last: is called at the end, and cancelled after `GRACE` seconds.
+        most: maximum number of concurrent tasks.
+        kept: entered for as long as the thread runs.
+        last: called at the end, and cancelled after `GRACE` seconds.
     """
 
     def __init__(self, name: str, most: int, kept: Kept, last: Callable[[], Awaitable[None]]) -> None:
@@ -106,7 +106,7 @@ class Background:
         self.is_closed = False
 
     def start(self, work: Work) -> bool:
-        """Start a task, and say whether there was a slot for it. Never waits."""
+        """Start a task, and return whether a slot was free. Never waits."""
         with self._lock:
             if self.is_closed:
                 return False
@@ -125,13 +125,14 @@ class Background:
             life.end(GRACE)
 
     def close(self, seconds: float) -> bool:
-        """Take no more tasks, wait for the running ones, and end.
+        """Accept no more tasks, wait for the running ones, and end the thread.
 
         Args:
-            seconds: how long to wait for running tasks before they are cancelled.
+            seconds: seconds to wait for running tasks before they are cancelled.
 
         Returns:
-            Whether all have ended. Code that neither returns nor can be cancelled still runs in its thread.
+            Whether all tasks have ended. Code that neither returns nor can be cancelled still runs in its
+            thread.
         """
         with self._lock:
             self.is_closed = True
@@ -144,7 +145,7 @@ class Background:
 
 
 class _Life:
-    """One thread, and its event loop."""
+    """One thread with its event loop."""
 
     def __init__(self, name: str, room: _Room, kept: Kept, last: Callable[[], Awaitable[None]]) -> None:
         self.room = room
@@ -162,7 +163,7 @@ class _Life:
         self._guarding.start()
 
     def start(self, slot: _Slot, work: Work) -> bool:
-        # In a context of its own: the caller's tracing and callbacks do not apply here.
+        # A new context, because the caller's tracing and callbacks do not apply here.
         try:
             self._loop.call_soon_threadsafe(self._spawn, slot, work, context=Context())
         except RuntimeError:  # the loop has just been closed
@@ -181,7 +182,7 @@ class _Life:
             return  # it has ended
 
     def join(self, seconds: float) -> bool:
-        """Wait for the end of the thread, and say whether it came in time."""
+        """Wait for the end of the thread, and return whether it ended in time."""
         self.thread.join(seconds)
         if self.thread.is_alive():
             return False
@@ -209,7 +210,7 @@ class _Life:
                     try:
                         self._loop.run_until_complete(main)
                     except (SystemExit, KeyboardInterrupt) as error:
-                        # Raised by one task; asyncio stops the loop, and the other tasks need it.
+                        # One task raised it. asyncio stops the loop, but the other tasks still need it.
                         LOGGER.warning("%s: work raised %s", self.thread.name, type(error).__name__)
         except Exception:  # the thread ends here, and no caller waits for it
             LOGGER.exception("%s failed; the next task starts another thread", self.thread.name)
@@ -218,7 +219,7 @@ class _Life:
 
     async def _main(self) -> None:
         async with AsyncExitStack() as held:
-            with suppress(TimeoutError):  # then it is opened at each use
+            with suppress(TimeoutError):  # on a timeout, it is opened at each use
                 async with asyncio.timeout(GRACE):
                     try:
                         await held.enter_async_context(self._kept)
@@ -239,7 +240,7 @@ class _Life:
             await asyncio.wait(self._tasks, timeout=GRACE)
 
     def _guard(self) -> None:
-        """End the tasks when the interpreter ends; daemon threads alone would be cut off anywhere."""
+        """End the tasks when the interpreter ends; daemon threads alone would be cut off at any point."""
         while not self._ended.wait(LOOK_SECONDS):
             if not threading.main_thread().is_alive():
                 self.end(GRACE)

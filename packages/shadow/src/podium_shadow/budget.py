@@ -1,4 +1,4 @@
-"""What a shadow may spend on its candidate, and has spent."""
+"""The budget of a shadow's candidates, and the spending so far."""
 
 from dataclasses import dataclass
 from math import inf
@@ -8,20 +8,22 @@ from podium.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a shadow may spend on its candidate, in one process.
+    """The limits of a shadow's candidates, per process.
 
-    A candidate in flight counts with the highest cost so far, so the first ones, as many as
-    run at a time, may exceed `cost`. A conductor's own `Limits.cost` bounds each of them.
+    A running candidate is counted with the highest cost so far. So the first candidates, as many as run at a
+    time, may exceed `cost`. A conductor's own `Limits.cost` bounds each of them.
     """
 
     runs: int | None = None
-    """Most candidates that are started; `None`, here and below, sets no limit."""
+    """Maximum number of started candidates; `None`, here and below, sets no limit."""
     cost: float | None = None
-    """USD for all of them."""
+    """Maximum cost of all candidates, in USD."""
     unpriced: float | None = None
-    """USD that a candidate of unknown cost counts as; with `None` the first such candidate uses up `cost`."""
+    """The cost in USD assumed for a candidate of unknown cost; with `None` the first such candidate uses up
+    `cost`.
+    """
     seconds: float | None = None
-    """Seconds after which the budget is renewed: 3600 for an hour; `None` never renews it."""
+    """Seconds after which the budget is renewed, such as 3600 for hourly; `None` never renews it."""
 
     def __post_init__(self) -> None:
         whole = isinstance(self.runs, int) and not isinstance(self.runs, bool)
@@ -34,7 +36,7 @@ class Budget:
 
 
 class Spending:
-    """What is spent of a budget. Not thread-safe: its owner holds a lock.
+    """The spending of a budget. Not thread-safe: its owner holds a lock.
 
     Args:
         budget: the limits.
@@ -49,7 +51,7 @@ class Spending:
         self._highest = 0.0
 
     def take(self, now: float) -> bool:
-        """Say whether one more candidate may be started, and count it if so.
+        """Return whether one more candidate may start, and count it if so.
 
         Args:
             now: the time of a monotonic clock, in seconds.
@@ -68,7 +70,7 @@ class Spending:
         return True
 
     def give_back(self) -> None:
-        """Undo a `take` after which nothing was started."""
+        """Undo a `take` after which no candidate was started."""
         self._runs -= 1
         self._in_flight -= 1
 

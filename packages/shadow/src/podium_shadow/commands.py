@@ -1,4 +1,4 @@
-"""`podium shadow`: compare candidates with what is in production, and delete recorded pairs."""
+"""`podium shadow`: compare candidates with the production system, and delete recorded pairs."""
 
 import sys
 from dataclasses import asdict
@@ -25,29 +25,31 @@ shadow = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CO
 
 @shadow.callback()
 def about() -> None:
-    """Compare candidates with what is in production, or delete recorded pairs."""
+    """Compare candidates with the production system, or delete recorded pairs."""
 
 
 @shadow.command(epilog=EXIT_CODES)
 def report(  # noqa: PLR0913 - one parameter for each argument and option
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The shadow; else each.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The name of the shadow; default all.")
+    ] = None,
     *,
     since: Annotated[
         float | None,
-        typer.Option(parser=span, metavar="SPAN", help="Only what was recorded since: 12h, 30d, 8w ago."),
+        typer.Option(parser=span, metavar="SPAN", help="Only pairs of the last 12h, 30d, 8w."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many pairs at most, the latest.")] = 10_000,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of pairs; the latest are used.")] = 10_000,
     judge: Annotated[
         str | None,
-        typer.Option(metavar="WORKER", help="Have this worker of the config judge answers that differ."),
+        typer.Option(metavar="WORKER", help="A worker of the config that judges answers that differ."),
     ] = None,
-    judge_calls: Annotated[int, typer.Option(min=1, help="How many calls the judge may be given.")] = 100,
+    judge_calls: Annotated[int, typer.Option(min=1, help="Maximum number of calls of the judge.")] = 100,
     scorer: Annotated[
         str | None,
         typer.Option(metavar="MODULE:FUNCTION", help="Score each answer: a function of question and answer."),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
+    confidence: Annotated[float, typer.Option(help="Confidence of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +73,7 @@ def report(  # noqa: PLR0913 - one parameter for each argument and option
             return
         if not reports:
             of = f"shadow {name!r}" if name else "any shadow"
-            screen.note(f"podium: nothing is recorded of {of}")
+            screen.note(f"podium: there are no pairs of {of}")
         for each in reports:
             draw_report(screen, each)
 
@@ -80,11 +82,11 @@ def report(  # noqa: PLR0913 - one parameter for each argument and option
 def prune(
     *,
     older_than: Annotated[
-        float, typer.Option(parser=span, metavar="SPAN", help="How long ago: 12h, 30d, 8w.")
+        float, typer.Option(parser=span, metavar="SPAN", help="Minimum age: 12h, 30d, 8w.")
     ],
     config: ConfigPath = None,
 ) -> None:
-    """Delete the pairs that were recorded long ago."""
+    """Delete the pairs that are older than a time span."""
     with reporting() as screen:
         forgot = anyio.run(_pairs(config).prune, older_than)
         screen.note(f"podium: forgot {forgot} pair{'' if forgot == 1 else 's'}")
@@ -92,7 +94,7 @@ def prune(
 
 def _pairs(config: Path | None) -> SqlPairs:
     journal = find_journal(config)
-    assert isinstance(journal, SqlJournal)  # the config makes no other
+    assert isinstance(journal, SqlJournal)  # the config creates only this class
     return SqlPairs.beside(journal)
 
 
@@ -100,15 +102,15 @@ def _judge(config: Path | None, name: str, calls: int) -> Judge:
     loaded = load_config(find_config(config))
     if name not in loaded.worker_names:
         told = ", ".join(loaded.worker_names) or "none"
-        raise ConfigError(f"--judge {name!r} is no worker of {loaded.path}: there are {told}")
+        raise ConfigError(f"--judge {name!r} is not a worker of {loaded.path}: its workers are {told}")
     return Judge(loaded.worker(name), calls=calls, cache=find_shared_cache(config))
 
 
 def _scorer(typed: str) -> Scorer:
-    """Return the function `MODULE:FUNCTION`; the current folder is searched first, as by `python -m`.
+    """Return the function `MODULE:FUNCTION`, searching the current folder first, like `python -m`.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: the function does not exist.
     """
     module, colon, name = typed.partition(":")
     if not (module and colon and name):
@@ -123,6 +125,6 @@ def _scorer(typed: str) -> Scorer:
     finally:
         sys.path.remove(str(Path.cwd()))
     if not callable(found):
-        raise ConfigError(f"--scorer {typed!r} is {type(found).__name__}: name a function")
+        raise ConfigError(f"--scorer {typed!r} is {type(found).__name__}: it must be a function")
     scorer: Scorer = found
     return scorer

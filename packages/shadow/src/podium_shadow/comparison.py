@@ -1,4 +1,4 @@
-"""Compares the two sides of a shadow's pairs, with confidence intervals."""
+"""Compare the two sides of a shadow's pairs, with confidence intervals."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ from podium_shadow.statistics import Estimate, Share, quantile, share
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Seconds from question to answer, over the pairs in which both answered and have a time."""
+    """Seconds from question to answer, over the pairs in which both sides have an answer and a time."""
 
     of: int
     primary_median: Estimate
@@ -31,17 +31,17 @@ class Report:
     shadow: str
     pairs: int
     first: float | None
-    """When the first of the pairs was recorded, in seconds of Unix time; `None` where there are none."""
+    """When the first pair was recorded, in seconds of Unix time; `None` if there are no pairs."""
     last: float | None
     requests: dict[str, int]
-    """The counts of requests, by the fields of `Tally`."""
+    """The number of requests of each kind, by the fields of `Tally`."""
     confidence: float
     seed: int
     primary_failed: Share
     candidate_failed: Share
     candidate_timeouts: Share
     equal: Share
-    """Pairs with equal answers (`Pair.is_equal`), of those in which both answered."""
+    """Pairs with equal answers (`Pair.is_equal`), of the pairs in which both sides answered."""
     judged: Judged | None
     """`None` without a judge."""
     scores: Means | None
@@ -50,7 +50,7 @@ class Report:
     calls: Means
     tokens: Means
     cost: Means
-    """USD."""
+    """In USD."""
 
 
 async def report(  # noqa: PLR0913 - each says what is compared, or how
@@ -64,15 +64,15 @@ async def report(  # noqa: PLR0913 - each says what is compared, or how
     confidence: float = 0.95,
     seed: int = 0,
 ) -> tuple[Report, ...]:
-    """Compare the two sides of each shadow that is recorded.
+    """Return a comparison of the two sides of each recorded shadow.
 
     Args:
         pairs: the store of the pairs.
         shadow: the name of one shadow; `None` means all.
         since: the oldest time, in seconds of Unix time; counts are of whole hours.
-        limit: most pairs, the latest.
+        limit: maximum number of pairs; the latest are used.
         judge: compares answers that differ; `None` compares none.
-        scorer: scores each answer by itself; `None` scores none.
+        scorer: scores each answer separately; `None` scores none.
         confidence: the confidence of all intervals, between 0 and 1.
         seed: the seed of the bootstrap and of the judge's order.
 
@@ -104,7 +104,7 @@ async def report(  # noqa: PLR0913 - each says what is compared, or how
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How a report is made."""
+    """The options of a report."""
 
     judge: Judge | None
     scorer: Scorer | None
@@ -158,7 +158,7 @@ def _latency(both: Sequence[Pair], confidence: float) -> Latency:
 
 
 def _known(pairs: Iterable[Pair], value: Callable[[Side], float | None]) -> Iterable[tuple[float, float]]:
-    """Yield the values of both sides where both are known."""
+    """Yield the values of both sides for the pairs in which both are known."""
     for pair in pairs:
         primary, candidate = value(pair.primary), value(pair.candidate)
         if primary is not None and candidate is not None:

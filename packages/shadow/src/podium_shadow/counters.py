@@ -1,4 +1,4 @@
-"""Counts the requests of one shadow, and stores the counts along with the pairs."""
+"""Count the requests of one shadow, and store the counts with the pairs."""
 
 import logging
 from dataclasses import replace
@@ -51,7 +51,7 @@ class Counters:
             self._tally = replace(self._tally, at=now, **added)
 
     async def put(self, pair: Pair) -> None:
-        """Store a pair; a pair that cannot be stored is counted and logged."""
+        """Store a pair; if that fails, count and log it."""
         try:
             await self._keep(pair)
         except (JournalError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Compares the answers of pairs, by a worker that does not know the sides, or by a scorer."""
+"""Compare the answers of pairs by a worker that does not know the sides, or by a scorer."""
 
 import re
 from collections import Counter
@@ -25,7 +25,7 @@ Scorer = Callable[[str, str], float | Awaitable[float]]
 """Returns the quality of an answer to a question; higher is better."""
 
 JUDGE_SECONDS = 120.0
-"""The longest a call of a judge may take."""
+"""Timeout of a judge's call, in seconds."""
 _AT_ONCE = 4
 _SAMPLING = Sampling(temperature=0.0)
 _VERDICT = re.compile(r"[\s*_#>\"'`(\[]*(a|b|tie)\b", re.IGNORECASE)
@@ -43,12 +43,12 @@ class Judged:
     ties: Share
     """Pairs in which neither is better; equal answers are ties without a call."""
     failed: int
-    """Pairs for which the judge gave no verdict."""
+    """Pairs for which the judge's call returned no verdict."""
     unjudged: int
-    """Pairs without a verdict: the failed ones, and those beyond the number of calls."""
+    """Pairs without a verdict: the failed ones, and those beyond the maximum number of calls."""
     calls: int
     known: int
-    """Verdicts from the cache of an earlier report, which cost no call."""
+    """Verdicts from the cache of an earlier report, without a call."""
     usage: Usage
     cost: float | None
     """USD; `None` means unknown."""
@@ -62,7 +62,7 @@ class Means:
     primary: float | None
     candidate: float | None
     difference: Estimate
-    """The mean of candidate less primary."""
+    """The mean of the candidate's value minus the primary's."""
     ratio: Estimate
     """The candidate's sum divided by the primary's."""
 
@@ -75,16 +75,16 @@ def means(pairs: Sequence[tuple[float, float]], confidence: float, seed: int) ->
 
 
 class Judge:
-    """Lets a worker compare answers.
+    """Compares answers with a worker.
 
-    The order of the answers is drawn for each pair by its id, so that a judge that favours
-    the first answer favours neither side.
+    The order of the two answers is derived from the pair's id, so that a judge that prefers the first answer
+    favours neither side.
 
     Args:
         worker: the judge.
-        calls: most calls, of all reports together.
-        cache: holds earlier verdicts, if the worker's answers may be reused; `None` judges
-            each pair anew.
+        calls: maximum number of calls, of all reports together.
+        cache: stores verdicts for later reports, if the worker's answers may be reused; `None` judges each
+            pair again.
     """
 
     def __init__(self, worker: Worker, *, calls: int = 100, cache: Cache | None = None) -> None:
@@ -137,7 +137,7 @@ class _Bench:
         self.cost: float | None = 0.0
 
     async def hear(self, pair: Pair, slots: anyio.CapacityLimiter) -> None:
-        """Judge a pair, and add its verdict if there is one."""
+        """Judge a pair, and add the verdict if there is one."""
         is_first = sha256(pair.pair_id.encode()).digest()[0] < 128
         answers = pair.candidate.answer, pair.primary.answer
         a, b = answers if is_first else answers[::-1]

@@ -1,4 +1,4 @@
-"""What is recorded of a shadow: pairs of answers, and counts of requests. Pure data."""
+"""The records of a shadow: pairs of answers, and counts of requests. Pure data."""
 
 import unicodedata
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 from podium.usage import Usage
 
 MOST_CHARS = 100_000
-"""Characters that are stored of a question or an answer; longer text is cut."""
+"""Maximum length of a stored question or answer, in characters; longer text is cut."""
 
 _OUTER = " \t.,;:!?\"'`*_“”‘’"
 
@@ -28,12 +28,12 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """How the primary or the candidate answered."""
+    """The answer of the primary or the candidate."""
 
     status: Literal["ok", "failed", "timeout"]
     answer: str = ""
     problem: str = ""
-    """Why there is no answer."""
+    """The error, if there is no answer."""
     seconds: float | None = None
     """Seconds from question to answer; `None` for a request of a batch."""
     spent: Spent = Spent()
@@ -41,20 +41,20 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One question with the answers of both."""
+    """One question with the answers of both sides."""
 
     pair_id: str
     shadow: str
     """The name of the shadow."""
     at: float
-    """When the candidate had ended, in seconds of Unix time."""
+    """When the candidate ended, in seconds of Unix time."""
     question: str
     primary: Side
     candidate: Side
 
     @property
     def is_equal(self) -> bool:
-        """Whether both answers are the same but for case, spaces and outer punctuation."""
+        """Whether both answers are the same, except for case, spaces and outer punctuation."""
         return plain(self.primary.answer) == plain(self.candidate.answer)
 
 
@@ -69,9 +69,9 @@ class Tally:
     seen: int = 0
     """All requests."""
     sampled: int = 0
-    """Requests that were drawn; each becomes a pair, or is in one of the counts below."""
+    """Drawn requests; each becomes a pair, or is in one of the counts below."""
     busy: int = 0
-    """Dropped: as many candidates ran as `concurrency` allows."""
+    """Dropped: `concurrency` candidates were already running."""
     unfunded: int = 0
     """Dropped: the budget was used up."""
     abandoned: int = 0
@@ -79,11 +79,11 @@ class Tally:
     unread: int = 0
     """Dropped: the request could not be copied, or the answer could not be read."""
     cut_off: int = 0
-    """Started and then cancelled: the shadow was closed."""
+    """Started, then cancelled because the shadow was closed."""
     unrecorded: int = 0
     """Compared, but the pair could not be stored."""
 
 
 def plain(text: str) -> str:
-    """Return a text as it is compared: without case, repeated spaces and outer punctuation."""
+    """Return a text without case, repeated spaces and outer punctuation, for comparison."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).strip(_OUTER)

@@ -1,4 +1,4 @@
-"""The seam to a store of pairs, and a store in memory."""
+"""The interface of a store of pairs, and a store in memory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from typing import Any, Self
 from podium_shadow.pair import Pair, Tally
 
 MOST_PAIRS = 10_000
-"""Most pairs that are read by default."""
+"""Default maximum of pairs that are read."""
 
 
 class Pairs(AbstractAsyncContextManager[Any], ABC):
-    """A store of pairs and tallies. Entering it keeps connections open; each method works without that."""
+    """A store of pairs and tallies. Entering it keeps connections open; each method also works without."""
 
     @abstractmethod
     async def put(self, pair: Pair | None, tally: Tally) -> None:
-        """Store a pair, unless it is `None`, and a tally in place of the one with its id.
+        """Store a pair, unless it is `None`, and replace the tally with the same id.
 
         Raises:
             JournalError: they cannot be stored.
@@ -29,12 +29,12 @@ class Pairs(AbstractAsyncContextManager[Any], ABC):
     async def pairs(
         self, *, shadow: str | None = None, since: float = 0.0, limit: int = MOST_PAIRS
     ) -> Sequence[Pair]:
-        """Return the latest pairs, the oldest of them first.
+        """Return the latest pairs, ordered from oldest to latest.
 
         Args:
             shadow: the name of one shadow; `None` means all.
             since: the oldest time, in seconds of Unix time.
-            limit: most pairs.
+            limit: maximum number of pairs.
 
         Raises:
             JournalError: they cannot be read.
@@ -42,18 +42,18 @@ class Pairs(AbstractAsyncContextManager[Any], ABC):
 
     @abstractmethod
     async def tallies(self, *, shadow: str | None = None, since: float = 0.0) -> Sequence[Tally]:
-        """Return the tallies that changed at or after `since`, the oldest first."""
+        """Return the tallies that changed at or after `since`, ordered from oldest to latest."""
 
     @abstractmethod
     async def prune(self, older_than: float) -> int:
-        """Delete pairs and tallies older than this, in seconds, and return the number of pairs."""
+        """Delete pairs and tallies older than `older_than` seconds, and return the number of pairs."""
 
 
 class MemoryPairs(Pairs):
     """Stores pairs in this process's memory; for tests.
 
     Args:
-        most: most pairs; beyond it the oldest are deleted.
+        most: maximum number of pairs; the oldest are deleted first.
     """
 
     def __init__(self, most: int = MOST_PAIRS) -> None:
@@ -74,7 +74,7 @@ class MemoryPairs(Pairs):
         return None
 
     async def put(self, pair: Pair | None, tally: Tally) -> None:
-        """Store them."""
+        """Store a pair and a tally."""
         with self._lock:
             if pair is not None:
                 self._pairs.append(pair)
@@ -98,7 +98,7 @@ class MemoryPairs(Pairs):
         return tuple(sorted(found, key=lambda tally: tally.at))
 
     async def prune(self, older_than: float) -> int:
-        """Delete old ones."""
+        """Delete old pairs and tallies."""
         end = time() - older_than
         with self._lock:
             before = len(self._pairs)

@@ -1,4 +1,4 @@
-"""A report as a table, for `podium shadow report`."""
+"""Draw a report as a table, for `podium shadow report`."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from podium_shadow.statistics import Estimate, Share
 _DROPPED = {
     "busy": "candidates were busy",
     "unfunded": "no budget left",
-    "abandoned": "the primary gave no answer",
+    "abandoned": "no answer of the primary",
     "unread": "not readable",
     "cut_off": "cut off by a close",
     "unrecorded": "not recorded",
@@ -58,8 +58,8 @@ def _foot(of: Report) -> Iterator[str]:
     if of.judged is not None:
         yield _told(of.judged)
     yield (
-        f"In brackets what {of.confidence * 100:g} % confidence allows: Wilson's interval of shares, "
-        f"the exact one of medians and percentiles, a bootstrap over pairs (seed {of.seed}) of the rest."
+        f"In brackets: {of.confidence * 100:g} % confidence intervals. Shares: Wilson's interval; "
+        f"medians and percentiles: exact; other values: bootstrap over pairs (seed {of.seed})."
     )
 
 
@@ -67,9 +67,9 @@ def _told(judged: Judged) -> str:
     cost = "cost unknown" if judged.cost is None else f"${judged.cost:.4f}"
     return (
         f"Judged by {judged.judge}: better {_share(judged.better)}, worse {_share(judged.worse)}, "
-        f"as good {_share(judged.ties)} of {judged.better.of:,}; {judged.unjudged:,} without a verdict, "
-        f"{judged.failed:,} of them since the judge gave none; {judged.calls:,} calls, "
-        f"{judged.known:,} known, {cost}"
+        f"equal {_share(judged.ties)} of {judged.better.of:,}; {judged.unjudged:,} without a verdict, "
+        f"{judged.failed:,} of them because the judge returned none; {judged.calls:,} calls, "
+        f"{judged.known:,} from the cache, {cost}"
     )
 
 

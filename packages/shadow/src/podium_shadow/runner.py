@@ -1,7 +1,7 @@
-"""Runs a candidate beside a primary that is in production, on a sample of its requests.
+"""Run a candidate beside a primary in production, on a sample of its requests.
 
-Nothing here waits, raises at the caller, or touches the primary. The candidate runs in a
-thread of its own after the primary has answered, within bounds of time, number and budget.
+Nothing here waits, raises in the caller, or touches the primary. The candidate runs in its own thread after
+the primary has answered, with limits on time, concurrency and budget.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from podium_shadow.pair import MOST_CHARS, Pair, Side, Spent, Tally
 from podium_shadow.pair_store import Pairs
 
 _MOST_PROBLEM = 1000
-"""Characters that are stored of an error's message."""
+"""Maximum length of a stored error message, in characters."""
 Unasked = Literal["abandoned", "unread"]
 
 
@@ -40,35 +40,38 @@ class Candidate(ABC):
 
     @abstractmethod
     async def run(self) -> str:
-        """Return the answer, or raise."""
+        """Return the answer.
+
+        Raises:
+            Exception: any exception is recorded as the candidate's failure.
+        """
 
     @abstractmethod
     def spent(self) -> Spent:
-        """Return what the request has spent so far; called after it ended, in whatever way."""
+        """Return the spending of the request; called when it ended, failed or was cancelled."""
 
 
 class ShadowRunner:
     """Draws a sample of requests, runs the candidate on each, and records the pairs.
 
-    Its thread starts with the first request that it takes. Close it, or use it as a context
-    manager, to end running candidates. A runner that is no longer referenced ends by itself,
-    as it does with the interpreter.
+    Its thread starts with the first drawn request. Close the runner, or use it as a context manager, to end
+    running candidates. A runner that is no longer referenced ends by itself, also when the interpreter ends.
 
     Args:
         pairs: the store of pairs.
         name: the name of the shadow in reports.
         sample: the share of requests that is drawn, from 0 to 1.
-        seed: the seed of the draw: the same requests in the same order are drawn again.
-            `None` draws anew in each process.
-        concurrency: most candidates at a time; further requests are dropped.
-        seconds: the longest a candidate may take, in seconds.
-        budget: what candidates may spend; `None` sets no limit.
+        seed: the seed of the draw; the same seed draws the same requests of a sequence. `None` uses a new
+            seed in each process.
+        concurrency: maximum number of concurrent candidates; further requests are dropped.
+        seconds: timeout of a candidate, in seconds.
+        budget: the limits of the candidates; `None` sets no limit.
 
     Raises:
         ConfigError: a number is out of range, or the name cannot be printed.
     """
 
-    def __init__(  # noqa: PLR0913 - one for each bound
+    def __init__(  # noqa: PLR0913 - one parameter for each limit
         self,
         pairs: Pairs,
         *,
@@ -102,10 +105,10 @@ class ShadowRunner:
         return self._counters.tally
 
     def draws(self, key: str | None = None) -> bool:
-        """Count a request, and say whether it is drawn.
+        """Count a request, and return whether it is drawn.
 
         Args:
-            key: decides the draw together with the seed; `None` takes the request's number.
+            key: decides the draw together with the seed; `None` uses the request's number.
         """
         if self._background.is_closed:
             return False
@@ -117,7 +120,7 @@ class ShadowRunner:
         return drawn
 
     def drop(self, why: Unasked) -> None:
-        """Count a drawn request that is not given to the candidate."""
+        """Count a drawn request that the candidate does not get."""
         self._counters.count(why)
 
     def put(self, told: Callable[[], tuple[str, Side]], candidate: Candidate) -> None:
@@ -135,10 +138,10 @@ class ShadowRunner:
             self._give_back("busy")
 
     def close(self, seconds: float = 10.0) -> bool:
-        """Take no more requests, wait for running candidates, and end the thread.
+        """Accept no more requests, wait for running candidates, and end the thread.
 
         Args:
-            seconds: how long to wait before they are cancelled, and counted.
+            seconds: seconds to wait before running candidates are cancelled and counted.
 
         Returns:
             Whether all have ended; code that neither returns nor can be cancelled still runs.
@@ -146,7 +149,7 @@ class ShadowRunner:
         return self._background.close(seconds)
 
     async def aclose(self, seconds: float = 10.0) -> bool:
-        """Do as `close`, without blocking the event loop."""
+        """Close like `close`, without blocking the event loop."""
         return await anyio.to_thread.run_sync(self.close, seconds)
 
     def __enter__(self) -> Self:
@@ -174,7 +177,7 @@ class ShadowRunner:
     async def _compare(self, told: Callable[[], tuple[str, Side]], candidate: Candidate) -> None:
         try:
             question, primary = told()
-        except Exception:  # noqa: BLE001 - a reader that fails must not end the thread
+        except Exception:  # noqa: BLE001 - an error in `told` must not end the thread
             LOGGER.warning("shadow %s: the primary's answer cannot be read", self.name, exc_info=True)
             self._give_back("unread")
             return
@@ -183,7 +186,7 @@ class ShadowRunner:
             async with asyncio.timeout(self._seconds) as timeout:
                 asked = await _ask(candidate)
         except TimeoutError:
-            pass  # reported below, also when the candidate swallows the cancellation
+            pass  # reported below, because the candidate may swallow the cancellation
         except CancelledError:
             self._counters.count("cut_off")
             raise
@@ -207,7 +210,7 @@ class ShadowRunner:
 
 
 async def _ask(candidate: Candidate) -> Side:
-    """Run a candidate, and return its side; whatever it raises is its failure."""
+    """Run a candidate, and return its side; any exception becomes its failure."""
     try:
         return Side(status="ok", answer=await candidate.run())
     except CancelledError as error:
@@ -215,7 +218,7 @@ async def _ask(candidate: Candidate) -> Side:
         if task is None or task.cancelling():
             raise
         raised: BaseException = error
-    except BaseException as error:  # noqa: BLE001 - `sys.exit()` in it ends neither the thread nor the process
+    except BaseException as error:  # noqa: BLE001 - `sys.exit()` in a candidate must not end the thread
         raised = error
     return failed(raised)
 
@@ -226,7 +229,7 @@ def failed(error: BaseException) -> Side:
 
 
 def _kept(side: Side) -> Side:
-    """Return a side as it is stored: cut, and without secrets."""
+    """Return a side as it is stored: cut to length, and without secrets."""
     return replace(
         side,
         answer=storable(side.answer[:MOST_CHARS]),

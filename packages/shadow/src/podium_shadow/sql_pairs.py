@@ -1,4 +1,4 @@
-"""Pairs kept in the database of a journal."""
+"""Store pairs in the database of a journal."""
 
 from collections.abc import Sequence
 from time import time
@@ -43,14 +43,14 @@ _TALLIES_OF = "SELECT text FROM podium_tallies WHERE at >= ? AND shadow = ? ORDE
 
 
 class SqlPairs(SqlTables, Pairs):
-    """Keeps pairs in a database, which may be a journal's. Secrets are removed from them as from runs.
+    """Stores pairs in a database, which may be a journal's. Secrets are removed, as in runs.
 
     Args:
         location: as for `SqlJournal`.
-        patience: how long to repeat attempts while the database fails, in seconds.
+        patience: seconds to retry while the database fails.
 
     Raises:
-        ConfigError: the location names no database, or needs a package that is not installed.
+        ConfigError: the location is no valid database, or needs a package that is not installed.
     """
 
     def __init__(self, location: Location = None, *, patience: float = 30.0) -> None:
@@ -58,11 +58,11 @@ class SqlPairs(SqlTables, Pairs):
 
     @classmethod
     def beside(cls, journal: SqlJournal) -> Self:
-        """Return the pairs in the database of a journal."""
+        """Return the store of pairs in the database of a journal."""
         return cls(journal.url, patience=journal.patience)
 
     async def put(self, pair: Pair | None, tally: Tally) -> None:
-        """Keep them, in one transaction."""
+        """Store a pair and a tally, in one transaction."""
         pair_text, tally_text = None if pair is None else _text(pair), _text(tally)
 
         async def put(transaction: Transaction) -> None:
@@ -97,7 +97,7 @@ class SqlPairs(SqlTables, Pairs):
         return await self.transaction(prune)
 
     async def _read(self, kind: type[Any], query: str, *values: str | float) -> Sequence[Any]:
-        """Return the records that a query finds, the oldest first."""
+        """Return the records that a query finds, ordered from oldest to latest."""
         rows = await self.transaction(lambda transaction: transaction.fetch(query, *values), reads=True)
         return tuple(read_record(row["text"], kind, _name(kind)) for row in reversed(rows))
 

@@ -1,11 +1,11 @@
-"""Intervals for what a sample of pairs says. Pure functions over numbers.
+"""Confidence intervals for a sample of pairs. Pure functions over numbers.
 
-- A share (equal answers, failures): Wilson's score interval (Wilson 1927, as in Brown, Cai
-  and DasGupta 2001).
-- A median or percentile (latency): the exact interval between order statistics, by the
-  binomial distribution; it supposes nothing of the distribution (Conover 1999, §3.2).
-- A mean and the ratio of two (calls, tokens, cost): the percentile bootstrap over whole
-  pairs (Efron and Tibshirani 1993, §13.3), drawn by a seed.
+- A share (equal answers, failures): Wilson's score interval (Wilson 1927, as in Brown, Cai and DasGupta
+  2001).
+- A median or percentile (latency): the exact interval between order statistics, by the binomial distribution;
+  it assumes no distribution of the values (Conover 1999, §3.2).
+- A mean and the ratio of two sums (calls, tokens, cost): the percentile bootstrap over whole pairs (Efron and
+  Tibshirani 1993, §13.3), drawn by a seed.
 """
 
 from collections.abc import Sequence
@@ -15,26 +15,26 @@ from random import Random
 from statistics import NormalDist, fmean
 
 RESAMPLES = 2000
-"""Bootstrap samples; fewer, but at least a fifth of that, where there are very many pairs."""
+"""Bootstrap samples; for very many pairs fewer, but at least a fifth."""
 FEWEST = 5
-"""Pairs below which a bootstrap says nothing."""
+"""Minimum number of pairs for a bootstrap."""
 _MOST_DRAWS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number, and the interval it lies in with the report's confidence."""
+    """A value with its confidence interval."""
 
     value: float | None
-    """`None` where there is nothing to tell it from."""
+    """`None` if there are no values."""
     low: float | None = None
-    """`None` where the sample is too small to bound it, as below."""
+    """`None`, for `high` too, if the sample is too small to bound it."""
     high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How many of how many."""
+    """A count and its share of a total."""
 
     count: int
     of: int
@@ -53,7 +53,7 @@ def share(count: int, of: int, confidence: float) -> Share:
 
 
 def quantile(values: Sequence[float], q: float, confidence: float) -> Estimate:
-    """Return the value that a share `q` of the values do not exceed, with its exact interval."""
+    """Return the quantile `q` of the values, with its exact interval."""
     if not values:
         return Estimate(None)
     ordered, n, tail = sorted(values), len(values), (1 - confidence) / 2
@@ -76,16 +76,16 @@ def quantile(values: Sequence[float], q: float, confidence: float) -> Estimate:
 def paired_means(
     pairs: Sequence[tuple[float, float]], confidence: float, seed: int
 ) -> tuple[Estimate, Estimate]:
-    """Return the mean difference (second less first), and the ratio of the sums, with bootstrap intervals.
+    """Return the mean difference (second minus first) and the ratio of the sums, with bootstrap intervals.
 
-    The ratio is `None` where the first ones sum to 0. Fewer than `FEWEST` pairs bound neither.
+    The ratio is `None` if the first values sum to 0. Fewer than `FEWEST` pairs give no intervals.
     """
     n = len(pairs)
     first, second = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     if n < FEWEST:
         return Estimate((second - first) / n if n else None), Estimate(second / first if first > 0 else None)
     whole = (second - first) / n, second / first if first > 0 else None
-    draw = Random(f"{seed}:{n}")  # noqa: S311 - a bootstrap, to be drawn again by its seed
+    draw = Random(f"{seed}:{n}")  # noqa: S311 - a bootstrap that its seed reproduces
     differences, ratios = list[float](), list[float]()
     for _ in range(max(RESAMPLES // 5, min(RESAMPLES, _MOST_DRAWS // n))):
         drawn = draw.choices(pairs, k=n)
@@ -100,7 +100,7 @@ def paired_means(
 
 
 def _middle(values: list[float], confidence: float) -> tuple[float, float]:
-    """Return the ends of the middle part of the values."""
+    """Return the two ends of the middle share `confidence` of the values."""
     values.sort()
     tail, last = (1 - confidence) / 2, len(values) - 1
     return values[round(tail * last)], values[round((1 - tail) * last)]

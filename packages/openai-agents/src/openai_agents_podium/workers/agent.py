@@ -28,34 +28,34 @@ from podium.workers import Card, Request, Worker
 
 MAX_TURNS: Final = DEFAULT_MAX_TURNS
 _Ended = tuple[RunResult | RunResultStreaming, OuterStep]
-"""What the runner returned, and what a conductor behind the agent answered."""
+"""The runner's result, and the answers of a conductor behind the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRunOptions:
-    """How agents are run, for all steps of a worker."""
+    """The run options of an agent, for all steps of a worker."""
 
     max_turns: int | None = MAX_TURNS
-    """Most calls of the agent's model for one step; `None` sets no bound."""
+    """Maximum number of model calls per step; `None` sets no limit."""
     run_config: RunConfig | None = None
-    """`None` is the SDK's own."""
+    """`None` uses the SDK's default."""
     context: Any = None
-    """What tools, hooks and guardrails are given as their context."""
+    """The context object for tools, hooks and guardrails."""
 
 
 class AgentWorker(Worker):
-    """Has an agent do the subtask, by the SDK's runner and without a session.
+    """Runs an agent with the SDK's runner, without a session.
 
-    The answer is streamed where the first text of the agent's model is its answer: if it has no tools,
-    output type and output guardrails. Else it comes in one piece.
+    The answer is streamed if the first text of the agent's model is its answer, so if the agent has no tools,
+    output type and output guardrails.
 
     Args:
-        agent: the agent. Steps may run it side by side.
-        card: what the planner is told of it.
-        options: how it is run.
+        agent: the agent. Steps may run it in parallel.
+        card: the worker's card.
+        options: the run options.
 
     Raises:
-        ConfigError: the agent hands off to others.
+        ConfigError: the agent has handoffs.
     """
 
     def __init__(self, agent: Agent[Any], *, card: Card, options: AgentRunOptions | None = None) -> None:
@@ -74,10 +74,10 @@ class AgentWorker(Worker):
         return frozenset({"json"} if self.agent.output_type in (None, str) else ())
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Run the agent with what the step is shown, and return its final output.
+        """Run the agent with the step's input, and return its final output.
 
         Raises:
-            WorkerError: the agent came to no answer, and why.
+            WorkerError: the agent gave no answer.
         """
         watch, sent = RunWatch(), False
         done: Completion | None = None
@@ -105,9 +105,9 @@ class AgentWorker(Worker):
         yield done
 
     def _spent(self, request: Request, watch: RunWatch, error: WorkerError) -> Usage | None:
-        """Return the tokens of a run that failed; `None` where they are unknown.
+        """Return the tokens of a failed run; `None` if they are unknown.
 
-        The tokens of a call of the model that failed and may be paid for are estimated.
+        If a model call failed and may be paid for, its tokens are estimated.
         """
         spent = watch.finished_usage()
         if spent is None or not (watch.is_asking and error.maybe_paid):
@@ -115,7 +115,7 @@ class AgentWorker(Worker):
         return spent + estimate_usage(request.messages, "")
 
     def _model(self) -> object:
-        """Return the model that has to know for which step the agent works; `None` for others."""
+        """Return the conductor model that needs to know the step; `None` for other models."""
         return None
 
     async def _run(self, request: Request, watch: RunWatch, emit: Callable[[str | _Ended], None]) -> None:
@@ -138,7 +138,7 @@ class AgentWorker(Worker):
             emit((result, outer))
 
     def _run_config(self, request: Request, watch: RunWatch) -> RunConfig:
-        """Return how the agent is run: its models watched, and traced no further than the run around it."""
+        """Return the run config: models are watched, and tracing is no wider than in the outer run."""
         config, tracing = self._config, tracing_of_run()
         model = config.model
         return replace(
@@ -151,7 +151,7 @@ class AgentWorker(Worker):
         )
 
     def _prepared(self, request: Request, watch: RunWatch) -> Agent[Any]:
-        """Return the agent as it is run: its model watched; tools whose output is the answer raise."""
+        """Return the agent to run: its model is watched, and tools whose output is the answer raise."""
         agent, changed = self.agent, dict[str, Any]()
         if request.sampling.constraint is not None:
             changed["output_type"] = SchemaOutput(request.sampling.constraint)
@@ -164,7 +164,7 @@ class AgentWorker(Worker):
         return agent.clone(**changed)
 
     def _streams(self, agent: Agent[Any]) -> bool:
-        """Return whether the first text that the agent's model writes is the answer."""
+        """Return whether the first text of the agent's model is the answer."""
         works = agent.tools or agent.mcp_servers
         checked = agent.output_guardrails or self._config.output_guardrails
         return not (works or checked) and agent.output_type in (None, str)
@@ -178,8 +178,8 @@ class AgentWorker(Worker):
     ) -> Completion:
         used = read_usage(result.context_wrapper.usage)
         if result.interruptions:
-            waits = f"worker {self.card.name!r} asks for approval of a tool, which a step cannot wait for"
-            raise WorkerFailed(f"{waits}: give it tools that need none", maybe_paid=True)
+            waits = f"worker {self.card.name!r} asks for approval of a tool, but a step cannot wait"
+            raise WorkerFailed(f"{waits}: give it tools that need no approval", maybe_paid=True)
         finish = watch.finishes.latest
         done = read_completion(
             request.messages,
@@ -193,16 +193,16 @@ class AgentWorker(Worker):
 
 
 class NestedAgentWorker(AgentWorker):
-    """Has an agent do the subtask whose model is a conductor, within the limits of the run around it.
+    """Runs an agent whose model is a conductor, within the limits of the outer run.
 
     Args:
         agent: the agent.
         conductor: the conductor behind its model.
-        card: what the planner is told of it.
-        options: how it is run.
+        card: the worker's card.
+        options: the run options.
 
     Raises:
-        ConfigError: the agent hands off to others.
+        ConfigError: the agent has handoffs.
     """
 
     def __init__(
@@ -217,16 +217,16 @@ class NestedAgentWorker(AgentWorker):
         self._conductor = conductor
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
-        """Return the conductor's: within a run, it reserves for its own calls."""
+        """Return the conductor's worst case: within a run, the conductor reserves for its own calls."""
         return self._conductor.worst_case(request, answer_tokens)
 
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
-        """None: a nested run passes no form on."""
+        """Empty: a nested run does not pass a schema on."""
         return frozenset()
 
     def _spent(self, request: Request, watch: RunWatch, error: WorkerError) -> Usage | None:
-        # the ledger knows what the conductor's runs have spent, of one that failed too
+        # The ledger has the tokens of the conductor's runs, including failed ones.
         return None if watch.is_asking else super()._spent(request, watch, error)
 
     def _model(self) -> object:
@@ -237,10 +237,10 @@ class NestedAgentWorker(AgentWorker):
 
 
 def _check(agent: Agent[Any]) -> None:
-    """Raise `ConfigError` for an agent that hands its task to others."""
+    """Raise `ConfigError` for an agent with handoffs."""
     if agent.handoffs:
         names = ", ".join(
             str(getattr(each, "agent_name", getattr(each, "name", each))) for each in agent.handoffs
         )
-        told = f"agent {agent.name!r} hands off to {names}, and a plan says who works"
+        told = f"agent {agent.name!r} has handoffs to {names}, but the plan chooses the workers"
         raise ConfigError(f"{told}: make each of them a worker, or give them to the agent as tools")

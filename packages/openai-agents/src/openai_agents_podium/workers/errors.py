@@ -1,4 +1,4 @@
-"""Exceptions that only the SDK raises, as errors of workers."""
+"""Convert exceptions that only the SDK raises to worker errors."""
 
 import re
 from typing import Final
@@ -30,7 +30,7 @@ _MAX_QUOTE: Final = 300
 
 
 def read_agents_error(error: BaseException) -> WorkerError | None:
-    """Return the error for an exception of the SDK; `None` for any other."""
+    """Return the worker error for an exception of the SDK; `None` for other exceptions."""
     kind: type[WorkerError]
     match error:
         case (
@@ -48,7 +48,7 @@ def read_agents_error(error: BaseException) -> WorkerError | None:
             kind, told = AnswerToolCalls, f"the agent called tools that nobody offered: {unknown[1]}"
         case ModelBehaviorError():
             kind, told = WorkerBroken, f"the answer of a model is broken: {_quote(error.message)}"
-        case UserError() if error.__cause__ is None:  # else the runner reports what a tool raised
+        case UserError() if error.__cause__ is None:  # otherwise the runner wraps an exception of a tool
             kind, told = WorkerRefused, f"the SDK cannot run it: {_quote(error.message)}"
         case _:
             return None
@@ -61,7 +61,7 @@ def _tripped(
     | ToolInputGuardrailTripwireTriggered
     | ToolOutputGuardrailTripwireTriggered,
 ) -> str:
-    """Say which guardrail tripped, and what it says of it."""
+    """Return the name of the guardrail that tripped, and its output."""
     if isinstance(error, InputGuardrailTripwireTriggered | OutputGuardrailTripwireTriggered):
         guardrail, info = (
             error.guardrail_result.guardrail.get_name(),

@@ -1,8 +1,8 @@
-"""Why the models of an agent ended their answers, which the SDK does not say.
+"""Record the finish reasons of an agent's models, which the SDK does not report.
 
-`OpenAIChatCompletionsModel` returns an answer that was cut, filtered or without an end as a whole one.
-Its client is watched for the finish reasons, without changing the client or the model. Models of the
-Responses API raise for such answers; of any other model every answer counts as complete.
+`OpenAIChatCompletionsModel` returns a cut, filtered or unfinished answer like a complete one. So Podium reads
+the finish reasons from its client, without changing the client or the model. Models of the Responses API
+raise for such answers; every answer of other models counts as complete.
 """
 
 from collections.abc import AsyncIterator
@@ -18,10 +18,10 @@ class Finishes:
 
     def __init__(self) -> None:
         self.latest: str | None = "stop"
-        """`None` where the end of the answer was not seen."""
+        """`None` if the end of the answer was not seen."""
 
     def watched(self, model: Model) -> Model:
-        """Return the model; one of the chat completions API with its client watched."""
+        """Return the model; a chat completions model is copied with its client watched."""
         if not isinstance(model, OpenAIChatCompletionsModel):
             return model
         watched = copy(model)
@@ -29,14 +29,14 @@ class Finishes:
         return watched
 
     def take(self, answer: ChatCompletion | ChatCompletionChunk) -> None:
-        """Note the finish reason of an answer, or of a piece of one."""
+        """Record the finish reason of an answer or a chunk."""
         for choice in answer.choices[:1]:
             if choice.finish_reason is not None or isinstance(answer, ChatCompletion):
                 self.latest = choice.finish_reason
 
 
 class WatchedProvider(ModelProvider):
-    """Finds the models of another provider, watched."""
+    """Finds the models of another provider, and watches them."""
 
     def __init__(self, provider: ModelProvider, finishes: Finishes) -> None:
         self._provider = provider
@@ -48,7 +48,7 @@ class WatchedProvider(ModelProvider):
 
 
 class _Watched:
-    """Stands for an object of the client's; what it does not have is the object's."""
+    """Wraps an object of the client; other attributes are the object's."""
 
     def __init__(self, inner: Any, finishes: Finishes) -> None:
         self._inner = inner

@@ -26,11 +26,11 @@ from podium.workers import Card, Request, Worker, read_usage as read_counts
 
 
 class ModelWorker(Worker):
-    """Has a model of the SDK do the subtask.
+    """Calls a model of the SDK.
 
     Args:
         model: the model.
-        card: what the planner is told of it.
+        card: the worker's card.
     """
 
     takes_tools = True
@@ -44,14 +44,14 @@ class ModelWorker(Worker):
 
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
-        """A JSON schema."""
+        """JSON schemas."""
         return frozenset({"json"})
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Ask the model; with `request.stream`, as a stream.
+        """Call the model; with `request.stream`, as a stream.
 
         Raises:
-            WorkerError: the model gave no whole answer, and why.
+            WorkerError: the model gave no complete answer.
         """
         done: Completion | None = None
         with scrubbing():
@@ -111,7 +111,7 @@ class ModelWorker(Worker):
         usage: Usage | None,
         finishes: Finishes,
     ) -> Completion:
-        """Return the answer, by the rules that hold for every chat model."""
+        """Return the answer, by the same rules as for every chat model."""
         text, refusal = text_and_refusal(output)
         return read_completion(
             request.messages,
@@ -127,7 +127,7 @@ class ModelWorker(Worker):
 async def _closable(
     events: AsyncIterator[TResponseStreamEvent],
 ) -> AsyncGenerator[TResponseStreamEvent, None]:
-    """Yield the events; what is left of them is closed where the model's iterator can be."""
+    """Yield the events, and close the model's iterator if it can be closed."""
     try:
         async for event in events:
             yield event
@@ -143,7 +143,7 @@ def _choice(tools: Tools) -> str | None:
 
 
 def _tool(tool: Part) -> FunctionTool:
-    """Return a function, as OpenAI writes it, as a tool that is offered and never called here."""
+    """Return a function in OpenAI's format as a tool that is offered but never called here."""
     function = tool["function"]
 
     async def never(_context: object, _arguments: str) -> str:
@@ -159,5 +159,5 @@ def _tool(tool: Part) -> FunctionTool:
 
 
 def _tracing() -> ModelTracing:
-    """Return how the SDK traces the call: below the span of the step, without what is said."""
+    """Return the tracing of the call: below the span of the step, without data."""
     return ModelTracing.DISABLED if get_current_trace() is None else ModelTracing.ENABLED_WITHOUT_DATA

@@ -1,7 +1,7 @@
-"""Which step of a run an agent works for, as the conductor behind the agent has to know.
+"""Tell the conductor behind an agent which step of the outer run the agent works for.
 
-The SDK's runner stands between the step and the model of its agent. A context variable leads the
-model to the step, so that its run is nested in the run of the step.
+The SDK's runner is between the step and the agent's model. A context variable passes the step to the model,
+so that the model's run is nested in the step's run.
 """
 
 from collections.abc import Iterator
@@ -19,17 +19,17 @@ class OuterStep:
     """The step that the model of an agent works for."""
 
     model: object
-    """The model: that of another agent, inside of it, works for no step."""
+    """The agent's model. The model of another agent inside it works for no step."""
     request: Request
     answers: list[Completion] = field(default_factory=list)
     """The answers of the model, one for each turn of the agent."""
 
     def missing(self) -> str | None:
-        """Return what the latest answer lacks; `None` when it is whole."""
+        """Return what the latest answer lacks; `None` if it is complete."""
         return self.answers[-1].missing if self.answers else None
 
     def cost(self, usage: Usage | None) -> float | None:
-        """Return what the agent's step cost; `None` where the model has not used all of its tokens."""
+        """Return the cost of the agent's step; `None` if the conductor did not use all of its tokens."""
         used = Usage.total(answer.usage for answer in self.answers)
         return total_cost(answer.cost for answer in self.answers) if self.answers and used == usage else None
 
@@ -39,7 +39,7 @@ _OUTER: ContextVar[OuterStep | None] = ContextVar("openai_agents_podium_outer", 
 
 @contextmanager
 def working_for(model: object, request: Request) -> Iterator[OuterStep]:
-    """Have a model work for a step in the block, and in all that is begun in it."""
+    """Set the step of a model in the block, and in all tasks started in it."""
     outer = OuterStep(model, request)
     token = _OUTER.set(outer)
     try:
@@ -49,6 +49,6 @@ def working_for(model: object, request: Request) -> Iterator[OuterStep]:
 
 
 def outer_step(model: object) -> OuterStep | None:
-    """Return the step that a model works for; `None` where it answers on its own."""
+    """Return the step that a model works for; `None` if it works for no step."""
     outer = _OUTER.get()
     return outer if outer is not None and outer.model is model else None

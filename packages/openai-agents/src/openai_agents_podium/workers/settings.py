@@ -1,4 +1,4 @@
-"""How a step is to be written, as settings and output types of the SDK."""
+"""Convert a step's sampling to settings and output types of the SDK."""
 
 import json
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ from podium.hosts import sampling_arguments
 from podium.types import Constraint, Sampling
 
 _EXTRA = ("seed", "stop")
-"""What the SDK has no setting for; its models of the chat completions API pass it on."""
+"""Options without an SDK setting; the SDK's chat completions models pass them on."""
 
 
 def model_settings(sampling: Sampling, beside: ModelSettings | None = None) -> ModelSettings:
     """Return the settings for a step.
 
     Args:
-        sampling: what the step's request says.
-        beside: settings for all else; `None` has none.
+        sampling: the sampling of the step's request.
+        beside: other settings; `None` means none.
     """
     said = sampling_arguments(sampling)
     extra = {name: said.pop(name) for name in _EXTRA if name in said}
@@ -44,7 +44,7 @@ class SchemaOutput(AgentOutputSchemaBase):
         self._schema = dict(constraint.value)
 
     def is_plain_text(self) -> bool:
-        """Return that it is not."""
+        """Return `False`."""
         return False
 
     def name(self) -> str:
@@ -56,7 +56,7 @@ class SchemaOutput(AgentOutputSchemaBase):
         return self._schema
 
     def is_strict_json_schema(self) -> bool:
-        """Return whether the schema has the form that strict decoding needs."""
+        """Return whether the schema is in the form that strict decoding requires."""
         try:
             return ensure_strict_json_schema(deepcopy(self._schema)) == self._schema
         except UserError:

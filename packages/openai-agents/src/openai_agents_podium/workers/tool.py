@@ -31,23 +31,22 @@ from podium.workers import Card
 
 
 class FunctionToolWorker(ToolWorker):
-    """Calls a function tool with what the subtask says, its guardrails and time limit included.
+    """Calls a function tool with the arguments in the subtask, including its guardrails and timeout.
 
     Args:
-        tool: the tool. Its exceptions fail the step, also where the tool would turn them into text for
-            a model.
-        card: what the planner is told of it; how a subtask is written is added to the description.
-        context: what the tool and its guardrails are given as their context.
+        tool: the tool. Its exceptions fail the step, also if the tool would convert them to text for a model.
+        card: the worker's card; the subtask's format is added to its description.
+        context: the context object for the tool and its guardrails.
 
     Raises:
-        ConfigError: the tool is disabled, or may need approval, for which a step cannot wait.
+        ConfigError: the tool is disabled, or may need approval, which a step cannot wait for.
     """
 
     def __init__(self, tool: FunctionTool, *, card: Card, context: Any = None) -> None:
         if tool.is_enabled is False:
             raise ConfigError(f"tool {tool.name!r} is disabled (is_enabled): enable it, or leave it out")
         if tool.needs_approval is not False:
-            told = "needs approval, for which a step cannot wait: let the policy ask (Policy.approve)"
+            told = "needs approval, which a step cannot wait for: use the policy (Policy.approve)"
             raise ConfigError(f"tool {tool.name!r} {told}")
         super().__init__(tool.params_json_schema, self._invoke, card=card, reader=read_agents_error)
         self.tool = tool
@@ -66,7 +65,7 @@ class FunctionToolWorker(ToolWorker):
                 type="function_call", name=tool.name, call_id=call_id, arguments=text
             ),
             agent=self._agent,
-            run_config=RunConfig(  # of an agent that is a tool
+            run_config=RunConfig(  # like an agent that is a tool
                 tracing_disabled=tracing.is_disabled(),
                 trace_include_sensitive_data=tracing.include_data()
                 and RunConfig().trace_include_sensitive_data,
@@ -95,7 +94,7 @@ class FunctionToolWorker(ToolWorker):
 
 
 def raising(tool: FunctionTool) -> FunctionTool:
-    """Return a copy of a tool that raises where the tool would return the text of an error."""
+    """Return a copy of a tool that raises instead of returning an error text."""
     copied = copy(tool)
     copied.timeout_behavior = "raise_exception"
     return set_function_tool_failure_error_function(copied, None)
@@ -105,7 +104,7 @@ def _stops(output: ToolGuardrailFunctionOutput, guardrail: str) -> bool:
     """Return whether a guardrail ends the step with its own exception.
 
     Raises:
-        GuardrailTripped: it rejects the content, in whose place a model would be told a message.
+        GuardrailTripped: it rejects the content; a model would get a message instead.
     """
     behavior = output.behavior
     if behavior["type"] == "reject_content":

@@ -1,4 +1,4 @@
-"""What is known of a run of an agent while it runs: its tokens, and why its models stopped."""
+"""Watch an agent's run: its tokens, and the finish reasons of its models."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from podium.usage import Usage
 
 
 class RunWatch(RunHooks[Any]):
-    """Hooks of one run."""
+    """The hooks of one run."""
 
     def __init__(self) -> None:
         self.finishes = Finishes()
@@ -21,11 +21,11 @@ class RunWatch(RunHooks[Any]):
 
     @property
     def is_asking(self) -> bool:
-        """Whether a model was asked and has not answered."""
+        """Whether a model call has started and not ended."""
         return self._under_way > 0
 
     def finished_usage(self) -> Usage | None:
-        """Return the tokens of the answers so far; `None` where there are none, or one has no count."""
+        """Return the tokens of the answers so far; `None` if there are none, or not all are known."""
         used = read_usage(self._usage)
         return None if used == Usage() else used
 
@@ -37,7 +37,7 @@ class RunWatch(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        """Note that a model is asked."""
+        """Record the start of a model call."""
         self.asked_a_model = True
         self._under_way += 1
         self._usage = context.usage
@@ -46,5 +46,5 @@ class RunWatch(RunHooks[Any]):
     async def on_llm_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse
     ) -> None:
-        """Note that it has answered."""
+        """Record the end of a model call."""
         self._under_way -= 1

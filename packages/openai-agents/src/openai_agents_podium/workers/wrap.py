@@ -1,4 +1,4 @@
-"""Makes a worker, or a planner, of an object of the SDK."""
+"""Make workers and planners from objects of the SDK."""
 
 from dataclasses import replace
 from typing import Any, Unpack
@@ -16,7 +16,7 @@ from podium.planners import ChatPlanner, Planner, RulePlanner
 from podium.workers import Worker
 
 Participant = Agent[Any] | FunctionTool | Model | Worker
-"""What can do steps."""
+"""The objects that can be workers."""
 
 
 def as_worker(
@@ -29,22 +29,22 @@ def as_worker(
 ) -> Worker:
     """Return an object of the SDK as a worker.
 
-    An agent is run by the SDK's runner, without a session; it may have tools, guardrails, an output type
-    and hooks. If its model is a conductor, that conducts within the limits of the run around it. A
-    function tool is called with the subtask. A model is sent messages. A `ConductorModel` is its
-    conductor. A worker of Podium's is returned as it is.
+    The SDK's runner runs an agent without a session; the agent may have tools, guardrails, an output type and
+    hooks. If its model is a conductor, that conductor runs within the limits of the outer run. A function
+    tool is called with the subtask. A model is sent messages. A `ConductorModel` becomes its conductor. A
+    worker of Podium is returned unchanged.
 
     Args:
-        thing: the object that does subtasks.
-        max_turns: most calls of an agent's model for one step; `None` sets no bound.
-        run_config: how an agent is run; `None` is the SDK's own.
-        context: what tools, hooks and guardrails are given as their context.
-        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
-            `podium.hosts.CardOptions` has them.
+        thing: the object.
+        max_turns: maximum number of an agent's model calls per step; `None` sets no limit.
+        run_config: the run config of an agent; `None` uses the SDK's default.
+        context: the context object for tools, hooks and guardrails.
+        options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
+            `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: it cannot be a worker (an agent that hands off, a tool that needs approval), or has
-            a card already, or there is a card and parts of another.
+        ConfigError: the object cannot be a worker (an agent with handoffs, a tool that needs approval) or
+            already has a card, or both a card and parts of one are given.
     """
     maker = CardMaker(options)
     if (own := maker.podium_worker(thing)) is not None:
@@ -62,7 +62,7 @@ def as_worker(
     if isinstance(thing, Model):
         return ModelWorker(thing, card=card_of(thing, maker))
     raise ConfigError(
-        f"{thing!r:.80} is no agent, function tool or model of the OpenAI Agents SDK: "
+        f"{thing!r:.80} is not an agent, function tool or model of the OpenAI Agents SDK: "
         "decorate a function with function_tool"
     )
 
@@ -72,14 +72,14 @@ def _conductor_behind(model: object) -> object:
 
 
 def as_planner(model: Model | Planner | Worker | None, **options: Any) -> Planner:
-    """Return a planner: one that asks a model or a worker, or the planner that was given.
+    """Return a planner that calls a model or a worker, or the given planner.
 
     Args:
         model: the model, worker or planner; `None` plans by rules.
         options: options of `podium.ChatPlanner`.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: `model` is none of these.
     """
     if model is None:
         return RulePlanner()
@@ -87,4 +87,4 @@ def as_planner(model: Model | Planner | Worker | None, **options: Any) -> Planne
         return model
     if isinstance(model, Model | Worker):
         return ChatPlanner(as_worker(model), **options)
-    raise ConfigError(f"{model!r:.80} plans nothing: give a model of the SDK, a podium.Planner, or None")
+    raise ConfigError(f"{model!r:.80} cannot plan: give a model of the SDK, a podium.Planner, or None")
