@@ -215,7 +215,7 @@ async def test_settings_are_those_of_the_last_step() -> None:
             ModelSettings(parallel_tool_calls=False),
             ModelSettings(extra_args={"logit_bias": {}}),
         ):
-            with pytest.raises(ConfigError, match="does not accept|takes no"):
+            with pytest.raises(ConfigError, match=r"does not accept|takes no"):
                 await Runner.run(lead(server, model_settings=wrong), "Hello")
         assert len(server.calls) == 3
 
