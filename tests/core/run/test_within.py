@@ -3,17 +3,20 @@
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Future
 
+import anyio
 import pytest
-from core.actors import Actor, answering, boss, plan_of, rows
+from core.actors import Actor, Row, answering, boss, plan_of, rows
 
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerRefused
+from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
-from podium.types import Completion, Message, Result, RunEnded
+from podium.types import Completion, Event, Message, Result, RunEnded, StepEnded
 from podium.usage import Usage
 from podium.workers import FREE, Card, FunctionWorker, Price, Request, ScriptedWorker, StepInput, complete
 
@@ -223,6 +226,68 @@ async def test_a_worker_that_fails_after_them_has_cost_what_they_did() -> None:
     assert result.status == "failed"
     assert result.usage.total_tokens == alone.usage.total_tokens
     assert result.outcomes[0].maybe_paid
+
+
+@pytest.mark.parametrize("stopped_by", ["step_seconds", "attempt_seconds", "seconds", "cancel", "failure"])
+async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
+    """What a function in a thread has begun pays for nothing after its step has ended, and is billed."""
+    price, second, loop = Price(input=1.0, output=1.0), asyncio.Event(), asyncio.get_running_loop()
+
+    async def act(request: Request) -> AsyncGenerator[Completion, None]:
+        if len(asked.requests) == 2:
+            loop.call_soon_threadsafe(second.set)
+            await anyio.sleep_forever()
+        yield Completion("one", usage=Usage(100_000, 10))
+
+    async def failing(request: Request) -> AsyncGenerator[Completion, None]:
+        await second.wait()
+        raise WorkerRefused("it is closed")
+        yield
+
+    asked = Actor(Card(name="in", price=price), act)
+    plan = plan_of((0, "one", ()), (0, "two", (0,)), (0, "three", (1,)))
+    inner, left = Conductor(FixedPlanner(plan), [asked]), Future[list[str]]()
+
+    def agent(step: StepInput) -> str:
+        """Ask a conductor twice, whatever comes of it."""
+        raised = []
+        for _ in range(2):
+            try:
+                inner.run_sync(step.subtask)
+            except asyncio.CancelledError as error:
+                raised.append(type(error).__name__)
+        left.set_result(raised)
+        return "done"
+
+    limits = Limits(**{stopped_by: 0.5}) if stopped_by.endswith("seconds") else Limits()  # type: ignore[arg-type]  # seconds
+    workers = [FunctionWorker(agent, price=FREE), Actor("failing", failing)]
+    steps: list[Row] = [(0, "ask", ())]
+    if stopped_by == "failure":
+        steps = [(1, "fail", ()), (0, "ask", ()), (0, "end", (0, 1))]
+    outer = Conductor(
+        FixedPlanner(plan_of(*steps)), workers, limits=limits, retry=Retry(attempts=1), on_failure="fail"
+    )
+    events = list[Event]()
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            if stopped_by == "cancel":
+
+                async def cancel() -> None:
+                    await second.wait()
+                    scope.cancel()
+
+                group.start_soon(cancel)
+            await outer.run("Q?", on_event=events.append)
+    assert (len(asked.requests), asked.running, asked.stopped) == (2, 0, 1)
+    raised = await asyncio.wrap_future(left)
+    assert len(asked.requests) == 2
+    assert raised[-1:] == ["CancelledError"]
+    ended = [each.outcome for each in events if isinstance(each, StepEnded)]
+    (outcome,) = [each for each in ended if each.worker == "agent" and each.attempts]
+    assert outcome.status in ("failed", "cancelled")
+    assert outcome.usage.input_tokens > 100_000, "of the second call, too, which may be paid"
+    assert outcome.cost is not None
+    assert outcome.cost > 0.1
 
 
 async def test_steps_of_two_threads_balance() -> None:

@@ -118,8 +118,11 @@ class Attempt:
             told = f"worker {self.card.name!r} did not answer within {seconds:g} s (Limits.attempt_seconds)"
             self._fail(WorkerTimeout(told, maybe_paid=True))
         finally:
-            outer.has_ended = True
-            self._settle()
+            outer.is_stopped = self.is_open or isinstance(self.error, WorkerTimeout)
+            try:
+                await outer.runs.close()
+            finally:
+                self._settle()
 
     def _postpone(self, seconds: float) -> None:
         """Move the beginning of the call and its time limit: the wait for the journal is not the worker's."""

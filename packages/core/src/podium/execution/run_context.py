@@ -1,11 +1,13 @@
 """The three records a run is carried out by: its conductor's settings, its request, its context."""
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal
 
+from podium.aio.open_tasks import OpenTasks
 from podium.budget.ledger import Ledger, Reservation
 from podium.budget.limits import Limits
 from podium.execution.external_scheduler import StepStarter
@@ -197,8 +199,12 @@ class OuterRun:
     """The ledgers of the runs nested in the call. They say what it cost if it does not end."""
     reservation: Reservation | None = None
     """What is set aside for the call; `None` until it is made."""
-    has_ended: bool = False
-    """Whether the call has ended. A run that its code begins later is not nested in it."""
+    runs: OpenTasks = field(default_factory=OpenTasks)
+    """The runs that the worker's code has begun and that go on; closed when the call has ended. A run
+    that the code begins later is not nested in the call."""
+    is_stopped: bool = False
+    """Whether the call was stopped: by a limit, a cancel, or another step that failed. Its code goes on
+    where it is a plain function in a thread, and begins no further run."""
     answered: list[Ledger] = field(default_factory=list)
     """Those of `ledgers` whose run had an answer. What the worker reports may hold what these spent; of a run
     that raised, its code knows nothing."""
@@ -232,6 +238,12 @@ def outside_of_calls() -> AbstractContextManager[None]:
 
 
 def current_call() -> Caller | None:
-    """Return the call of a worker whose code runs here; `None` elsewhere, and after the call has ended."""
+    """Return the call of a worker whose code runs here; `None` elsewhere, and after the call has ended.
+
+    Raises:
+        CancelledError: the call was stopped, and its code, which goes on in a thread, would begin a run.
+    """
     outer = outer_run(caller := _call.get())
-    return None if outer is None or outer.has_ended else caller
+    if outer is not None and outer.is_stopped:
+        raise CancelledError("the call of the worker whose code would begin this run was stopped")
+    return None if outer is None or outer.runs.is_closed else caller

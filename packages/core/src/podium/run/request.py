@@ -164,6 +164,7 @@ def within_call(request: RunRequest) -> RunRequest:
     """Return the request as one of the call of a worker whose code makes it; elsewhere as it is.
 
     Raises:
+        CancelledError: the call was stopped.
         LimitExceeded: the runs would nest deeper than `Limits.depth`.
     """
     outer = outer_run(caller := current_call())

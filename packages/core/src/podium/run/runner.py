@@ -1,7 +1,7 @@
 """One run, from request to result: its record, its time, its events and its end."""
 
 from asyncio import get_running_loop
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import anyio
@@ -79,10 +79,16 @@ class RunSession:
         Raises:
             PodiumError: as `Conductor.run` and `Conductor.resume` say.
         """
-        result = await self._run()
+        with self._within_call():
+            result = await self._run()
         self._tell_call(result)
         raise_unplanned(result, self._cause)
         return result
+
+    def _within_call(self) -> AbstractContextManager[None]:
+        """Return a block that ends with the call of the worker whose code began the run, at the latest."""
+        call = outer_run(self._request.within)
+        return nullcontext() if call is None else call.runs.entered()
 
     def _tell_call(self, result: Result) -> None:
         """Tell the call of a worker whose code began the run how it ended."""
@@ -131,7 +137,7 @@ class RunSession:
         """
         context = self._context()
         planning = PlanRequester(context, 1)
-        with anyio.CancelScope(deadline=context.ledger.deadline):
+        with self._within_call(), anyio.CancelScope(deadline=context.ledger.deadline):
             try:
                 plan = await planning.make()
             except PlannerError as error:
