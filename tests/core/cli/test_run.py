@@ -90,7 +90,7 @@ def test_saved_plan_may_name_its_workers(podium: Podium, config: Path, server: C
     Path("plan.json").write_text(json.dumps(plan).replace("speaker", "nobody"))
     result = podium("run", "--plan", "plan.json")
     assert result.exit_code == 2
-    assert "step 0 names worker 'nobody': the workers are thinker, speaker" in result.stderr
+    assert "step 0 names worker 'nobody'; the workers are thinker, speaker" in result.stderr
 
 
 def test_no_answer_exits_with_1(podium: Podium, config: Path, server: ChatServer) -> None:
@@ -182,7 +182,7 @@ def test_a_run_id_needs_a_record(
         (("run", "Why?", "--file", "huge"), "huge cannot be read: it is longer than 16,777,220 bytes"),
         (("run", "--plan", "missing.json"), "missing.json cannot be read"),
         (("run", "--plan", "binary"), "the plan binary cannot be read"),
-        (("run", "--plan", "podium.toml"), "holds no plan"),
+        (("run", "--plan", "podium.toml"), "has no plan"),
         (
             ("run", "Why?", "--config", "missing.toml"),
             "missing.toml cannot be read: the file does not exist: name",

@@ -124,7 +124,7 @@ async def test_fallback(site: Site) -> None:
     result = await site.run(planner='fallback = "rule"', boss=boss)
     assert (result.status, result.problem and result.problem.code) == ("partial", "planner_fallback")
     assert len(site.bodies("boss")) == 2
-    with pytest.raises(PlannerError, match="holds no plan"):
+    with pytest.raises(PlannerError, match="has no plan"):
         await site.run(boss=boss)
 
 

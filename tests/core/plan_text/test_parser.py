@@ -93,14 +93,14 @@ def test_a_syntax_error_has_the_position_in_the_whole_text() -> None:
         ),
         ("model_id = [0, 0]\nsubtasks = ['a']\naccess_list = [[], []]", "write one entry per step in each"),
         ("model_id = [0]\nsubtasks = ['a']", "the list for access: write all three"),
-        ("model_id = [0]\nsubtasks = ['a", "write it whole, and shorter"),
-        ("<think>model_id = [0]", "close it with </think>"),
-        (ROW.format(0) * 33, "at most 32 are allowed (Limits.plan_steps or Policy.steps): join some"),
+        ("model_id = [0]\nsubtasks = ['a", "write a complete, shorter plan"),
+        ("<think>model_id = [0]", "write </think>"),
+        (ROW.format(0) * 33, "the maximum is 32 (Limits.plan_steps or Policy.steps): merge steps"),
         ("nothing", "write its steps"),
-        ('{"worker": 0; "subtask": "a", "access": []}', "one pair of quotes, and a comma between entries"),
+        ('{"worker": 0; "subtask": "a", "access": []}', "one pair of quotes, and commas between entries"),
         (
             ROW.format(0) + 'Then {"worker": 1, "subtask": "b", "access": []}',
-            "every row on a line of its own",
+            "every row on its own line",
         ),
         (
             "model_id = [0, 0]\nsubtasks = ['a', 'b']\naccess_list = [[], ['x']]",
@@ -130,7 +130,7 @@ def test_an_error_names_no_workers_that_have_no_names() -> None:
 
 def test_a_name_of_two_workers_is_nobodys() -> None:
     """Where only case tells workers apart, a name in neither's case is refused, not guessed."""
-    with pytest.raises(PlanInvalid, match=r"may be any of 2: .* a name \(GPT, Gpt, Coder\)"):
+    with pytest.raises(PlanInvalid, match=r"may mean any of 2 workers: .* a name \(GPT, Gpt, Coder\)"):
         parse_plan("model_id = [gpt]\nsubtasks = ['a']\naccess_list = [[]]", workers=["GPT", "Gpt", "Coder"])
 
 

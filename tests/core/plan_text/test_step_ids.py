@@ -70,14 +70,14 @@ def test_ids_count_from_the_first_row_that_arrives() -> None:
 @pytest.mark.parametrize(
     ("text", "code", "told"),
     [
-        (row("[]", id=1) + row("[1]"), "bad_id", "step 1 has no id and steps before it have one"),
-        (row("[]") + row("[0]", id=1), "bad_id", "step 1 has an id and steps before it have none"),
+        (row("[]", id=1) + row("[1]"), "bad_id", "step 1 has no id, and earlier steps have one"),
+        (row("[]") + row("[0]", id=1), "bad_id", "step 1 has an id, and earlier steps have none"),
         (
             row("[]", id=1) + row("[1]", step=2),
             "bad_id",
-            "has its id under 'step' and steps before it under 'id'",
+            "has its id under 'step', and earlier steps have theirs under 'id'",
         ),
-        (row("[]", id=1) + row("[]", id=1), "bad_id", "step 1 has the id 1 of a step before it"),
+        (row("[]", id=1) + row("[]", id=1), "bad_id", "step 1 has the id 1 of an earlier step"),
         (row("[]", id=1, step=2), "bad_id", "step 0 has two ids, 1 and 2"),
         (row("[]", id=1) + row("[]", id=2, ID=3), "bad_id", "step 1 has two ids, 2 and 3"),
         (row("[]", id=1) + row("[]", id='"last"'), "bad_id", "step 1 has no id"),

@@ -69,7 +69,7 @@ async def test_a_plan_above_the_bound_is_refused_by_a_code_that_names_the_limit(
     else:
         assert problem is not None
         assert problem.code == "too_many_steps"
-        assert "at most 32 are allowed (Limits.plan_steps" in problem.message
+        assert "the maximum is 32 (Limits.plan_steps" in problem.message
         assert len(workers[0].requests) == 1
 
 

@@ -70,8 +70,8 @@ async def test_a_good_plan_is_one_call() -> None:
     ("bad", "reason"),
     [
         (rows((0, "go", ())).replace("[]", "[3]"), "step 0"),
-        ("I would ask the first worker, and then the second.", "holds no plan"),
-        (HTML, "holds no plan"),
+        ("I would ask the first worker, and then the second.", "has no plan"),
+        (HTML, "has no plan"),
         (rows(*((0, f"step {i}", ()) for i in range(33))), "Limits.plan_steps"),
         ('{"worker": 7, "subtask": "go", "access": []}\n', "7"),
     ],
@@ -128,7 +128,7 @@ async def test_without_a_plan_the_run_raises(bad: str | Exception, code: str, ca
 
 def test_run_sync_raises_without_a_plan() -> None:
     """As `run` does."""
-    with pytest.raises(PlannerError, match="holds no plan"):
+    with pytest.raises(PlannerError, match="has no plan"):
         _failing("no plan").run_sync("What?")
 
 
@@ -412,10 +412,10 @@ async def _ten_megabytes_at_once(request: PlanRequest) -> AsyncGenerator[str | P
         (_writes_nothing, "planner_failed", "ended without a PlanText"),
         (_never_ends, "planner_failed", "ended without a PlanText"),
         (_bytes, "planner_failed", "a bytes, not text"),
-        (_empty, "no_plan", "holds no plan"),
+        (_empty, "no_plan", "has no plan"),
         (_cut, "truncated", "token limit"),
         (_filtered, "answer_refused", "content filter"),
-        (_ten_megabytes_at_once, "too_long", "at most 262,144 characters"),
+        (_ten_megabytes_at_once, "too_long", "longer than 262,144 characters"),
     ],
 )
 async def test_no_planner_that_goes_wrong_passes_for_one_that_does_not(

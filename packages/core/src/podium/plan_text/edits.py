@@ -1,8 +1,7 @@
-"""Changes of a plan, as data: made by whoever approves one, by a command line, over HTTP.
+"""Edits of a plan, as data.
 
-Each is a pure function of a plan. What comes out is a whole plan: indices of steps that
-move are followed in all access lists, and a change that would leave one dangling is
-refused.
+Each edit is a pure function that returns a new plan. If steps move, all access lists get the new
+indices. An edit that would leave an access list invalid raises `PlanInvalid`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from podium.types.references import renumbered
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Changes what a step says; what is `None` stays."""
+    """Changes a step; fields that are `None` stay unchanged."""
 
     step: int
     """Index of the step, from 0."""
@@ -24,12 +23,12 @@ class Change:
     subtask: str | None = None
     access: tuple[int, ...] | None = None
     enough: int | None = None
-    """As many as are listed means all of them."""
+    """How many listed steps are enough; the length of the access list means all of them."""
     previous: bool | None = None
-    """Whether the step is shown the round before."""
+    """Whether the step sees the previous round."""
 
     def apply(self, plan: Plan) -> Plan:
-        """Return the plan so changed."""
+        """Return the plan with the step changed."""
         at = _index(self.step, len(plan.steps))
         step = plan.steps[at]
         step = Step(
@@ -45,15 +44,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """Puts a step before another, or, at the number of steps there are, after the last."""
+    """Inserts a step."""
 
     at: int
-    """Index the new step will have, from 0."""
+    """Index of the new step, from 0; the number of steps appends it."""
     step: Step
-    """Its access list numbers the steps before it. Where steps have labels, it gets the next one."""
+    """The new step. Its access list has the indices of earlier steps. In a plan with labels, the step
+    gets the next label."""
 
     def apply(self, plan: Plan) -> Plan:
-        """Return the plan so changed."""
+        """Return the plan with the step inserted."""
         at = _index(self.at, len(plan.steps) + 1)
         kept = _numbered(plan.steps, lambda old: old + (old >= at))
         labels = [step.label for step in kept if step.label is not None]
@@ -63,13 +63,13 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove:
-    """Takes a step away, which no other step may list."""
+    """Removes a step that is on no access list."""
 
     step: int
     """Index of the step, from 0."""
 
     def apply(self, plan: Plan) -> Plan:
-        """Return the plan so changed."""
+        """Return the plan without the step."""
         at = _index(self.step, len(plan.steps))
         listing = [index for index, step in enumerate(plan.steps) if at in step.access]
         if listing:
@@ -82,15 +82,15 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Puts a step elsewhere, still after all it lists and before all that list it."""
+    """Moves a step; it must stay after the steps on its access list, and before the steps that list it."""
 
     step: int
     """Index of the step, from 0."""
     to: int
-    """Index it will have."""
+    """New index of the step."""
 
     def apply(self, plan: Plan) -> Plan:
-        """Return the plan so changed."""
+        """Return the plan with the step moved."""
         count = len(plan.steps)
         at, to = _index(self.step, count), _index(self.to, count)
         order = [index for index in range(count) if index != at]
@@ -99,14 +99,14 @@ class Move:
 
 
 Edit = Change | Insert | Remove | Move
-"""Any change of a plan."""
+"""Any edit of a plan."""
 
 
 def edit_plan(plan: Plan, *edits: Edit) -> Plan:
-    """Return the plan with these changes made, one after the other; it is the caller's own plan.
+    """Return the plan with the edits applied in order. An edited plan has no `planner`.
 
     Raises:
-        PlanInvalid: one cannot be made, or would break a rule; `step` is the one it befalls.
+        PlanInvalid: an edit is impossible or breaks a rule; the error's `step` is the step concerned.
     """
     for edit in edits:
         plan = edit.apply(plan)
@@ -114,23 +114,23 @@ def edit_plan(plan: Plan, *edits: Edit) -> Plan:
 
 
 def read_edits(data: object, workers: Sequence[str]) -> tuple[Edit, ...]:
-    """Read changes written as plain JSON: a list of objects, each with its `op`.
+    """Read edits from plain JSON data: a list of objects, each with an `op`.
 
-    `{"op": "change", "step": 0, "worker": 1, "subtask": "…", "access": [], "enough": 1}`,
-    where only `step` must be there and `access` is the whole access list;
-    `{"op": "insert", "at": 0, "worker": 1, "subtask": "…"}`, with `access` and `enough` if need be;
-    `{"op": "remove", "step": 0}`;
-    `{"op": "move", "step": 0, "to": 1}`.
+    - `{"op": "change", "step": 0, "worker": 1, "subtask": "…", "access": [], "enough": 1}`:
+      only `step` is required; `access` replaces the whole access list;
+    - `{"op": "insert", "at": 0, "worker": 1, "subtask": "…"}`: `access` and `enough` are optional;
+    - `{"op": "remove", "step": 0}`;
+    - `{"op": "move", "step": 0, "to": 1}`.
 
     Args:
-        data: what was read; keys it should not have are refused.
-        workers: names of the pool's workers, by which they may be named, too.
+        data: the JSON data.
+        workers: names of the pool's workers; edits may use names or numbers.
 
     Raises:
-        PlanInvalid: it is written in another way.
+        PlanInvalid: an edit is malformed or has unknown keys.
     """
     if not isinstance(data, list):
-        raise PlanInvalid("bad_shape", f"edits are {data!r:.60}: write a list of objects")
+        raise PlanInvalid("bad_shape", f"edits must be a list of objects, not {data!r:.60}")
     return tuple(_read(item, f"edit {number}", workers) for number, item in enumerate(data))
 
 
@@ -140,18 +140,19 @@ _KEYS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
     "remove": (frozenset({"step"}), frozenset()),
     "move": (frozenset({"step", "to"}), frozenset()),
 }
-"""The keys each must have besides `op`, and those it may have."""
+"""For each `op`, the required keys and the optional keys."""
 
 
 def _read(item: object, where: str, workers: Sequence[str]) -> Edit:
     op = item.get("op") if isinstance(item, Mapping) else None
     if not isinstance(item, Mapping) or not isinstance(op, str) or op not in _KEYS:
-        raise PlanInvalid("bad_shape", f"{where} is {item!r:.60}: give it an op of {', '.join(_KEYS)}")
+        raise PlanInvalid("bad_shape", f"{where} is {item!r:.60}: write an op of {', '.join(_KEYS)}")
     must, may = _KEYS[op]
     keys = [key for key in item if key != "op"]
     if not must <= set(keys) <= must | may:
-        told = ", ".join([*sorted(must), *(f"maybe {key}" for key in sorted(may))])
-        raise PlanInvalid("bad_shape", f"{where} has {', '.join(map(str, keys))}; {op!r} takes {told}")
+        told = ", ".join([*sorted(must), *(f"{key} (optional)" for key in sorted(may))])
+        has = ", ".join(map(str, keys)) or "no keys"
+        raise PlanInvalid("bad_shape", f"{where} has {has}; {op!r} takes {told}")
     facts = {key: _value(key, item[key], where, workers) for key in keys}
     if "access" in facts:
         facts["previous"] = PREVIOUS in facts["access"]
@@ -166,7 +167,7 @@ def _read(item: object, where: str, workers: Sequence[str]) -> Edit:
 def _value(key: str, value: object, where: str, workers: Sequence[str]) -> Any:
     if key == "worker" and isinstance(value, str):
         if value not in workers:
-            told = f"{where} names worker {value!r}; the pool has {', '.join(workers)}"
+            told = f"{where} names worker {value!r}; the workers are {', '.join(workers)}"
             raise PlanInvalid("unknown_worker", told)
         return workers.index(value)
     if (
@@ -190,13 +191,13 @@ def _value(key: str, value: object, where: str, workers: Sequence[str]) -> Any:
 
 def _index(value: int, count: int) -> int:
     if not 0 <= value < count:
-        told = f"there is no place {value}: the plan has {count} to choose from, counted from 0"
+        told = f"there is no position {value}: the plan has {count} positions, counted from 0"
         raise PlanInvalid("bad_shape", told)
     return value
 
 
 def _numbered(steps: Iterable[Step], new: Callable[[int], int]) -> tuple[Step, ...]:
-    """Return the steps with each index in their access lists and references replaced by its new one."""
+    """Return the steps with new indices in their access lists and references."""
     return tuple(
         replace(
             step,

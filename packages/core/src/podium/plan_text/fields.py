@@ -1,6 +1,6 @@
-"""What the literals of a plan's text mean: fields, workers, access lists.
+"""Reads the fields of steps from literals: workers, subtasks, access lists.
 
-The one place that says which names and forms of a value are understood.
+Defines which names of fields and which forms of values are accepted.
 """
 
 import re
@@ -16,11 +16,11 @@ from podium.types.plan import ENOUGH_AND_REFERENCES, PREVIOUS, Plan, Step, no_pr
 from podium.types.references import bad_reference, malformed_reference, references_in, renumbered
 
 MAX_SUBTASK_CHARS = 16 * 1024
-"""Longest subtask, in characters."""
+"""Maximum length of a subtask, in characters."""
 
 Field = Literal["worker", "subtask", "access"]
 FIELD_ORDER: tuple[Field, ...] = ("worker", "subtask", "access")
-"""What every step has; `enough` may stand beside it where steps are objects."""
+"""The required fields of a step. Steps written as objects may also have `enough`."""
 FIELDS: Mapping[str, Field] = {
     "accesslist": "access",
     "accesslists": "access",
@@ -34,31 +34,33 @@ FIELDS: Mapping[str, Field] = {
     "workerids": "worker",
     "workers": "worker",
 }
-"""Names of a step's fields, as `field_key` spells them."""
+"""The accepted names of a step's fields, as `field_key` returns them."""
 _STEPS = frozenset(("steps", "plan"))
 
 _ORDINAL = re.compile(r"(?:(?:worker|model|agent)(?:[ _]?id)?[ _]?#?)?([0-9]{1,6})", re.IGNORECASE)
 
 
 class Roster(NamedTuple):
-    """Whom a plan may name, and how long it may be."""
+    """The workers that a plan may name, and its maximum length."""
 
     size: int
+    """Number of workers."""
     names: tuple[str, ...]
-    """In the pool's order; empty when workers are only numbered."""
+    """Names of the workers, in the pool's order; empty if workers have only numbers."""
     max_steps: int
+    """Maximum number of steps."""
     previous: bool
-    """Whether there is a round before, which access lists may name."""
+    """Whether there is a previous round, which access lists may name."""
 
     @classmethod
     def of(cls, workers: int | Sequence[str], max_steps: int, *, previous: bool) -> Self:
-        """Make a roster of so many workers, or of workers of these names."""
+        """Return a roster for a number of workers, or for workers with names."""
         if isinstance(workers, int):
             return cls(workers, (), max_steps, previous)
         return cls(len(workers), tuple(workers), max_steps, previous)
 
     def named(self, name: str) -> tuple[int, ...]:
-        """Return the workers that `name` may mean: the one of that very name, else any but for case."""
+        """Return the worker with this name, or all workers whose name differs only in case."""
         if name in self.names:
             return (self.names.index(name),)
         folded = name.casefold()
@@ -66,14 +68,14 @@ class Roster(NamedTuple):
 
 
 def field_key(name: str) -> str:
-    """Return a field's name as `FIELDS` has it."""
+    """Return a field's name in the form of the keys of `FIELDS`."""
     if name in FIELDS:
         return name
     return name.strip().lower().replace("_", "").replace(" ", "").replace("-", "")
 
 
 def plan_object(node: Node) -> Node | None:
-    """Return the object in `node` that holds a whole plan: itself, or one of its values."""
+    """Return the object that contains a whole plan: `node` or one of its values; `None` if there is none."""
     if not isinstance(node.value, dict):
         return None
     lists = {field_key(key) for key, value in node.value.items() if isinstance(value.value, list)}
@@ -87,7 +89,7 @@ def plan_object(node: Node) -> Node | None:
 
 
 def is_row(node: Node, *, after_row: bool) -> bool:
-    """Say whether an object is meant as one step: after a row, one field of a step tells."""
+    """Return whether an object is a step: it has two fields of a step, or one field if it follows a row."""
     assert isinstance(node.value, dict)
     fields = {FIELDS.get(field_key(key)) for key in node.value} - {None}
     return len(fields) >= (1 if after_row else 2)
@@ -97,7 +99,7 @@ def read_object(node: Node, roster: Roster) -> Plan:
     """Read the plan of an object that `plan_object` returned.
 
     Raises:
-        PlanInvalid: it breaks a rule.
+        PlanInvalid: the plan breaks a rule.
     """
     rows = _rows(node)
     if rows is None:
@@ -111,28 +113,28 @@ def read_object(node: Node, roster: Roster) -> Plan:
 def read_columns(
     columns: Mapping[Field, Node], roster: Roster, ids: Mapping[str, list[Node]] | None = None
 ) -> Plan:
-    """Read the plan of three lists of equal length; all three fields have a value.
+    """Read a plan from three lists of equal length.
 
     Args:
-        columns: the lists.
-        roster: whom the plan may name.
-        ids: further lists, of the steps' ids.
+        columns: the list of each field.
+        roster: the workers that the plan may name.
+        ids: lists of the steps' ids, by key.
 
     Raises:
-        PlanInvalid: it breaks a rule.
+        PlanInvalid: the plan breaks a rule.
     """
     lists: dict[Field, list[Node]] = {}
     for field in FIELD_ORDER:
         value = columns[field].value
         if not isinstance(value, list):
-            message = f"{field} is no list: write [ ] around one entry per step"
+            message = f"{field} is not a list: write [ ] around one entry per step"
             raise PlanInvalid("bad_shape", message, position=columns[field].start)
         lists[field] = value
     lengths: dict[str, int] = {field: len(value) for field, value in lists.items()}
     lengths |= {key: len(value) for key, value in (ids or {}).items()}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{length} for {field}" for field, length in lengths.items())
-        message = f"the lists are of unequal length ({told}): write one entry per step in each"
+        message = f"the lists have different lengths ({told}): write one entry per step in each"
         raise PlanInvalid("unequal_lists", message, position=columns["worker"].start)
     _check_length(lengths["worker"], roster, columns["worker"].start)
     numbered, steps = StepIds(), []
@@ -143,19 +145,19 @@ def read_columns(
 
 
 def read_row(node: Node, index: int, roster: Roster, ids: StepIds) -> Step:
-    """Read the step of one object.
+    """Read a step from an object.
 
     Args:
         node: the object.
-        index: the step's position in its plan, from 0.
-        roster: whom the plan may name.
-        ids: the ids of the steps before it; takes this step's.
+        index: the step's index in its plan, from 0.
+        roster: the workers that the plan may name.
+        ids: the ids of the earlier steps; the ids of this step are added.
 
     Raises:
-        PlanInvalid: it breaks a rule.
+        PlanInvalid: the step breaks a rule.
     """
     if not isinstance(node.value, dict):
-        message = f'step {index} is no object: write {{"worker": …, "subtask": …, "access": …}}'
+        message = f'step {index} is not an object: write {{"worker": …, "subtask": …, "access": …}}'
         raise PlanInvalid("bad_shape", message, step=index, position=node.start)
     _check_length(index + 1, roster, node.start)
     found = _fields(node, index)
@@ -176,21 +178,21 @@ def read_row(node: Node, index: int, roster: Roster, ids: StepIds) -> Step:
 
 
 def _rows(node: Node) -> Node | None:
-    """Return the list of steps of an object; `None` when it has none."""
+    """Return an object's list of steps; `None` if it has none."""
     assert isinstance(node.value, dict)
     lists = ((key, value) for key, value in node.value.items() if isinstance(value.value, list))
     return next((found for key, found in lists if field_key(key) in _STEPS), None)
 
 
 def _id_columns(node: Node) -> dict[str, list[Node]]:
-    """Return the lists of ids that stand beside the lists of a plan."""
+    """Return the lists of ids in an object that has the lists of a plan."""
     assert isinstance(node.value, dict)
     lists = {field_key(key): value.value for key, value in node.value.items()}
     return {key: value for key, value in lists.items() if key in ID_KEYS and isinstance(value, list)}
 
 
 def _fields(node: Node, step: int | None) -> dict[Field, Node]:
-    """Return the values of an object by the field they are for, all three; other keys mean nothing."""
+    """Return the three fields of an object; other keys are ignored."""
     assert isinstance(node.value, dict)
     found: dict[Field, Node] = {}
     for key, value in node.value.items():
@@ -215,19 +217,19 @@ def _lacks(field: Field, step: int | None) -> str:
 
 def _check_length(steps: int, roster: Roster, position: int) -> None:
     if steps > roster.max_steps:
-        allowed = f"at most {roster.max_steps} are allowed (Limits.plan_steps or Policy.steps)"
-        message = f"the plan has {steps} steps, or more, and {allowed}: join some"
+        allowed = f"the maximum is {roster.max_steps} (Limits.plan_steps or Policy.steps)"
+        message = f"the plan has {steps} or more steps; {allowed}: merge steps"
         raise PlanInvalid("too_many_steps", message, position=position)
 
 
 def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Roster, ids: StepIds) -> Step:
     text = subtask.value
     if not isinstance(text, str) or isinstance(text, Word):
-        message = f"the subtask of step {index} is no text: say in quotes what its worker is to do"
+        message = f"the subtask of step {index} is not text: write the worker's task in quotes"
         raise PlanInvalid("bad_subtask", message, step=index, position=subtask.start)
     text = storable(text)
     if not text.strip():
-        message = f"the subtask of step {index} is empty: say what its worker is to do"
+        message = f"the subtask of step {index} is empty: write the worker's task"
         raise PlanInvalid("empty_subtask", message, step=index, position=subtask.start)
     if len(text) > MAX_SUBTASK_CHARS:
         limit = f"write at most {MAX_SUBTASK_CHARS:,}"
@@ -240,7 +242,7 @@ def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Ro
 
 
 def _resolved(index: int, text: str, node: Node, access: tuple[int, ...], ids: StepIds) -> str:
-    """Return a subtask whose references are positions, and on the step's access list."""
+    """Return the subtask with indices in its references, which must be on the step's access list."""
     wrong = malformed_reference(text)
     wrong = wrong or next((str(n) for n in references_in(text) if ids.find(n) not in access), "")
     if wrong:
@@ -255,7 +257,7 @@ def _read_worker(index: int, node: Node, roster: Roster) -> int:
         name = value.strip()
         named, ordinal = roster.named(name), _ORDINAL.fullmatch(name)
         if len(named) > 1:
-            fault = f"which may be any of {len(named)}"
+            fault = f"which may mean any of {len(named)} workers"
         elif named:
             value = named[0]
         elif ordinal:
@@ -263,21 +265,21 @@ def _read_worker(index: int, node: Node, roster: Roster) -> int:
     if isinstance(value, int) and 0 <= value < roster.size:
         return value
     if isinstance(value, list | dict):
-        message = f"the worker of step {index} is no number: write one worker per step, {_choices(roster)}"
+        message = f"the worker of step {index} is a list or an object: write one worker, {_choices(roster)}"
         raise PlanInvalid("bad_worker", message, step=index, position=node.start)
     message = f"step {index} names worker {value!r:.60}, {fault}: write {_choices(roster)}"
     raise PlanInvalid("unknown_worker", message, step=index, position=node.start)
 
 
 def _choices(roster: Roster) -> str:
-    """Say in words which workers there are; of a large pool, only how they are numbered."""
+    """Return the valid workers in words: numbers, and names if they are short."""
     numbers = f"a number from 0 to {roster.size - 1}" if roster.size > 1 else "0"
     names = ", ".join(roster.names)
     return f"{numbers}, or a name ({names})" if 0 < len(names) <= 200 else numbers
 
 
 def _read_access(index: int, node: Node, roster: Roster, ids: StepIds) -> tuple[tuple[int, ...], bool]:
-    """Return the positions of the steps that a list names, and whether it names the round before."""
+    """Return the indices of the steps that a list names, and whether it names the previous round."""
     entries = node.value if isinstance(node.value, list) else [node]
     seen: set[int] = set()
     previous = False

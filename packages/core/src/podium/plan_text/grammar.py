@@ -1,7 +1,6 @@
 """Grammars of plans in each spelling, for constrained decoding.
 
-What a grammar lets through is a plan in form. Models are not asked how many inputs are
-enough, so the grammar has no place for it.
+Prompts do not ask models for `enough`, so the grammars leave it out.
 """
 
 from typing import assert_never
@@ -20,19 +19,19 @@ hex ::= [0-9a-fA-F]
 
 
 def plan_grammar(spelling: Spelling, workers: int, max_steps: int, *, keep: bool = False) -> str:
-    """Return a grammar of plans in one spelling, in the GBNF that llama.cpp and xgrammar read.
+    """Return a grammar of plans in one spelling, in the GBNF format of llama.cpp and xgrammar.
 
-    What `write_plan` writes with numbers for workers, and without `enough`, it lets through.
-    All it lets through has lists of equal length, at most `max_steps` steps, workers that
-    exist, and access lists that name earlier steps only. How long a subtask gets is left to
-    the server's token limit.
+    The grammar accepts exactly the form that `write_plan` writes with numbers for workers and without
+    `enough`. Accepted plans have lists of equal length, at most `max_steps` steps, workers that exist, and
+    access lists with only earlier steps. The grammar does not limit the length of a subtask; the
+    server's token limit does.
 
     Args:
-        spelling: what plans look like; exactly as `write_plan` writes them, with numbers.
-        workers: how many workers there are.
-        max_steps: most steps the plan may have.
-        keep: whether there is a round before: the plan may have no steps, to keep its answer,
-            and access lists may name it.
+        spelling: the spelling of the plans.
+        workers: the number of workers.
+        max_steps: maximum number of steps.
+        keep: whether there is a previous round: a plan without steps, which keeps its answer, is then
+            accepted, and access lists may name the round.
 
     Raises:
         ConfigError: there are no workers, or no step is allowed.
@@ -63,7 +62,7 @@ def _plan_rules(spelling: Spelling, max_steps: int) -> list[str]:
 
 
 def _object_rules(spelling: Spelling, max_steps: int) -> list[str]:
-    """Rules for steps as objects: step `i` may be followed by step `i + 1`, up to the last."""
+    """Return the rules for steps as objects: step `i + 1` may follow step `i`, up to the last."""
     before, between, after = ('{"steps": [', ", ", "]}") if spelling == "json" else ("", "", "\n")
     rules = [f"plan ::= {_terminal(before)} steps-0 {_terminal(after)}" if before else "plan ::= steps-0"]
     for index in range(max_steps):
@@ -80,7 +79,7 @@ def _object_rules(spelling: Spelling, max_steps: int) -> list[str]:
 
 
 def _lists_rules(max_steps: int) -> list[str]:
-    """Rules for labelled lists, one per number of steps: only so are they of equal length."""
+    """Return the rules for labelled lists: one rule per number of steps, so the lists have equal lengths."""
     rules = ["plan ::= " + " | ".join(f"plan-{count}" for count in range(1, max_steps + 1))]
     for count in range(1, max_steps + 1):
         comma = f" {_terminal(', ')} "
@@ -94,7 +93,7 @@ def _lists_rules(max_steps: int) -> list[str]:
 
 
 def _access_rules(index: int, spelling: Spelling, *, keep: bool) -> list[str]:
-    """Rules for what step `index` may see: the round before, and earlier steps in order, each once."""
+    """Return the rules for the access list of a step: the previous round, and earlier steps in order."""
     before, everything = (_terminal(f'"{word}"') for word in (PREVIOUS, "all"))
     if index == 0:
         return [f'access-0 ::= "[" {before}? "]"' if keep else 'access-0 ::= "[]"']

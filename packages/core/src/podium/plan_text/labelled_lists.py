@@ -1,8 +1,6 @@
-"""Chooses, among the labelled lists of a text, the three that are the plan.
+"""Chooses the three lists of the plan among the labelled lists of a text.
 
-Models write such lists in their reasoning too, some of them or all, before they commit
-to a plan, and point at them again afterwards. Knows nothing of how lists are found or of
-what their entries mean.
+Models may also write such lists in their reasoning, before and after the plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +11,7 @@ from podium.plan_text.literal_reader import Node
 
 
 class LabelledList(NamedTuple):
-    """A list, the field it was labelled with, and where label and list stand in the whole text."""
+    """A list, the field of its label, and the positions in the text where its label starts and it ends."""
 
     field: Field
     node: Node
@@ -22,11 +20,11 @@ class LabelledList(NamedTuple):
 
 
 def choose_lists(lists: Sequence[LabelledList]) -> Mapping[Field, Node] | None:
-    """Return the last whole set of three lists; `None` when a field has no list at all.
+    """Return the last complete set of three lists; `None` if a field has no list.
 
-    A set is three lists in a row, one of each field. Where sets share a list, the one of
-    equal lengths is meant, then the one whose lists stand closest together. Where that
-    leaves no fitting set at the end, the last list of each field counts.
+    A set is three consecutive lists, one for each field. If two sets share a list, the set with
+    equal lengths wins, then the set whose lists are closest together. If the last set
+    has unequal lengths, the last list of each field is used.
     """
     sets = [i for i in range(len(lists) - 2) if len({one.field for one in lists[i : i + 3]}) == 3]
     sets.sort(key=lambda i: _looseness(lists[i : i + 3]))
@@ -45,12 +43,12 @@ def choose_lists(lists: Sequence[LabelledList]) -> Mapping[Field, Node] | None:
 
 
 def _looseness(found: Sequence[LabelledList]) -> tuple[bool, int]:
-    """Return how little three lists look like one set; of two sets, the smaller is meant."""
+    """Return the sort key of a set of three lists; the smaller key is preferred."""
     gap = found[1].start - found[0].end + found[2].start - found[1].end
     return not _fit({one.field: one.node for one in found}), gap
 
 
 def _fit(found: Mapping[Field, Node]) -> bool:
-    """Say whether these are three lists of equal length."""
+    """Return whether these are three lists of equal length."""
     lengths = {len(node.value) if isinstance(node.value, list) else -1 for node in found.values()}
     return len(found) == 3 and len(lengths) == 1 and -1 not in lengths

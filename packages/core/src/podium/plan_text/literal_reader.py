@@ -1,15 +1,13 @@
-r"""Reads one literal (list, object, string, number, word) out of text a model wrote.
+r"""Reads a literal (list, object, string, number, word) from text that a model wrote.
 
-Takes what JSON, Python and people write: single, double, triple and typographic quotes,
-escapes, raw control characters in strings, trailing commas, tuples, comments, words
-without quotes, full-width commas and colons. A quote after which nothing stands that may
-follow a string there is part of the string, so `'don't'` reads as meant. Nothing is
-evaluated, and nothing is known of plans.
+Accepts the forms of JSON, of Python and of informal text: single, double, triple and typographic
+quotes, escapes, raw control characters in strings, trailing commas, tuples, comments, words
+without quotes, full-width commas and colons. A quote ends a string only if the text after it can
+follow a string, so `'don't'` is one string. Nothing is evaluated.
 
-Work is bounded: nesting to `MAX_DEPTH`, and `MAX_EFFORT` tokens over all attempts on one
-text. Texts are crossed by possessive patterns, which never back up; a quote once seen to
-be unclosed is not searched for again, and an attempt pays for the text it crossed.
-Together that keeps time linear in the text.
+Time is linear in the length of the text. Nesting is limited to `MAX_DEPTH`, and all attempts on one
+text to `MAX_EFFORT` tokens, which include the skipped text. The regular expressions are possessive and
+never backtrack, and the reader does not search twice for the end of an unclosed quote.
 """
 
 import re
@@ -18,28 +16,28 @@ from typing import Literal, NamedTuple, NoReturn
 from podium.errors import PlanSyntaxError
 
 MAX_DEPTH = 8
-"""Deepest nesting a plan's text may have; the deepest plan needs four."""
+"""Maximum nesting depth of a plan's text; plans need at most four levels."""
 MAX_EFFORT = 8_000
-"""Tokens read, over all attempts on one text, before it is called too tangled."""
+"""Maximum number of tokens that are read, over all attempts on one text."""
 _CHARS_PER_TOKEN = 64
-"""Characters whose crossing counts as one more token."""
+"""Number of skipped characters that count as one token."""
 
 
 class Word(str):
-    """A word that stood without quotes."""
+    """A word without quotes."""
 
     __slots__ = ()
 
 
 class Node(NamedTuple):
-    """A literal and where it starts, in characters of the whole text."""
+    """A literal and its start in the whole text, in characters."""
 
     start: int
     value: "int | str | list[Node] | dict[str, Node]"
 
 
 class Unfinished(Exception):
-    """The text ended inside a literal, which had been read up to `reached`."""
+    """The text ended inside a literal, which was read up to `reached`."""
 
     def __init__(self, reached: int) -> None:
         super().__init__(reached)
@@ -70,9 +68,9 @@ _FOLLOWS = {
     "}": rf"{_BLANK}(?:\}}|{_KEY_NEXT}|{_COMMA}{_BLANK}(?:\}}|{_KEY_NEXT}|{_BARE_KEY_NEXT}|{_COMMENT}))",
     ":": "",
 }
-"""What stands after a string, by the bracket that closes what it is in; a colon for keys.
+"""The text that may follow a string, by the closing bracket of its list or object; a colon for keys.
 
-A key follows without a comma too, so that a comma left out is seen where it is missing.
+A key may follow without a comma, so that a missing comma is reported at its place.
 """
 _JOINED = rf"|{_BLANK}{_COMMENT}|[ \t\r]*+\n\s*+[{_QUOTES}]"
 _CLOSES = {end: re.compile(follows + _JOINED * (end != ":")) for end, follows in _FOLLOWS.items()}
@@ -81,7 +79,7 @@ _PLAIN = {
     for end, follows in _FOLLOWS.items()
     for mark in "\"'"
 }
-"""Strings as a machine would write them, which are nearly all: read in one match."""
+"""Strings in JSON's form, read in one match, because most strings have that form."""
 _PLAIN_KEY = re.compile(rf'"([^"\\]{{1,40}}+)"{_COLON.pattern}')
 _TO_CLOSER = {
     closers: re.compile(rf"[^{closers}\\]*+(?>(?:\\[\s\S][^{closers}\\]*+)*)[{closers}]")
@@ -97,22 +95,21 @@ _ESCAPED |= {mark: mark for mark in _QUOTES + "\\/`"}
 
 
 class LiteralReader:
-    """Reads literals out of one text that may still be arriving.
+    """Reads literals from a text that may arrive in pieces.
 
-    `effort` and positions carry over from one text to its continuation, so that a text
-    is judged alike however it was cut into pieces.
+    `effort` and positions continue from piece to piece, so the result does not depend on the pieces.
     """
 
     def __init__(self) -> None:
         self.text = ""
         self.offset = 0
-        """Characters of the whole text that came before `text`."""
+        """Number of characters of the whole text before `text`."""
         self.effort = 0
         self._unclosed: dict[str, int] = {}
-        """For each quote, the first position after which it is known not to close."""
+        """For each quote, the first position after which the text has no closing quote."""
 
     def load(self, text: str, offset: int) -> None:
-        """Take `text`, which starts `offset` characters into the whole."""
+        """Set the text, which starts at `offset` in the whole text."""
         self.text = text
         self.offset = offset
         self._unclosed.clear()
@@ -121,20 +118,20 @@ class LiteralReader:
         """Read the literal at `start` and return it with the position after it.
 
         Raises:
-            Unfinished: the text ends first.
-            PlanSyntaxError: what stands there is no literal, or too much of one.
+            Unfinished: the text ends inside the literal.
+            PlanSyntaxError: the literal is malformed or nested too deeply.
         """
         return self._value(start, 0, "]")
 
     def spend(self, position: int, crossed: int = 0) -> None:
-        """Book one unit of work, and more for the characters that were crossed.
+        """Count one token, and more tokens for the characters that were skipped.
 
         Raises:
-            PlanSyntaxError: the text has taken all it may.
+            PlanSyntaxError: the text exceeds `MAX_EFFORT`.
         """
         self.effort += 1 + crossed // _CHARS_PER_TOKEN
         if self.effort > MAX_EFFORT:
-            message = "the text holds too many brackets and quotes to be a plan: write the plan alone"
+            message = "the text has too many brackets and quotes for a plan: write only the plan"
             self.fail("too_tangled", position, message)
 
     def fail(
@@ -143,7 +140,7 @@ class LiteralReader:
         position: int,
         message: str,
     ) -> NoReturn:
-        """Raise the error of something at `position` of the text at hand."""
+        """Raise a `PlanSyntaxError` for `position` in the current text."""
         raise PlanSyntaxError(code, message, position=self.offset + position)
 
     def _space(self, position: int) -> int:
@@ -157,7 +154,7 @@ class LiteralReader:
         return self.text[position]
 
     def _value(self, start: int, depth: int, end: str) -> tuple[Node, int]:
-        """Read what stands at `start` inside of brackets that `end` closes."""
+        """Read the literal at `start`, inside brackets that `end` closes."""
         self.spend(start)
         char = self._char(start)
         if char in _CLOSERS:
@@ -165,7 +162,9 @@ class LiteralReader:
         if char not in "[({":
             return self._word(start)
         if depth == MAX_DEPTH:
-            self.fail("too_deep", start, f"brackets nest deeper than {MAX_DEPTH}: a plan needs four levels")
+            self.fail(
+                "too_deep", start, f"brackets are nested deeper than {MAX_DEPTH}; a plan needs 4 levels"
+            )
         return self._object(start, depth + 1) if char == "{" else self._list(start, depth + 1)
 
     def _list(self, start: int, depth: int) -> tuple[Node, int]:
@@ -185,42 +184,42 @@ class LiteralReader:
         while self._char(position) != "}":
             key, after = self._key(position, depth)
             if key in items:
-                message = f"the key {key!r:.60} stands twice in one object: write it once"
+                message = f"an object has the key {key!r:.60} twice: write it once"
                 self.fail("duplicate_key", position, message)
             items[key], position = self._value(after, depth, "}")
             position, _ = self._next_item(position, "}")
         return Node(self.offset + start, items), position + 1
 
     def _key(self, position: int, depth: int) -> tuple[str, int]:
-        """Read a key with its colon and return it with the position of its value."""
+        """Read a key and its colon, and return the key with the position of its value."""
         plain = _PLAIN_KEY.match(self.text, position)
         if plain:
             return plain[1], plain.end()
         key, after = self._value(position, depth, ":")
         if not isinstance(key.value, str):
-            self.fail("bad_value", position, "an object's key must be text: write it in quotes")
+            self.fail("bad_value", position, "the key of an object must be text: write it in quotes")
         colon = _COLON.match(self.text, after)
         if colon is None:
             after = self._space(after)
             self._char(after)
-            self.fail("bad_value", after, f"there is no colon after the key {key.value!r:.60}: write one")
+            self.fail("bad_value", after, f"a colon is missing after the key {key.value!r:.60}")
         return key.value, colon.end()
 
     def _next_item(self, position: int, closer: str) -> tuple[int, bool]:
-        """Return where the next item or the closer stands, and whether a comma came before."""
+        """Return the position of the next item or closing bracket, and whether a comma is before it."""
         gap = _GAP.match(self.text, position)
         assert gap is not None
         position, comma = gap.end(), gap["comma"] is not None
         char = self._char(position)
         if not comma and char != closer:
-            message = f"found {char!r} where ',' or {closer!r} was due: put each text in one pair of quotes,"
-            self.fail("bad_value", position, f"{message} and a comma between entries")
+            message = f"expected ',' or {closer!r}, found {char!r}: write each text in one pair of quotes,"
+            self.fail("bad_value", position, f"{message} and commas between entries")
         return position, comma
 
     def _word(self, start: int) -> tuple[Node, int]:
         match = _WORD.match(self.text, start)
         if match is None:
-            message = f"found {self.text[start]!r} where a value was due: write a number or a quoted text"
+            message = f"expected a value, found {self.text[start]!r}: write a number or a quoted text"
             self.fail("bad_value", start, message)
         if match.end() == len(self.text):
             raise Unfinished(match.end())

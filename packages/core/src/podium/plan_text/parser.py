@@ -1,13 +1,11 @@
-r"""Finds the plan in what a planner wrote.
+r"""Finds the plan in the text of a planner.
 
-Three spellings are read, wherever they stand in the text: labelled lists, as in the RL
-Conductor (arXiv 2512.04388, figure 2), one JSON object with `steps`, or rows of one JSON
-object each. Text around them is passed over, and so is what a model thought aloud in
-`<think>` blocks. Of lists or objects written more than once, the last whole set counts;
-rows count from the first, since their steps may already be running.
+Reads three spellings anywhere in the text: labelled lists, as in the RL Conductor (arXiv 2512.04388,
+figure 2), one JSON object with `steps`, or one JSON object per line (rows). Other text and
+`<think>` blocks are skipped. If lists or objects are written more than once, the last complete
+set is used. Rows are used from the first, because their steps may already be running.
 
-`PlanReader` takes the text as it arrives; `parse_plan` is the same reader fed once. It
-knows no pool, only how many workers there are or what they are called.
+`PlanReader` reads text that arrives in pieces; `parse_plan` reads a whole text.
 """
 
 import re
@@ -30,10 +28,10 @@ from podium.plan_text.step_ids import StepIds
 from podium.types.plan import Plan, Step
 
 MAX_CHARS = 256 * 1024
-"""Longest plan text that is read, in characters."""
+"""Maximum length of a plan's text, in characters."""
 
 _ANCHOR = re.compile(
-    r"[<{mwsaMWSA](?i:"  # a plain set of first characters passes over the rest of the text fast
+    r"[<{mwsaMWSA](?i:"  # a set of first characters makes the search fast
     r"(?<=<)(?P<think>/?(?:think|thinking|thought|reasoning)>)"
     r"|(?P<object>(?<=\{))"
     r"|(?<=[a-z])(?<![a-z0-9].)(?P<label>(?:(?<=m)odel|(?<=w)orker)[_ ]?ids?|(?<=w)orkers?|(?<=s)ub_?tasks?"
@@ -50,7 +48,7 @@ _ROW_START = re.compile(
 )
 _LIKE_A_PLAN = re.compile(r"\{[\s\"'“”]*+(?:plan|steps|worker|model_?id|sub_?task|access)", re.IGNORECASE)
 _MIN_GROWTH = 64
-"""Fewest characters between two attempts at one unfinished literal."""
+"""Minimum number of characters between two attempts to read an unfinished literal."""
 
 
 def parse_plan(
@@ -59,29 +57,29 @@ def parse_plan(
     """Read the plan in `text`.
 
     Args:
-        text: what a planner wrote: any of the three spellings, prose around it allowed.
-        workers: how many workers there are, or their names in the pool's order; with
-            names, steps may name their worker instead of numbering it.
-        max_steps: most steps the plan may have; in a run, `Limits.plan_steps`.
-        previous: whether there is a round before, which access lists may name.
+        text: a plan in any of the three spellings, with or without other text around it.
+        workers: the number of workers, or their names in the pool's order. With names,
+            steps may use the number or the name of their worker.
+        max_steps: maximum number of steps; in a run, `Limits.plan_steps`.
+        previous: whether there is a previous round, which access lists may name.
 
     Returns:
-        The plan; one of no steps where the text says to keep the previous answer.
+        The plan; a plan without steps means "keep the previous answer".
 
     Raises:
-        PlanSyntaxError: no plan can be read from the text.
-        PlanInvalid: a plan was read and breaks a rule.
+        PlanSyntaxError: the text contains no readable plan.
+        PlanInvalid: the plan breaks a rule.
     """
     return PlanReader(workers=workers, max_steps=max_steps, previous=previous).close(text)
 
 
 class PlanReader:
-    """Reads a plan out of text that is still arriving.
+    """Reads a plan from text that arrives in pieces.
 
     Args:
-        workers: how many workers there are, or their names in the pool's order.
-        max_steps: most steps the plan may have; in a run, `Limits.plan_steps`.
-        previous: whether there is a round before, which access lists may name.
+        workers: the number of workers, or their names in the pool's order.
+        max_steps: maximum number of steps; in a run, `Limits.plan_steps`.
+        previous: whether there is a previous round, which access lists may name.
     """
 
     def __init__(self, *, workers: int | Sequence[str], max_steps: int = 32, previous: bool = True) -> None:
@@ -103,17 +101,16 @@ class PlanReader:
         self._in_thought = False
 
     def feed(self, chunk: str) -> list[Step]:
-        """Take more text and return the steps it completed; only rows complete before the end.
+        """Add a piece of text and return the steps that it completes; only rows are complete before the end.
 
         Raises:
-            PlanSyntaxError: the text is too long or too tangled to hold a plan.
+            PlanSyntaxError: the text is too long, or has too many brackets and quotes.
         """
         known = len(self._rows)
         self._take(chunk)
         self._brace = self._brace or "}" in chunk
-        # Only a brace completes a row, and a row counts when its line does. A literal that
-        # spans lines is read anew each time; letting the text grow by a quarter between
-        # attempts keeps the sum of them linear.
+        # A row is complete when its brace and its line are. Each attempt reads an unfinished literal
+        # from its start; the text must grow by a quarter between attempts, so the total time is linear.
         if self._brace and "\n" in chunk:
             unread = self._size - self._literals.offset
             if not self._waiting or unread > self._waiting * 5 // 4 + _MIN_GROWTH:
@@ -121,18 +118,18 @@ class PlanReader:
         return self._rows[known:]
 
     def close(self, rest: str = "") -> Plan:
-        """Return the plan, all of its text having arrived with `rest`.
+        """Add the last piece of text and return the plan.
 
         Raises:
-            PlanSyntaxError: no plan can be read from the text.
-            PlanInvalid: a plan was read and breaks a rule.
+            PlanSyntaxError: the text contains no readable plan.
+            PlanInvalid: the plan breaks a rule.
         """
         self._take(rest)
         self._scan(final=True)
         columns = choose_lists(self._lists)
         if self._rows:
             if columns or self._object:
-                message = "the text holds rows and also another plan: write one plan, in one spelling"
+                message = "the text has rows and another plan: write one plan, in one spelling"
                 raise PlanSyntaxError("two_plans", message, position=self._object_end)
             if self._row_failure:
                 raise self._row_failure
@@ -149,9 +146,9 @@ class PlanReader:
             message = f"the plan lacks the list for {missing}: write all three, one entry per step in each"
             return PlanSyntaxError("missing_list", message, position=self._lists[-1].end)
         if self._in_thought:
-            message = "the reasoning never ends: close it with </think> and write the plan after it"
+            message = "the reasoning is not closed: write </think>, and the plan after it"
         else:
-            message = "the text holds no plan: write its steps, each with worker, subtask and access"
+            message = "the text has no plan: write its steps, each with worker, subtask and access"
         return PlanSyntaxError("no_plan", message, position=self._size)
 
     def _take(self, chunk: str) -> None:
@@ -160,16 +157,16 @@ class PlanReader:
         self._size += len(taken)
         if len(taken) < len(chunk):
             self._scan(final=False)
-            message = f"a plan's text has at most {MAX_CHARS:,} characters: write a shorter one"
+            message = f"the plan's text is longer than {MAX_CHARS:,} characters: write a shorter plan"
             raise PlanSyntaxError("too_long", message, position=MAX_CHARS)
 
     def _scan(self, *, final: bool) -> None:
-        """Read what has arrived: whole lines, or all of it when it is `final`."""
+        """Read the text so far: complete lines, or with `final` all of it."""
         text = "".join(self._arrived)
         literals = self._literals
         literals.load(text if final else text[: text.rfind("\n") + 1], literals.offset)
         position = self._read_on(final=final)
-        # The line is kept from its beginning, which tells whether a row may start in it.
+        # The whole line is kept: its beginning decides whether a row may start in it.
         line = text.rfind("\n", 0, position) + 1
         self._arrived = [text[line:]]
         self._position = position - line
@@ -178,7 +175,7 @@ class PlanReader:
         self._brace = "}" in text[len(literals.text) :]
 
     def _read_on(self, *, final: bool) -> int:
-        """Read from where the last scan stopped and return where this one does."""
+        """Continue to read where the last scan stopped, and return the position where this scan stops."""
         literals, position = self._literals, self._position
         while True:
             if self._in_thought:
@@ -196,7 +193,7 @@ class PlanReader:
                 if not final:
                     literals.effort = effort
                     return start
-                message = "the text ends in the middle of the plan: write it whole, and shorter"
+                message = "the text ends inside the plan: write a complete, shorter plan"
                 self._note_at(anchor, PlanSyntaxError("truncated", message, position=self._size))
                 position, reached = anchor.end(), unfinished.reached
             except PlanSyntaxError as error:
@@ -207,7 +204,7 @@ class PlanReader:
             literals.spend(start, reached - start)
 
     def _read_at(self, anchor: re.Match[str]) -> int:
-        """Read what stands at `anchor` and return the position after it."""
+        """Read the tag, object or list at `anchor` and return the position after it."""
         literals, start, end = self._literals, anchor.start(), anchor.end()
         if anchor["think"]:
             if anchor["think"][0] == "/":
@@ -237,7 +234,7 @@ class PlanReader:
 
     def _take_row(self, node: Node, *, at_row_start: bool) -> None:
         if not at_row_start:
-            message = "a step stands in the middle of a line: begin every row on a line of its own"
+            message = "a step starts in the middle of a line: write every row on its own line"
             error = PlanSyntaxError("bad_value", message, position=node.start)
             self._failure = self._failure or error
             if self._rows:
@@ -259,10 +256,10 @@ class PlanReader:
         return _ROW_START.fullmatch(text, line or max(known, 0), start) is not None
 
     def _note_at(self, anchor: re.Match[str], error: PlanSyntaxError) -> None:
-        """Remember why what stands at `anchor` cannot be read, if it was meant as a plan.
+        """Keep the error of the text at `anchor`, if that text looks like a plan.
 
-        A broken object where a row may start is a row lost: what follows would be numbered
-        wrong. One that was cut off may hold rows that are no more than parts of it.
+        After a malformed object at the start of a row, no more rows are read, because their numbers would
+        be wrong. The same holds after a truncated object, because rows inside it may be its parts.
         """
         is_object = anchor["object"] is not None
         like_a_plan = is_object and _LIKE_A_PLAN.match(self._literals.text, anchor.start()) is not None
@@ -272,13 +269,13 @@ class PlanReader:
             self._block_rows(error)
 
     def _block_rows(self, error: PlanError) -> None:
-        """Take no more rows; of several reasons the first is told."""
+        """Accept no more rows; the first error is kept."""
         self._row_failure = self._row_failure or error
 
     def _forget_thoughts(self) -> None:
-        """What came before a closing tag alone was reasoning whose opening tag was not sent."""
+        """Discard the text before a closing tag without an opening tag: it is reasoning."""
         if self._rows:
-            message = "a row stands in the reasoning: write rows only after it"
+            message = "the reasoning contains a row: write rows only after it"
             self._block_rows(PlanSyntaxError("rows_in_reasoning", message, position=self._object_end))
         else:
             self._lists.clear()

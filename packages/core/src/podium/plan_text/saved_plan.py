@@ -1,4 +1,4 @@
-"""Reads plans that were saved as JSON, in which a person or a program may have written names of workers."""
+"""Reads plans that were saved as JSON, with numbers or names of workers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,15 @@ from podium.types.plan import Plan
 
 
 def read_saved_plan(text: str, workers: Sequence[str], max_steps: int) -> Plan:
-    """Read what `Plan.to_json` wrote, with numbers or names of workers, or a plan in any spelling.
+    """Read a plan that `Plan.to_json` returned, with numbers or names of workers, or a plan in any spelling.
 
     Args:
         text: the plan.
         workers: names of the pool's workers.
-        max_steps: most steps that it may have.
+        max_steps: maximum number of steps.
 
     Raises:
-        PlanError: the text holds no plan.
+        PlanError: the text contains no valid plan.
     """
     try:
         data = json.loads(text)
@@ -36,13 +36,13 @@ def worker_number(name: str, workers: Sequence[str], step: int) -> int:
         PlanInvalid: there is no such worker.
     """
     if name not in workers:
-        told = f"step {step} names worker {name!r:.80}: the workers are {', '.join(workers)}"
+        told = f"step {step} names worker {name!r:.80}; the workers are {', '.join(workers)}"
         raise PlanInvalid("bad_worker", told, step=step)
     return workers.index(name)
 
 
 def _numbered(data: Mapping[str, Any], workers: Sequence[str]) -> dict[str, Any]:
-    """Return a saved plan with the workers' numbers in place of their names."""
+    """Return a saved plan with the names of workers replaced by their numbers."""
     rows = data.get("steps")
     if not isinstance(rows, list):
         return dict(data)

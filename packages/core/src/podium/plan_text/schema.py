@@ -1,6 +1,6 @@
 """The JSON schema of a plan in the spelling `json`, for constrained decoding.
 
-Models are not asked how many inputs are enough, so the schema has no place for it.
+Prompts do not ask models for `enough`, so the schema leaves it out.
 """
 
 from typing import Any
@@ -12,15 +12,15 @@ from podium.types.plan import PREVIOUS
 def plan_schema(workers: int, max_steps: int, *, keep: bool = False) -> dict[str, Any]:
     """Return the JSON schema of a plan in the spelling `json`.
 
-    A schema cannot say that access lists name earlier steps only; `parse_plan` still
-    checks. How long a subtask gets is left to the server's token limit: decoders that take
-    `maxLength` let raw control characters through, and vLLM's refuses long patterns.
+    A schema cannot require that access lists name only earlier steps; `parse_plan` checks that. The
+    schema does not limit the length of a subtask; the server's token limit does. With `maxLength`,
+    decoders accept raw control characters, and vLLM refuses long patterns.
 
     Args:
-        workers: how many workers there are.
-        max_steps: most steps the plan may have.
-        keep: whether there is a round before: the plan may have no steps, to keep its answer,
-            and access lists may name it.
+        workers: the number of workers.
+        max_steps: maximum number of steps.
+        keep: whether there is a previous round: a plan without steps, which keeps its answer, is then
+            valid, and access lists may name the round.
 
     Raises:
         ConfigError: there are no workers, or no step is allowed.
@@ -43,11 +43,11 @@ def plan_schema(workers: int, max_steps: int, *, keep: bool = False) -> dict[str
 
 
 def check_sizes(workers: int, max_steps: int) -> None:
-    """Raise `ConfigError` unless there is a worker and room for a step."""
+    """Raise `ConfigError` unless there is at least one worker and one step."""
     if workers < 1:
-        raise ConfigError(f"{workers} workers: a plan needs one worker at least")
+        raise ConfigError(f"workers is {workers}: a plan needs at least one worker")
     if max_steps < 1:
-        raise ConfigError(f"max_steps {max_steps}: a plan needs one step at least")
+        raise ConfigError(f"max_steps is {max_steps}: a plan needs at least one step")
 
 
 def _closed(fields: dict[str, Any]) -> dict[str, Any]:

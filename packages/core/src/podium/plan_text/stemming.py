@@ -1,8 +1,8 @@
-"""The words of a text, as far as two texts are compared by them.
+"""Splits texts into stems of words, to compare texts.
 
-English words lose their endings ("discounts" meets "discount"); Chinese and Japanese
-characters and Korean syllables are a word each. Other scripts that put no spaces between
-words match whole runs only. Knows no index and no card.
+English words lose their endings ("discounts" and "discount" are the same). Each Chinese or Japanese
+character and each Korean syllable is a word. In other scripts without spaces, a whole run of
+characters is a word.
 """
 
 import re
@@ -24,11 +24,11 @@ _STOP_WORDS = frozenset(
 
 
 def words(text: str) -> list[str]:
-    """Return the stems of the words of `text` in order, without those that say nothing of its matter."""
+    """Return the stems of the words of `text` in order, without stop words."""
     plain = _POSSESSIVE.sub("", unicodedata.normalize("NFKC", text).casefold())
     return [stem(word) for word in _WORD.findall(plain) if word not in _STOP_WORDS]
 
 
 def stem(word: str) -> str:
-    """Take the ending off an English word in lower case; other words are returned as they are."""
+    """Return an English word in lower case without its ending; other words stay unchanged."""
     return _DOUBLED.sub(r"\1", _ENDING.sub("", word))

@@ -1,7 +1,7 @@
-"""How the steps of a plan refer to each other: by the ids their objects carry, or by position.
+"""Resolves the numbers in access lists: ids of steps, or positions.
 
-Models often number their steps (`"id": 1`), from 0, from 1 or with gaps, and mean those
-numbers in access lists. Knows no other field of a step.
+Models often give their steps ids (`"id": 1`), from 0, from 1 or with gaps, and use these ids in
+access lists.
 """
 
 import re
@@ -19,10 +19,10 @@ ID_KEYS = frozenset(
         *("taskid", "taskindex", "tasknumber", "subtaskid", "subtaskindex", "subtasknumber", "nodeid"),
     )
 )
-"""Keys that number a step, as `field_key` spells them."""
+"""Keys of ids, as `field_key` returns them."""
 
 _LIKE_AN_ID = re.compile(r"(?!worker|model|agent).+(?:id|idx|index|number|num|no|nr|order|position|seq)")
-"""Other keys that may be meant to number a step, as `field_key` spells them."""
+"""Other keys that may be meant as ids, as `field_key` returns them."""
 _NUMBER = re.compile(
     r"(?:(?:s|step|t|task|no|nr)[.:]?[ _#-]{0,2}|#[ ]?)?([+-]?[0-9]{1,18})(?:\.0*)?[):]?",
     re.IGNORECASE,
@@ -30,19 +30,19 @@ _NUMBER = re.compile(
 _LIKE_A_NUMBER = re.compile(
     r"\W*(?:(?:s|step|t|task|no|nr)\b[\W_]*)?[0-9]|(?:\S*[0-9]\S*|true|false)\Z", re.IGNORECASE
 )
-"""How an id begins that is not text alone."""
+"""Matches ids that look like a number but are not one."""
 _MOST_CHARS = 200
-"""How much of an id is looked at."""
+"""Number of characters of an id that are read."""
 _SHOWN = 40
-"""Most ids that an error message lists."""
+"""Maximum number of ids in an error message."""
 
 
 class StepIds:
-    """The numbers that the access lists of one plan use, read step by step.
+    """The ids of a plan's steps, read step by step.
 
-    The first step decides: if it carries an id, every step must, under a key that all of
-    them have, and access lists name ids. If it carries none, no step may, and access lists
-    name positions from 0.
+    If the first step has an id, every step must have an id under the same key, and access lists
+    contain ids. If the first step has no id, no step may have an id, and access lists contain
+    positions from 0.
     """
 
     def __init__(self) -> None:
@@ -51,14 +51,14 @@ class StepIds:
         self._positions: dict[int, int] = {}
 
     def add(self, fields: Iterable[tuple[str, Node]], start: int) -> None:
-        """Take the next step.
+        """Add the next step.
 
         Args:
-            fields: keys, as `field_key` spells them, and values of its object.
-            start: where the object starts in the text, in characters.
+            fields: the keys of its object, as `field_key` returns them, and their values.
+            start: the start of the object in the text, in characters.
 
         Raises:
-            PlanInvalid: its ids disagree, another step has its id, or only some steps have ids.
+            PlanInvalid: the step has two ids, or the id of another step, or only some steps have ids.
         """
         fields = list(fields)
         self._check_values(fields)
@@ -72,7 +72,7 @@ class StepIds:
             self._check_other_keys(fields)
         fault = self._fault(keys, numbers)
         if fault:
-            message = f"step {self._steps} {fault}: give every step one number of its own, all under one key"
+            message = f"step {self._steps} {fault}: give every step a different number, under the same key"
             position = ids[0][1] if ids else start
             raise PlanInvalid("bad_id", message, step=self._steps, position=position)
         self._positions |= dict.fromkeys(numbers, self._steps)
@@ -81,11 +81,11 @@ class StepIds:
 
     @property
     def latest(self) -> int | None:
-        """The id of the last step; `None` where steps have none."""
+        """The id of the last step; `None` if steps have no ids."""
         return next(reversed(self._positions), None)
 
     def _check_values(self, fields: Iterable[tuple[str, Node]]) -> None:
-        """Refuse an id that is neither a number nor text alone: other steps may refer to it by a number.
+        """Check that no id looks like a number without being an integer: access lists could not refer to it.
 
         Raises:
             PlanInvalid: there is such an id.
@@ -93,11 +93,11 @@ class StepIds:
         for key, node in fields:
             if key in ID_KEYS and step_number(node) is None and _may_be_number(node):
                 told = f"step {self._steps} has the {key} {_quoted(node)}, which is not a whole number"
-                message = f"{told}: give every step one number of its own"
+                message = f"{told}: give every step a different number"
                 raise PlanInvalid("bad_id", message, step=self._steps, position=node.start)
 
     def _check_other_keys(self, fields: Iterable[tuple[str, Node]]) -> None:
-        """Refuse a number under a key that is none of `ID_KEYS`, and may be meant as an id.
+        """Check that no key outside of `ID_KEYS` has a number that may be meant as an id.
 
         Raises:
             PlanInvalid: there is such a key.
@@ -105,31 +105,31 @@ class StepIds:
         for key, node in fields:
             if key not in ID_KEYS and _LIKE_AN_ID.fullmatch(key) and step_number(node) is not None:
                 told = f"step {self._steps} has a number under {key!r}, which may be its id"
-                message = f'{told}: number every step under "id", or leave {key!r} out'
+                message = f'{told}: write the numbers of steps under "id", or leave {key!r} out'
                 raise PlanInvalid("bad_id", message, step=self._steps, position=node.start)
 
     def _fault(self, keys: set[str], numbers: set[int]) -> str:
-        """Say what is wrong with the ids of the next step; empty when nothing is."""
+        """Return what is wrong with the ids of the next step; empty if they are valid."""
         if len(numbers) > 1:
             return f"has two ids, {' and '.join(map(str, sorted(numbers)))}"
         if self._steps and keys and not self._keys:
-            return "has an id and steps before it have none"
+            return "has an id, and earlier steps have none"
         if self._keys and not keys:
-            return "has no id and steps before it have one"
+            return "has no id, and earlier steps have one"
         if self._keys and not keys & self._keys:
-            return f"has its id under {min(keys)!r} and steps before it under {min(self._keys)!r}"
+            return f"has its id under {min(keys)!r}, and earlier steps have theirs under {min(self._keys)!r}"
         taken = [number for number in numbers if number in self._positions]
-        return f"has the id {taken[0]} of a step before it" if taken else ""
+        return f"has the id {taken[0]} of an earlier step" if taken else ""
 
     def position(self, number: int, at: int) -> int:
         """Return the position of an earlier step that the last step refers to.
 
         Args:
-            number: an id, or a position where steps have no ids.
-            at: where the number stands in the text, in characters.
+            number: an id, or a position if steps have no ids.
+            at: the position of the number in the text, in characters.
 
         Raises:
-            PlanInvalid: it is not the number of an earlier step.
+            PlanInvalid: there is no earlier step with this number.
         """
         own = self._steps - 1
         found = self.find(number)
@@ -139,7 +139,7 @@ class StepIds:
         raise PlanInvalid("forward_access", message, step=own, position=at)
 
     def find(self, number: int) -> int | None:
-        """Return the position of an earlier step by its number; `None` when it is none."""
+        """Return the position of an earlier step by its number; `None` if there is no such step."""
         own = self._steps - 1
         found = self._positions.get(number, own) if self._positions else number
         return found if 0 <= found < own else None
@@ -152,9 +152,9 @@ class StepIds:
 
 
 def step_number(node: Node) -> int | None:
-    """Return the number that an id or an entry of an access list is; `None` when it is none.
+    """Return an id or an entry of an access list as a number; `None` if it is not a number.
 
-    `1.0`, `"1"`, `"#1"`, `"1)"`, `"step 1"` and digits of full width are numbers, too.
+    `1.0`, `"1"`, `"#1"`, `"1)"`, `"step 1"` and full-width digits also count as numbers.
     """
     value = node.value
     if not isinstance(value, str):
@@ -169,7 +169,7 @@ def _may_be_number(node: Node) -> bool:
 
 
 def _normal(text: str) -> str:
-    """Return the beginning of a text with digits and signs of full width in their usual form."""
+    """Return the beginning of a text, with full-width digits and signs replaced by ASCII."""
     return normalize("NFKC", text.strip()[:_MOST_CHARS]).strip()
 
 

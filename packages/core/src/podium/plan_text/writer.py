@@ -1,4 +1,4 @@
-"""Writes plans in the three spellings; `parser` reads what is written here."""
+"""Writes plans in the three spellings that `parser` reads."""
 
 import json
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from podium.types.plan import PREVIOUS, Plan, Step
 from podium.types.references import renumbered
 
 Spelling = Literal["lists", "json", "rows"]
-"""How a plan is written: three labelled lists, one JSON object, or one JSON object per step."""
+"""The form of a plan's text: three labelled lists, one JSON object, or one JSON object per step."""
 
 KEEP = '{"steps": []}'
-"""The plan of no steps in the spellings `json` and `rows`: "keep the previous answer"."""
+"""The plan without steps in the spellings `json` and `rows`: "keep the previous answer"."""
 
 
 def keep_text(spelling: Spelling) -> str:
-    """Return the plan that keeps the previous answer: a plan without steps."""
+    """Return the text of a plan without steps, which keeps the previous answer."""
     match spelling:
         case "lists":
             return _lists(Plan(()), None)
@@ -26,19 +26,17 @@ def keep_text(spelling: Spelling) -> str:
 
 
 def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None = None) -> str:
-    """Write `plan` so that `parse_plan` reads the same plan again, but for labels in `lists`.
+    """Return the text of `plan`, from which `parse_plan` reads the same plan; `lists` lose labels.
 
     Args:
-        plan: what to write.
-        spelling: how.
-        workers: names to write in place of numbers, in the pool's order.
+        plan: the plan.
+        spelling: the spelling of the text.
+        workers: names of the workers, in the pool's order; `None` writes their numbers.
 
     Returns:
-        The text: `lists` in three lines, `json` in one, `rows` in one line per step, each
-        with a newline at its end. Lists cannot say that some inputs are enough: a plan
-        that does is written as `json` in place of `lists`. Steps with labels are written with
-        them as ids, but for `lists`, which have no place for ids: they count steps from 0, and the
-        plan that is read from them has no labels.
+        The text: `lists` has three lines, `json` one line, `rows` one line per step, each
+        with a newline at its end. `lists` cannot express `enough`: such a plan is written
+        as `json`. Labels are written as ids, except in `lists`, which number steps from 0.
     """
     steps = [_object(step, plan.labels, workers) for step in plan.steps]
     match spelling:
