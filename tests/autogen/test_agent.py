@@ -341,7 +341,7 @@ async def test_an_answer_in_part_says_so() -> None:
     assert (last.content, last.metadata["podium_status"]) == ("fine", "partial")
     assert "no ruler" in json.loads(last.metadata["podium_problem"])["message"]
     thoughts = [message.content for message in result.messages if isinstance(message, ThoughtEvent)]
-    assert "Step 1, of bad, failed" in thoughts[-1]
+    assert "Step 1 (bad) failed" in thoughts[-1]
 
 
 async def test_no_answer_is_an_error() -> None:
@@ -362,7 +362,7 @@ async def test_it_must_be_asked_something() -> None:
     with pytest.raises(QueryError, match="asked nothing"):
         await agent.run()
     await agent.run(task="?")
-    with pytest.raises(QueryError, match="let somebody else speak"):
+    with pytest.raises(QueryError, match="let another agent speak"):
         await agent.run()
 
 

@@ -308,7 +308,7 @@ async def test_what_it_cannot_do_is_told() -> None:
     with pytest.raises(ConfigError, match="it has its own"):
         ConductorAgent(whole, limits=Limits(steps=1))
     nothing: Any = len
-    with pytest.raises(ConfigError, match="no agent, workflow or chat client"):
+    with pytest.raises(ConfigError, match="not an agent, workflow or chat client"):
         as_worker(nothing)
 
 

@@ -283,7 +283,7 @@ async def test_tools_need_somebody_who_takes_them() -> None:
     """Else it says so, before anything is paid for."""
     conductor = ConductorChatCompletionClient([Speaker("one", saying("hi"))], planner_of((0, "x", ())))
     assert conductor.model_info["function_calling"] is False
-    with pytest.raises(ConfigError, match="takes tools"):
+    with pytest.raises(ConfigError, match="accepts tools"):
         await conductor.create(ASKED, tools=[FunctionTool(weather, description="Tell.")])
     with pytest.raises(ValueError, match="function calling"):
         AssistantAgent("solo", conductor, tools=[weather])

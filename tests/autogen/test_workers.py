@@ -449,7 +449,7 @@ async def test_who_plans() -> None:
         assert as_planner(fixed := FixedPlanner("x")) is fixed
         assert as_planner(None).name == "rule"
         nobody: Any = team
-        with pytest.raises(ConfigError, match="plans nothing"):
+        with pytest.raises(ConfigError, match="cannot plan"):
             as_planner(nobody)
 
 

@@ -1,9 +1,8 @@
 """Podium for AutoGen: a conductor as an agent, as a team, as a model client.
 
-AutoGen's names are kept: a conductor is run with a task, streams messages, saves its state and
-is dumped as a component. Agents, teams, tools and model clients can be its workers. A name is
-imported when it is first used. For Microsoft Agent Framework there is
-`autogen_podium.agent_framework`, which needs the extra of that name.
+A conductor has AutoGen's methods: it runs a task, streams messages, saves its state and is dumped as a
+component. Agents, teams, tools and model clients can be its workers. A name is imported when it is first
+used. `autogen_podium.agent_framework`, with the extra of that name, is for Microsoft Agent Framework.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""A conductor as an agent of AutoGen's: alone, in any team, or in another conductor's pool."""
+"""A conductor as an AutoGen agent: alone, in a team, or in another conductor's pool."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -57,36 +57,36 @@ class ConductorAgentState(BaseState):
 
 @ConductorFace.register
 class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
-    """Has a task planned, and its steps carried out by participants.
+    """Plans a task and has participants execute the steps.
 
-    Each step's worker is shown the question, the outputs on its access list and its subtask,
-    and nothing else: an agent among the participants is reset before each step and does one at
-    a time. Steps that do not need each other run side by side. Messages inside the participants
-    are streamed, with the run and the step in each message's `metadata`.
+    Each step's worker is shown the question, the outputs on its access list and its subtask, and nothing
+    else: an agent among the participants is reset before each step and does one step at a time. Steps that do
+    not depend on each other run in parallel. Messages inside the participants are streamed, with the run and
+    the step in each message's `metadata`.
 
-    The agent remembers the conversation between turns. Turns may overlap; each sees the messages
-    from before it began.
+    The agent remembers the conversation between turns. Turns may overlap; each sees the messages from before
+    it began.
 
     Args:
         name: the agent's name, an identifier.
-        participants: do the steps: agents, teams, tools, model clients, workers of Podium's; or
+        participants: agents, teams, tools, model clients, and workers of Podium, which execute the steps; or
             a `podium.Conductor`.
-        model_client: plans: a model client, or a planner or worker of Podium's; `None` plans by
-            rules, without a model.
-        description: what other agents and teams are told of this one.
+        model_client: plans: a model client, or a planner or worker of Podium; `None` plans by rules, without
+            a model.
+        description: the description for other agents and teams.
         model_context: the memory between turns; `None` keeps all messages.
-        emit_plan_events: whether plans, and steps that failed, become `ThoughtEvent`s.
-        model_client_stream: whether the participants' text is streamed piece by piece.
-        options: limits, a policy, a journal, …, as `podium.Conductor` takes them.
+        emit_plan_events: whether plans and failed steps are sent as `ThoughtEvent`s.
+        model_client_stream: whether the participants' text is streamed in chunks.
+        options: limits, a policy, a journal, …, as for `podium.Conductor`.
 
     Raises:
-        ConfigError: a participant or an option is wrong.
+        ConfigError: a participant or an option is invalid.
     """
 
     component_config_schema = ConductorAgentConfig
     component_provider_override = "autogen_podium.ConductorAgent"
 
-    def __init__(  # noqa: PLR0913 - as agents of AutoGen's have them
+    def __init__(  # noqa: PLR0913 - the signature of AutoGen's agents
         self,
         name: str,
         participants: Sequence[Participant] | Conductor,
@@ -110,12 +110,12 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
 
     @property
     def conductor(self) -> Conductor:
-        """The conductor that answers."""
+        """The conductor that plans and runs each task."""
         return self._parts.conductor
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The type of its answers."""
+        """The type of the answers."""
         return (TextMessage,)
 
     async def on_messages(
@@ -126,19 +126,19 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         async with aclosing(self.on_messages_stream(messages, cancellation_token)) as stream:
             async for message in stream:
                 response = message
-        assert isinstance(response, Response)  # a run that ends otherwise raises
+        assert isinstance(response, Response)  # a run without an answer raises
         return response
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """Answer messages, and yield those of the run; the last item is the response.
+        """Answer messages, and yield the messages of the run; the last item is the response.
 
         Leaving the iteration, or cancelling the token, cancels the run and its workers' calls.
 
         Args:
-            messages: all messages since the last turn. The question is the user's last message, in
-                this turn or before; where no user speaks, it is the last message.
+            messages: all messages since the last turn. The question is the user's last message, in this turn
+                or before; without a user's message, it is the last message.
             cancellation_token: cancels the run.
 
         Raises:
@@ -156,12 +156,12 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         cancellation_token: CancellationToken,
         watcher: RunWatcher | None = None,
     ) -> AsyncGenerator[Inner | Response, None]:
-        """Do as `on_messages_stream`, with a watcher.
+        """Answer messages like `on_messages_stream`, with a watcher.
 
         Args:
             messages: all messages since the last turn.
             cancellation_token: cancels the run.
-            watcher: takes each message, and may delay calls of workers; `None` delays none.
+            watcher: gets each message, and may delay calls of workers; `None` delays none.
         """
 
         async def turn(emit: Callable[[Inner | Response], None]) -> None:
@@ -189,8 +189,8 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         query = from_autogen(with_question_last([*await self._context.get_messages(), *said], self.name))
         if not query or query[-1].role == "assistant":
             raise QueryError(
-                f"agent {self.name!r} was asked nothing since its last answer: give it a task, or in a "
-                "team let somebody else speak in between, or end the team with max_turns"
+                f"agent {self.name!r} was asked nothing since its last answer: give it a task; in a "
+                "team, let another agent speak in between, or end the team with max_turns"
             )
         resets = self._resets
         try:
@@ -202,7 +202,7 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
             run_messages.answer(result)
             said = [*said, AssistantMessage(content=result.answer, source=self.name)]
         finally:
-            if resets == self._resets:  # a reset meanwhile forgets this turn too
+            if resets == self._resets:  # after a reset, this turn is forgotten, too
                 for message in said:
                     await self._context.add_message(message)
 
@@ -214,22 +214,22 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         await self._context.clear()
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
-        """Start no further step until `on_resume`; the agents of running steps are paused too.
+        """Start no further step until `on_resume`; the agents of running steps are paused, too.
 
-        The time that a step waits counts as time of its attempt (`Limits.attempt_seconds`).
+        The pause counts as time of the step's attempt (`Limits.attempt_seconds`).
         """
         self._pause.begin()
         for agent in map(_without_team, self._agents()):
             await (agent.on_pause(cancellation_token) if not hasattr(agent, "pause") else agent.pause())
 
     async def on_resume(self, cancellation_token: CancellationToken) -> None:
-        """Go on after a pause."""
+        """Continue after a pause."""
         for agent in map(_without_team, self._agents()):
             await (agent.on_resume(cancellation_token) if not hasattr(agent, "resume") else agent.resume())
         self._pause.end()
 
     def end_pause(self) -> None:
-        """End a pause of a run that is over."""
+        """End a pause after the end of the run."""
         self._pause.end()
 
     def _agents(self) -> list[Any]:
@@ -239,14 +239,14 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         return [*agents, *(face for face in nested if isinstance(face, ChatAgent | Team))]
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return the memory as plain data. Participants keep nothing from step to step."""
+        """Return the memory as plain data. Participants keep no memory between steps."""
         return ConductorAgentState(model_context=await self._context.save_state()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Replace the memory by what `save_state` returned.
+        """Replace the memory by the result of `save_state`.
 
         Raises:
-            ValueError: it is no such state.
+            ValueError: the state is invalid.
         """
         loaded = ConductorAgentState.model_validate(state)
         self._resets += 1
@@ -284,6 +284,6 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
 
 
 def _without_team(participant: Any) -> Any:
-    """Return the agent of a conductor that is a team: a step of a nested conductor does not run the team."""
+    """Return the agent of a conductor that is a team; a nested conductor's step does not run the team."""
     agent = getattr(participant, "agent", None)
     return agent if isinstance(agent, ConductorAgent) else participant

@@ -1,4 +1,4 @@
-"""One call of a `ConductorChatCompletionClient` as a run of its conductor."""
+"""Convert one call of a `ConductorChatCompletionClient` to a run of its conductor."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,10 +33,10 @@ def new_call(
     store: ContinuationStore,
     middleware: CallMiddleware,
 ) -> ChatCall:
-    """Return the call for what a client is asked.
+    """Return the call for a client's messages.
 
     Raises:
-        QueryError: the messages hold no question.
+        QueryError: the messages have no question.
     """
     return ChatCall(
         conductor,
@@ -52,7 +52,7 @@ def call_tools(tools: Sequence[Tool | ToolSchema], choice: ToolChoice) -> Tools:
     """Return the tools that a call offers.
 
     Raises:
-        ConfigError: the choice is a tool that is not offered.
+        ConfigError: the chosen tool is not offered.
     """
     if not tools:
         return Tools(())
@@ -61,25 +61,25 @@ def call_tools(tools: Sequence[Tool | ToolSchema], choice: ToolChoice) -> Tools:
 
 
 def schema_of(tool: Tool | ToolSchema) -> Part:
-    """Return a tool as OpenAI writes it."""
+    """Return a tool in OpenAI's format."""
     return tool_schema(tool.schema if isinstance(tool, Tool) else tool)
 
 
 def call_sampling(extra: Mapping[str, Any], *, json_output: bool | type[BaseModel] | None) -> Sampling:
-    """Return how the answer is to be written.
+    """Return the sampling of the answer.
 
     Args:
-        extra: `extra_create_args` of the call, under OpenAI's names.
-        json_output: the model that the answer is an instance of.
+        extra: `extra_create_args` of the call, with OpenAI's names.
+        json_output: the Pydantic model for structured output.
 
     Raises:
-        ConfigError: a conductor does not take an argument, or `json_output` is `True`.
+        ConfigError: a conductor does not accept an argument, or `json_output` is `True`.
     """
     sampling = read_sampling(extra, of="extra_create_args")
     if isinstance(json_output, type):
         return replace(sampling, constraint=Constraint("json", json_output.model_json_schema()))
     if json_output:
-        raise ConfigError("json_output=True holds an answer to no form: give a Pydantic model")
+        raise ConfigError("json_output=True has no schema: give a Pydantic model")
     return sampling
 
 

@@ -1,4 +1,4 @@
-"""Links AutoGen's cancellation tokens to asyncio's cancellation."""
+"""Connect AutoGen's cancellation tokens with asyncio's cancellation."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,11 +13,10 @@ _GRACE: Final = 1.0
 
 
 async def cancelling(token: CancellationToken, work: Coroutine[Any, Any, T]) -> T:
-    """Run `work`, which listens to `token`. A cancellation of the caller cancels the token, then the work.
+    """Run `work`, which uses `token`; if the caller is cancelled, cancel the token, then the work.
 
-    A team that is cancelled without its token waits for its members to end. The work is given
-    time before it is cancelled again: a second cancellation interrupts clients that are closing
-    their connections.
+    A team that is cancelled without its token waits for its members to end. A second cancellation comes only
+    after `_GRACE` seconds, because it interrupts clients that are closing their connections.
     """
     task = asyncio.create_task(work)
     try:
@@ -43,8 +42,8 @@ def cancelled_by(token: CancellationToken) -> None:
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
-    """Cancel a task of a loop, from any thread."""
+    """Cancel a task from any thread."""
     try:
         loop.call_soon_threadsafe(task.cancel)
-    except RuntimeError:  # the loop was closed meanwhile, and the task with it
+    except RuntimeError:  # the loop was closed meanwhile, with the task
         return

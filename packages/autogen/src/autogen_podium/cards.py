@@ -1,4 +1,4 @@
-"""Cards of AutoGen's agents, teams, tools and model clients: what a planner is told of each."""
+"""Cards of AutoGen's agents, teams, tools and model clients, for the planner."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from podium.workers import Card, Worker
 
 
 def card_of(thing: ChatAgent | Team | ChatCompletionClient | BaseTool[Any, Any], maker: CardMaker) -> Card:
-    """Return the card of an object of AutoGen's.
+    """Return the card of an AutoGen object.
 
     Args:
         thing: the object.
-        maker: knows what `as_worker` was told.
+        maker: has the card options of `as_worker`.
 
     Raises:
         ConfigError: the object has no name and none was given.
@@ -33,20 +33,21 @@ def card_of(thing: ChatAgent | Team | ChatCompletionClient | BaseTool[Any, Any],
 
 
 def create_args(client: ChatCompletionClient) -> dict[str, Any]:
-    """Return what a client sends with every request, such as its model; empty where it does not say."""
+    """Return the arguments that a client sends with every request, such as its model; empty if unknown."""
     arguments = getattr(client, "_create_args", None)
     return dict(arguments) if isinstance(arguments, dict) else {}
 
 
 def takes_system_messages(client: ChatCompletionClient) -> bool:
-    """Say whether a client's model takes several system messages, anywhere in a conversation."""
+    """Return whether a client's model accepts several system messages, anywhere in a conversation."""
     return bool(client.model_info.get("multiple_system_messages", False))
 
 
 def model_info(workers: tuple[Worker, ...]) -> ModelInfo:
-    """Return what a conductor can do.
+    """Return the capabilities of a conductor.
 
-    It takes tools and images where any of its workers does, and all else where all do.
+    It accepts tools and images if any of its workers does, and has every other capability only if all workers
+    have it.
     """
     return ModelInfo(
         vision=any("image_url" in worker.card.parts for worker in workers),

@@ -1,4 +1,4 @@
-"""A conductor as a model client of AutoGen's."""
+"""A conductor as an AutoGen model client."""
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ from podium.usage import Usage
 from podium.workers import Worker
 
 MAX_RESULTS: Final = 64
-"""Results that a client keeps."""
+"""Maximum number of results that a client keeps."""
 _NO_ARGS: Final[Mapping[str, Any]] = {}
 
 
@@ -49,29 +49,28 @@ class ConductorClientConfig(ConductorConfig):
 
 @ConductorFace.register
 class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorClientConfig]):
-    """Answers as a model does, by planning the question and having participants carry the plan out.
+    """A model client that plans the question and has participants execute the plan.
 
-    A result's `thought` is that of the model which wrote the answer, if its client returns one. The thought
-    of an answer in part says what it lacks, with the plan. `results` keeps the whole results of the latest
-    calls. Tools are offered to the worker of the plan's last step;
-    its calls are the result's content. The turn that brings their results reuses the plan and
-    the outputs of the other steps, if the same client is asked. That worker also gets the
-    `json_output` model and `extra_create_args` (temperature, top_p, max_tokens, seed, stop,
-    reasoning_effort, response_format).
+    A result's `thought` is the thought of the model that wrote the answer, if its client returns one. The
+    thought of an incomplete answer has the plan and says what is missing. `results` has the full results of
+    the latest calls. Tools are offered to the worker of the plan's last step; its tool calls are the result's
+    content. The next turn, which has the tool results, reuses the plan and the outputs of the other steps, if
+    it calls the same client. That worker also gets the `json_output` model and `extra_create_args`
+    (temperature, top_p, max_tokens, seed, stop, reasoning_effort, response_format).
 
     Args:
-        participants: do the steps: as for `ConductorAgent`.
+        participants: execute the steps, as for `ConductorAgent`.
         model_client: plans.
-        model_info: what the client can do; `None` derives it from the participants.
-        context_window: tokens that a conversation and its answer may have; `None` takes the
-            smallest that a participant's card states.
-        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
-        emit_plan_events: whether the plan is the result's `thought`, which an `AssistantAgent` emits as
-            a `ThoughtEvent`.
-        options: limits, a policy, a journal, …, as `podium.Conductor` takes them.
+        model_info: the capabilities of the client; `None` derives them from the participants.
+        context_window: maximum tokens of a conversation and its answer; `None` uses the smallest context
+            window of the participants' cards.
+        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
+        emit_plan_events: whether the plan is the result's `thought`, which an `AssistantAgent` emits as a
+            `ThoughtEvent`.
+        options: limits, a policy, a journal, …, as for `podium.Conductor`.
 
     Raises:
-        ConfigError: a participant or an option is wrong.
+        ConfigError: a participant or an option is invalid.
         RunFailed: from each call: there is no answer; `result` is the run's result.
     """
 
@@ -105,12 +104,12 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
 
     @property
     def conductor(self) -> Conductor:
-        """The conductor that answers."""
+        """The conductor that plans and runs each call."""
         return self._parts.conductor
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """The results of the latest 64 calls that had an answer, the newest last."""
+        """The results of the latest 64 calls that had an answer, ordered from oldest to newest."""
         return tuple(self._kept)
 
     async def create(
@@ -130,7 +129,7 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         async with aclosing(self._results(call, thoughts, cancellation_token, stream=False)) as results:
             async for item in results:
                 result = item
-        assert isinstance(result, CreateResult)  # a run that ends otherwise raises
+        assert isinstance(result, CreateResult)  # a run without an answer raises
         return result
 
     async def create_stream(
@@ -145,8 +144,8 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Answer a conversation, and yield the answer as it is written; the last item is the result.
 
-        Where a step is tried again after some of its text was sent, its text is sent on if it
-        begins with that; if it does not, `RunFailed` is raised.
+        If a step is retried after part of its text was sent, the stream continues if the new text begins with
+        that part; otherwise `RunFailed` is raised.
         """
         thoughts = Thoughts()
         call = self._call(messages, tools, tool_choice, json_output, extra_create_args, thoughts)
@@ -165,7 +164,7 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
     ) -> ChatCall:
         offered = call_tools(tools, tool_choice)
         if offered.offered and not self._info["function_calling"]:
-            raise ConfigError("no participant takes tools: give a model client among the participants")
+            raise ConfigError("no participant accepts tools: add a model client to the participants")
         return new_call(
             self.conductor,
             messages,
@@ -197,45 +196,45 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         return create_result(answer, thoughts.thought_of(answer.result, has_plan=self._emit_plan_events))
 
     async def close(self) -> None:
-        """Close nothing: participants are closed by their owner."""
+        """Do nothing: the owners of the participants close them."""
 
     def actual_usage(self) -> RequestUsage:
-        """Return the tokens of all answers so far, those of planners and steps."""
+        """Return the tokens of all answers so far, including planners and steps."""
         return write_usage(self._used)
 
     def total_usage(self) -> RequestUsage:
-        """Return the same: neither counts results that were reused from an earlier run."""
+        """Return the same as `actual_usage`: both leave out results reused from an earlier run."""
         return write_usage(self._used)
 
     def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
-        """Estimate the tokens of a conversation, at four characters each."""
+        """Estimate the tokens of a conversation, assuming four characters per token."""
         schemas = [Message("system", str(schema_of(tool))) for tool in tools]
         return estimate_usage([*from_autogen(messages), *schemas], "").input_tokens
 
     def remaining_tokens(
         self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()
     ) -> int:
-        """Estimate the tokens that the context window has left beside a conversation.
+        """Estimate the tokens that a conversation leaves in the context window.
 
         Raises:
-            ConfigError: the context window is not known.
+            ConfigError: the context window is unknown.
         """
         windows = [
             card.context_window for card in self.conductor.pool.cards if card.context_window is not None
         ]
         window = self._window or min(windows, default=None)
         if window is None:
-            raise ConfigError("no participant's card states its context window: give context_window=")
+            raise ConfigError("no participant's card has a context window: give context_window=")
         return window - self.count_tokens(messages, tools=tools)
 
     @property
     def capabilities(self) -> ModelInfo:
-        """The same as `model_info`, by its older name."""
+        """The same as `model_info`, under its older name."""
         return self._info
 
     @property
     def model_info(self) -> ModelInfo:
-        """What the client can do: what any participant can; structured output, where all can."""
+        """The capabilities of the client: those of any participant; structured output only if all have it."""
         return self._info
 
     def _to_config(self) -> ConductorClientConfig:

@@ -1,4 +1,4 @@
-"""Writes a conductor's participants, planner and options as AutoGen components, and reads them."""
+"""Write a conductor's participants, planner and options as AutoGen components, and read them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -23,7 +23,7 @@ from podium.planners import Planner
 from podium.workers import Card, Worker
 
 _PLAIN = ("direct", "on_failure", "show_question")
-"""The options that are plain data as they are."""
+"""The options that are plain data."""
 _CARDS, _RETRIES = TypeAdapter(Card), TypeAdapter(Retry)
 
 
@@ -47,7 +47,7 @@ class ConductorConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ConductorParts:
-    """A conductor, and the parts it was made of; no parts where it was given whole."""
+    """A conductor and its parts; a conductor that was passed as an argument has no parts."""
 
     conductor: Conductor
     planner: ChatCompletionClient | Planner | Worker | None = None
@@ -64,19 +64,19 @@ class ConductorParts:
         *,
         face: str,
     ) -> Self:
-        """Make the conductor, or take the one that was given.
+        """Create the conductor, or use the given one.
 
         Args:
-            participants: do the steps; or the conductor.
+            participants: execute the steps; or the conductor.
             planner: plans.
             name: the name on the conductor's card.
             description: the description on the conductor's card.
-            options: what else `podium.Conductor` takes.
-            face: the class that the caller makes, for an error.
+            options: further options of `podium.Conductor`.
+            face: the name of the caller's class, for errors.
 
         Raises:
-            ConfigError: an option is wrong, or there is a conductor and parts of another.
-            TypeError: there is no such option.
+            ConfigError: an option is invalid, or both a conductor and options are given.
+            TypeError: an option is unknown.
         """
         conductor = conductor_of(
             participants,
@@ -104,7 +104,7 @@ class ConductorParts:
         if cache == "run":
             plain["cache"] = options.pop("cache")
         if others := [name for name, value in options.items() if value is not None]:
-            raise ConfigError(_undumped(", ".join(others), "set it on what is loaded"))
+            raise ConfigError(_undumped(", ".join(others), "set it after loading"))
         return ConductorConfig(
             model_client=_dump_planner(self.planner),
             fallback_planner=_dump_planner(fallback),
@@ -116,12 +116,12 @@ class ConductorParts:
 
 
 def load_participants(config: ConductorConfig) -> list[Worker]:
-    """Return the workers that `ConductorParts.to_config` wrote."""
+    """Return the workers from the config that `ConductorParts.to_config` wrote."""
     return [load_worker(each) for each in config.participants]
 
 
 def load_planner(config: ConductorConfig) -> ChatCompletionClient | None:
-    """Return the model client that plans, as `ConductorParts.to_config` wrote it."""
+    """Return the planner's model client from the config that `ConductorParts.to_config` wrote."""
     return _load_planner(config.model_client)
 
 
@@ -138,7 +138,7 @@ def _dump_planner(planner: object) -> ComponentModel | None:
 
 
 def load_options(config: ConductorConfig) -> ConductorOptions:
-    """Return the options that `ConductorParts.to_config` wrote."""
+    """Return the options from the config that `ConductorParts.to_config` wrote."""
     given: dict[str, Any] = dict(config.options)
     limits: dict[str, Any] | None = config.limits
     if limits is not None:
@@ -151,7 +151,7 @@ def load_options(config: ConductorConfig) -> ConductorOptions:
 
 
 def load_worker(config: ParticipantConfig) -> Worker:
-    """Return the worker that `dump_worker` wrote."""
+    """Return the worker from the config that `dump_worker` wrote."""
     component = cast("Any", ComponentLoader).load_component(config.component, object)
     return as_worker(component, card=_CARDS.validate_python(config.card))
 
@@ -160,7 +160,7 @@ def dump_worker(worker: Worker) -> ParticipantConfig:
     """Return a worker as plain data.
 
     Raises:
-        ConfigError: it cannot be a component.
+        ConfigError: the worker cannot be a component.
     """
     match worker:
         case (

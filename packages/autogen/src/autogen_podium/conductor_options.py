@@ -1,4 +1,4 @@
-"""What every face of a conductor takes besides its participants, and how it makes its conductor."""
+"""The options of all classes that wrap a conductor, and the creation of their conductor."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict
@@ -15,9 +15,9 @@ from podium.workers import Card, Worker
 
 
 class ConductorOptions(TypedDict, total=False):
-    """Options of `podium.Conductor`, with its meanings and defaults.
+    """Options of `podium.Conductor`, with the same meanings and defaults.
 
-    `fallback_planner` takes all that can plan, as a model client.
+    `fallback_planner` may also be a model client.
     """
 
     limits: Limits | None
@@ -32,7 +32,7 @@ class ConductorOptions(TypedDict, total=False):
     show_question: bool
 
 
-def conductor_of(  # noqa: PLR0913 - what the faces of two frameworks differ in
+def conductor_of(  # noqa: PLR0913 - the differences between two frameworks
     participants: Sequence[Any] | Conductor,
     planner: object,
     *,
@@ -42,26 +42,24 @@ def conductor_of(  # noqa: PLR0913 - what the faces of two frameworks differ in
     options: ConductorOptions,
     face: str,
 ) -> Conductor:
-    """Return the conductor of a face: a new one, or the one that was given.
+    """Return the conductor of a wrapper class: a new one, or the given one.
 
     Args:
-        participants: do the steps; or the conductor.
-        planner: plans: a planner, or what `as_planner` takes.
-        card: what a pool that the conductor is put into says of it.
+        participants: execute the steps; or the conductor.
+        planner: a planner, or an object that `as_planner` accepts.
+        card: the conductor's card, for pools that contain it.
         as_worker: makes a worker of a participant.
         as_planner: makes a planner of a model.
-        options: what else `podium.Conductor` takes.
-        face: the class that the caller makes, for an error.
+        options: further options of `podium.Conductor`.
+        face: the name of the caller's class, for errors.
 
     Raises:
-        ConfigError: an option is wrong, or there is a conductor and parts of another.
-        TypeError: there is no such option.
+        ConfigError: an option is invalid, or both a conductor and options are given.
+        TypeError: an option is unknown.
     """
     if not isinstance(participants, Conductor):
         workers = [as_worker(participant) for participant in participants]
         return make_conductor(planner, workers, {**options, "card": card}, as_planner=as_planner, face=face)
     if planner is not None or options:
-        raise ConfigError(
-            "a planner, limits or a policy beside a podium.Conductor do not count: it has its own"
-        )
+        raise ConfigError("a planner and options cannot be given with a podium.Conductor: it has its own")
     return participants

@@ -1,6 +1,6 @@
-"""A run as messages of AutoGen's: those inside its workers, the outputs of its steps, its answer.
+"""Write a run as AutoGen messages: messages inside its workers, outputs of its steps, its answer.
 
-The tokens of a model stand on the message that it wrote, and all others on the answer, so the
+The tokens of a model are on the message that it wrote, and all other tokens are on the answer, so the
 messages of a run add up to its usage.
 """
 
@@ -23,14 +23,14 @@ from podium.workers import Caller, Request, Worker
 
 
 class RunMessages:
-    """Writes the messages of one run while it goes on.
+    """Writes the messages of one run as it happens.
 
     Args:
         name: the agent's name, the source of the answer.
         conductor: the conductor that runs.
-        emit: takes each message, and last the response.
-        plans: whether plans, and steps that failed, become `ThoughtEvent`s.
-        chunks: whether text is sent piece by piece while it is written.
+        emit: gets each message, and finally the response.
+        plans: whether plans and failed steps are sent as `ThoughtEvent`s.
+        chunks: whether text is streamed in chunks.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class RunMessages:
         }
         self._run_id = ""
         self._seen: dict[str, Usage] = {}
-        """The usage on each message that was sent, by the message's id."""
+        """The usage on each sent message, by the message's id."""
         self._workers: dict[tuple[int, int], str] = {}
         """The worker of each step, by round and step."""
         self._spoken: set[tuple[int, int]] = set()
-        """The steps whose messages come from inside their agent."""
+        """The steps whose messages are sent from inside their agent."""
 
     async def middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call a worker, and send the messages inside an agent."""
@@ -76,8 +76,8 @@ class RunMessages:
                 yield piece
 
     def hear(self, event: Event) -> None:
-        """Take an event of the run; events of nested runs are left to the messages of their agents."""
-        self._run_id = self._run_id or event.run_id  # the first event is the run's own
+        """Handle an event of the run; events of nested runs are ignored, as their agents send messages."""
+        self._run_id = self._run_id or event.run_id  # the first event belongs to the outer run
         if event.run_id != self._run_id:
             return
         match event:
@@ -114,11 +114,11 @@ class RunMessages:
     def _ended(self, event: StepEnded) -> None:
         outcome = event.outcome
         if outcome.status == "failed" and self._plans and outcome.problem is not None:
-            self._think(f"Step {outcome.step}, of {outcome.worker}, failed: {outcome.problem.message}")
+            self._think(f"Step {outcome.step} ({outcome.worker}) failed: {outcome.problem.message}")
         if outcome.status != "ok" or (outcome.round, outcome.step) in self._spoken:
             return
         told = TextMessage(content=outcome.text, source=outcome.worker)
-        # The tokens of a nested conductor stand on its agents' messages, if it has any.
+        # The tokens of a nested conductor are on its agents' messages, if it has agents.
         if outcome.usage.total_tokens and outcome.worker not in self._conductors:
             told.models_usage = write_usage(outcome.usage)
         self._tell(told, _step_metadata(event))
@@ -136,7 +136,7 @@ class RunMessages:
 
 
 def _step_metadata(of: Caller | StepDelta | StepEnded) -> dict[str, str]:
-    """Return the metadata that says which step a message belongs to."""
+    """Return the metadata that names the step of a message."""
     return {
         "podium_run_id": of.run_id,
         "podium_round": str(of.round),

@@ -1,4 +1,4 @@
-"""Lets one step at a time use an object that remembers."""
+"""Let only one step at a time use an object that remembers."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ import anyio
 from podium.aio import LoopLocal
 
 _POLL: Final = 0.01
-"""Seconds between two looks at an object that is used in another event loop."""
+"""Seconds between two checks of an object that another event loop uses."""
 
 
 class _Lock:
@@ -25,7 +25,7 @@ class _Lock:
     @asynccontextmanager
     async def __call__(self) -> AsyncIterator[None]:
         async with self._loops.get():
-            while not self._one.acquire(blocking=False):  # noqa: ASYNC110 - another loop can set no event of ours
+            while not self._one.acquire(blocking=False):  # noqa: ASYNC110 - another event loop cannot set our event
                 await anyio.sleep(_POLL)
             try:
                 yield
@@ -37,5 +37,5 @@ _locks: WeakKeyDictionary[object, _Lock] = WeakKeyDictionary()
 
 
 def exclusive(thing: object) -> Any:
-    """Return a context manager in which no other step uses the object, whatever pools it is in."""
+    """Return a context manager that only one step at a time can enter, across all pools of the object."""
     return _locks.setdefault(thing, _Lock())()

@@ -1,7 +1,7 @@
-"""A plan as a `GraphFlow` of AutoGen's.
+"""Convert a plan to an AutoGen `GraphFlow`.
 
-Each agent of the flow is one step. A flow sends every message to all of its agents, so each
-leaves out what its step may not see. A flow has no limits, policy, retries or journal.
+Each agent of the flow is one step. A flow sends every message to all of its agents, so each agent drops the
+messages that its step may not see. A flow has no limits, policy, retries or journal.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from podium.workers import Request, VisibleStep, Worker, complete
 
 
 class StepAgentConfig(BaseModel):
-    """How a `StepAgent` is made."""
+    """The configuration of a `StepAgent`."""
 
     step: int
     subtask: str
@@ -40,15 +40,15 @@ class StepAgentConfig(BaseModel):
 class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
     """One step of a plan as an agent of a `GraphFlow`.
 
-    Its worker is shown what the step may see of all messages: the question, the outputs of the
-    steps on its access list, its subtask.
+    Its worker is shown only what the step may see: the question, the outputs of the steps on its access list,
+    its subtask.
 
     Args:
-        step: its number in the plan, from 0.
+        step: the number of the step in the plan, from 0.
         subtask: the step's subtask.
         access: the earlier steps whose subtask and output the step is shown.
-        worker: does the subtask.
-        label: the number under which later steps are shown this one; `None`: `step`.
+        worker: executes the subtask.
+        label: the number of the step in prompts of later steps; `None` means `step`.
     """
 
     component_config_schema = StepAgentConfig
@@ -73,13 +73,13 @@ class StepAgent(BaseChatAgent, Component[StepAgentConfig]):
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The type of its output."""
+        """The type of the output."""
         return (TextMessage,)
 
     async def on_messages(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> Response:
-        """Do the step.
+        """Execute the step.
 
         Raises:
             WorkerError: the worker failed.
@@ -146,17 +146,17 @@ _STEP, _LABEL, _SUBTASK = "podium_step", "podium_label", "podium_subtask"
 def to_graph_flow(plan: Plan, participants: Sequence[Participant] | Conductor, **options: Any) -> GraphFlow:
     """Return a plan as a `GraphFlow`. Run it with the question as its task.
 
-    Its agents are named `step_0`, `step_1`, …; the output of the last is the answer. Steps
-    whose output no step may see are left out, as in a run.
+    Its agents are named `step_0`, `step_1`, …; the output of the last agent is the answer. Steps whose output
+    no step may see are left out, as in a run.
 
     Args:
         plan: the plan; its workers are numbers of `participants`.
-        participants: do the steps, as for `ConductorAgent`; or the conductor whose plan it is.
+        participants: execute the steps, as for `ConductorAgent`; or the conductor that wrote the plan.
         options: further options of `GraphFlow`: `termination_condition`, `max_turns`, …
 
     Raises:
         PlanInvalid: the plan does not fit the participants.
-        ConfigError: a step starts before all steps that it sees have ended, which no flow can.
+        ConfigError: a step has `enough`, which a flow does not support.
     """
     given = participants.pool.workers if isinstance(participants, Conductor) else participants
     workers: list[Worker] = [as_worker(participant) for participant in given]
@@ -166,8 +166,8 @@ def to_graph_flow(plan: Plan, participants: Sequence[Participant] | Conductor, *
     for index in sorted(plan.needed):
         step = plan.steps[index]
         if step.enough is not None:
-            told = f"step {index} starts once {step.enough} of the {len(step.access)} it sees have ended"
-            raise ConfigError(f"{told}: a GraphFlow waits for all, so plan it without `enough`")
+            told = f"step {index} starts when {step.enough} of its {len(step.access)} inputs have ended"
+            raise ConfigError(f"{told}: a GraphFlow waits for all inputs, so plan it without `enough`")
         agents[index] = StepAgent(index, step.subtask, step.access, workers[step.worker], step.label)
         builder.add_node(agents[index])
         for seen in step.access:

@@ -1,4 +1,4 @@
-"""AutoGen's messages, function calls, images and usage as Podium's, and Podium's as AutoGen's."""
+"""Convert AutoGen's messages, function calls, images and usage to Podium's, and back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -22,11 +22,11 @@ from podium.usage import Usage
 from podium.workers import read_usage as read_counts
 
 USER: Final = "user"
-"""AutoGen's name for whoever asks; messages of others carry their names."""
+"""AutoGen's name for the user; messages of agents have the agents' names."""
 
 
 def to_context(messages: Sequence[BaseChatMessage]) -> list[LLMMessage]:
-    """Return messages between agents as an agent's memory holds them."""
+    """Return messages between agents in the form of an agent's memory."""
     remembered: list[LLMMessage] = []
     for message in messages:
         if isinstance(message, HandoffMessage):
@@ -36,10 +36,10 @@ def to_context(messages: Sequence[BaseChatMessage]) -> list[LLMMessage]:
 
 
 def with_question_last(remembered: Sequence[LLMMessage], agent: str) -> list[LLMMessage]:
-    """Return a conversation between agents that ends with its question: the user's last message.
+    """Return a conversation between agents that ends with its question, the user's last message.
 
-    Where others have spoken since, the question is repeated after them. A conversation that the
-    agent has answered last, or in which no user speaks, is returned as it is.
+    If agents have spoken since, the question is repeated after their messages. A conversation that ends with
+    the agent's answer, or has no user's message, is returned unchanged.
 
     Args:
         remembered: the conversation.
@@ -72,7 +72,7 @@ def _from_autogen(message: LLMMessage) -> list[Message]:
 
 
 def _attributed(message: UserMessage) -> str | tuple[Part, ...]:
-    """Return the content, with the speaker's name unless it is the user: agents have this role too."""
+    """Return the content, with the speaker's name unless it is the user: agents have this role, too."""
     who = "" if message.source == USER else f"{message.source}: "
     if isinstance(message.content, str):
         return storable(who + message.content)
@@ -87,10 +87,10 @@ def _part(part: str | Image) -> Part:
 
 
 def to_autogen(messages: Sequence[Message]) -> list[LLMMessage]:
-    """Return Podium's messages as a model client takes them.
+    """Return Podium's messages as AutoGen's messages for a model.
 
     Raises:
-        WorkerRefused: AutoGen has no form for a part of a message.
+        WorkerRefused: AutoGen has no format for a part of a message.
     """
     written: list[LLMMessage] = []
     names: dict[str, str] = {}
@@ -122,7 +122,7 @@ def to_chat(messages: Sequence[Message]) -> list[BaseChatMessage]:
     """Return Podium's messages as messages to an agent.
 
     Raises:
-        WorkerRefused: AutoGen has no form for a part of a message.
+        WorkerRefused: AutoGen has no format for a part of a message.
     """
     told: list[BaseChatMessage] = []
     for message in messages:
@@ -147,18 +147,18 @@ def _unpart(part: Part) -> str | Image:
         return str(part.get("text", ""))
     url = part.get("image_url", {}).get("url", "")
     if not isinstance(url, str) or not url.startswith("data:image/"):
-        told = f"a part of type {part.get('type')!r}, or an image by its address"
-        raise WorkerRefused(f"AutoGen's messages take no {told}: give images as data: URLs")
+        told = f"parts of type {part.get('type')!r} whose content is no data: URL"
+        raise WorkerRefused(f"AutoGen's messages cannot contain {told}: give images as data: URLs")
     return Image.from_uri(url)
 
 
 def read_calls(calls: Sequence[FunctionCall]) -> tuple[Part, ...]:
-    """Return function calls as OpenAI writes them."""
+    """Return function calls in OpenAI's format."""
     return tuple(tool_call(call.id, call.name, call.arguments) for call in calls)
 
 
 def write_calls(calls: Sequence[Part]) -> list[FunctionCall]:
-    """Return calls, as OpenAI writes them, as AutoGen's."""
+    """Return tool calls in OpenAI's format as AutoGen's function calls."""
     return [
         FunctionCall(
             id=call.get("id") or "",
@@ -170,21 +170,21 @@ def write_calls(calls: Sequence[Part]) -> list[FunctionCall]:
 
 
 def tool_schema(schema: Mapping[str, Any]) -> Part:
-    """Return the schema of one of AutoGen's tools as OpenAI writes it."""
+    """Return the schema of an AutoGen tool in OpenAI's format."""
     function = {key: value for key, value in schema.items() if key in ("name", "description", "strict")}
     parameters = schema.get("parameters", {"type": "object", "properties": {}})
     return {"type": "function", "function": {**function, "parameters": dict(parameters)}}
 
 
 def read_usage(usage: RequestUsage | None) -> Usage | None:
-    """Return the usage that a model client reported; `None` where it reported none."""
+    """Return the usage that a model client reported; `None` if it reported none."""
     if usage is None:
         return None
     return read_counts({"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens})
 
 
 def write_usage(usage: Usage) -> RequestUsage:
-    """Return a usage as AutoGen's, with the tokens of a hosted conductor's own workers."""
+    """Return a usage as AutoGen's, including the tokens of a hosted conductor's own workers."""
     return RequestUsage(
         prompt_tokens=usage.input_tokens + usage.orchestration_input_tokens,
         completion_tokens=usage.output_tokens + usage.orchestration_output_tokens,

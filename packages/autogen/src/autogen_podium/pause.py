@@ -1,4 +1,4 @@
-"""Pauses a run: calls of workers wait for `resume`, and for a watcher's consent."""
+"""Pause a run: calls of workers wait for `resume`, and until a watcher allows them."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -13,36 +13,36 @@ from podium.workers import CallMiddleware, Request, Worker
 
 
 class RunWatcher(Protocol):
-    """Follows a run, and may delay its next calls."""
+    """Watches a run, and may delay its next calls."""
 
     def tell(self, message: Inner | Response) -> None:
-        """Take a message, before the reader of the stream does."""
+        """Handle a message, before the reader of the stream gets it."""
 
     def hear(self, event: Event) -> None:
-        """Take an event of the run, or of a nested run."""
+        """Handle an event of the run, or of a nested run."""
 
     async def ready(self) -> None:
-        """Return when a worker may be called."""
+        """Return when the next worker may be called."""
 
 
 class Pause:
-    """Delays calls of workers while it is on."""
+    """Delays calls of workers during a pause."""
 
     def __init__(self) -> None:
         self._resumed: anyio.Event | None = None
 
     def begin(self) -> None:
-        """Delay calls from now on."""
+        """Begin the pause."""
         self._resumed = self._resumed or anyio.Event()
 
     def end(self) -> None:
-        """Let all calls go on."""
+        """End the pause."""
         if self._resumed is not None:
             self._resumed.set()
             self._resumed = None
 
     def middleware(self, call: CallMiddleware, watcher: RunWatcher | None) -> CallMiddleware:
-        """Return a middleware that calls a worker when there is no pause and the watcher is ready."""
+        """Return a middleware that calls a worker when there is no pause and the watcher allows it."""
 
         async def wait_and_call(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
             while self._resumed is not None:

@@ -1,4 +1,4 @@
-"""A run's result as the metadata of a message, which AutoGen keeps as text."""
+"""Write a run's result as the metadata of a message, whose values must be text."""
 
 import json
 from dataclasses import asdict
@@ -11,7 +11,7 @@ from podium.usage import Usage
 
 
 def message_metadata(result: Result) -> dict[str, str]:
-    """Return `podium.hosts.result_metadata` with the prefix `podium_`: text as it is, all else as JSON."""
+    """Return `podium.hosts.result_metadata` with the prefix `podium_`, and all values except text as JSON."""
     facts = result_metadata(result, usage=_usage)
     return {
         f"podium_{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()
@@ -23,7 +23,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 
 def usage_left(total: Usage, told: Usage) -> Usage:
-    """Return the tokens of a run that no message inside it has reported."""
+    """Return the tokens of a run that no message inside the run has."""
     counts = {
         name: max(0, count - getattr(told, name))
         for name, count in asdict(total).items()

@@ -1,4 +1,4 @@
-"""A conductor as a team of AutoGen's: an agent whose runs a termination condition can stop."""
+"""A conductor as an AutoGen team: a conductor agent with termination conditions."""
 
 import json
 from collections import deque
@@ -38,7 +38,7 @@ from podium.usage import Usage
 from podium.workers import Worker
 
 ANSWERED = "The conductor has answered."
-"""Stop reason of a run that ended with its answer."""
+"""Stop reason of a run that ended with an answer."""
 
 
 class ConductorTeamConfig(ConductorAgentConfig):
@@ -55,35 +55,35 @@ class ConductorTeamState(BaseState):
     type: Literal["ConductorTeamState"] = "ConductorTeamState"
 
 
-@BaseGroupChat.register  # a TeamTool loads no other team
+@BaseGroupChat.register  # a TeamTool loads no other teams
 @ConductorFace.register
 class ConductorTeam(Team, Component[ConductorTeamConfig]):
-    """Has a task planned, and its steps carried out by the participants.
+    """Plans a task and has participants execute the steps, with termination conditions.
 
-    A run ends with the answer, or when the termination condition says so, which cancels all
-    running steps. The condition is asked about every message, as it comes.
+    A run ends with the answer, or when the termination condition is met, which cancels all running steps. The
+    condition is checked for every message, as it is sent.
 
     Args:
-        participants: do the steps; as for `ConductorAgent`, like all arguments not named here.
+        participants: execute the steps; this and all arguments not listed here are as for `ConductorAgent`.
         model_client: plans.
         name: the team's name, an identifier.
         termination_condition: ends a run before its answer; `None` never does.
-        max_turns: most steps that are started in one run; `None` leaves it to the limits.
+        max_turns: maximum number of started steps per run; `None` leaves it to the limits.
 
     Raises:
-        ConfigError: a participant or an option is wrong.
+        ConfigError: a participant or an option is invalid.
     """
 
     component_config_schema = ConductorTeamConfig
     component_provider_override = "autogen_podium.ConductorTeam"
 
-    def __init__(  # noqa: PLR0913 - as teams of AutoGen's have them
+    def __init__(  # noqa: PLR0913 - the signature of AutoGen's teams
         self,
         participants: Sequence[Participant] | Conductor,
         model_client: ChatCompletionClient | Planner | Worker | None = None,
         *,
         name: str = "ConductorTeam",
-        description: str = "Plans a task and carries it out.",
+        description: str = "Plans a task and executes it.",
         termination_condition: TerminationCondition | None = None,
         max_turns: int | None = None,
         emit_plan_events: bool = False,
@@ -110,17 +110,17 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
 
     @property
     def description(self) -> str:
-        """What other teams are told of this one."""
+        """The description for other teams."""
         return self._agent.description
 
     @property
     def agent(self) -> ConductorAgent:
-        """The agent whose runs the team can stop."""
+        """The agent that runs the team's tasks."""
         return self._agent
 
     @property
     def conductor(self) -> Conductor:
-        """The conductor that answers."""
+        """The conductor that plans and runs each task."""
         return self._agent.conductor
 
     async def run(
@@ -130,7 +130,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         cancellation_token: CancellationToken | None = None,
         output_task_messages: bool = True,
     ) -> TaskResult:
-        """Carry out a task; see `run_stream`."""
+        """Run a task; see `run_stream`."""
         result = None
         stream = self.run_stream(
             task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
@@ -138,7 +138,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         async with aclosing(stream):
             async for message in stream:
                 result = message
-        assert isinstance(result, TaskResult)  # a run that ends otherwise raises
+        assert isinstance(result, TaskResult)  # a run without an answer raises
         return result
 
     async def run_stream(
@@ -148,15 +148,15 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         cancellation_token: CancellationToken | None = None,
         output_task_messages: bool = True,
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
-        """Carry out a task, and yield the run's messages; the last item is the result.
+        """Run a task, and yield the messages of the run; the last item is the result.
 
         Args:
-            task: the task; `None` goes on with the last message, if it has no answer yet.
-            cancellation_token: cancels the run; `None` makes one.
+            task: the task; `None` continues with the last message if it has no answer yet.
+            cancellation_token: cancels the run; `None` creates a token.
             output_task_messages: whether the task is among the messages.
 
         Raises:
-            ValueError: the team is running, or the task is no messages.
+            ValueError: the team is running, or the task is not a message or a list of messages.
             QueryError: there is no task.
             RunFailed: there is no answer.
         """
@@ -202,7 +202,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         return self._out_of_turns if is_out else ANSWERED
 
     def _is_out_of_turns(self, problem: Problem | None) -> bool:
-        """Say whether a run lacks an answer, or a part of it, for its steps were more than `max_turns`."""
+        """Return whether a run lacks its answer or a part of it because of `max_turns`."""
         if self._max_turns is None or problem is None:
             return False
         return problem.code == LimitExceeded.code and "Limits.steps" in problem.message
@@ -210,7 +210,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
     def _unreported(
         self, result: Result, said: Sequence[BaseAgentEvent | BaseChatMessage]
     ) -> list[ThoughtEvent]:
-        """Return an event with the tokens of a run without an answer that no message has, if any."""
+        """Return an event with the tokens of a run without an answer that are on no message, if any."""
         left = usage_left(result.usage, Usage.total(filter(None, (read_usage(m.models_usage) for m in said))))
         told = ThoughtEvent(content=self._out_of_turns, source=self.name, models_usage=write_usage(left))
         return [told] if left.total_tokens else []
@@ -232,7 +232,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
             await self._termination_condition.reset()
 
     async def pause(self) -> None:
-        """Start no further step until `resume`; the agents of running steps are paused too.
+        """Start no further step until `resume`; the agents of running steps are paused, too.
 
         The end of the run ends the pause.
 
@@ -244,7 +244,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         await self._agent.on_pause(CancellationToken())
 
     async def resume(self) -> None:
-        """Go on after a pause."""
+        """Continue after a pause."""
         await self._agent.on_resume(CancellationToken())
 
     async def save_state(self) -> Mapping[str, Any]:
@@ -252,11 +252,11 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         return ConductorTeamState(agent_state=await self._agent.save_state()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Replace the memory by what `save_state` returned.
+        """Replace the memory by the result of `save_state`.
 
         Raises:
             RuntimeError: the team is running.
-            ValueError: it is no such state.
+            ValueError: the state is invalid.
         """
         if self._running:
             raise RuntimeError("The team cannot be loaded while it is running.")
@@ -265,7 +265,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
     def _to_config(self) -> ConductorTeamConfig:
         condition = self._termination_condition
         return ConductorTeamConfig(
-            **self._agent._to_config().model_dump(),  # noqa: SLF001 - what a component is written with
+            **self._agent._to_config().model_dump(),  # noqa: SLF001 - AutoGen's method for writing a component
             termination_condition=None if condition is None else condition.dump_component(),
             max_turns=self._max_turns,
         )
@@ -289,7 +289,7 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
 
 
 class _TerminationWatcher:
-    """Asks a termination condition about each message, in order, before another worker is called."""
+    """Checks a termination condition for each message, in order, before another worker is called."""
 
     def __init__(self, condition: TerminationCondition | None) -> None:
         self._condition = condition
@@ -298,35 +298,35 @@ class _TerminationWatcher:
         self._run_id = ""
         self._planners_usage = Usage()
         self._stop: tuple[str, str] | None = None
-        """The id of the message at which the run ends, and the reason."""
+        """The id of the message that ends the run, and the reason."""
 
     async def begin(self, task: Sequence[BaseChatMessage]) -> str | None:
-        """Return the reason to end the run before it begins; `None` where there is none."""
+        """Return the reason to end the run before it begins; `None` if there is no reason."""
         stop = await self._condition(task) if self._condition is not None and task else None
         return None if stop is None else stop.content
 
     def tell(self, message: Inner | Response) -> None:
-        """Take a message of the run."""
+        """Queue a message of the run."""
         message = message.chat_message if isinstance(message, Response) else message
         if not isinstance(message, ModelClientStreamingChunkEvent):
             self._told.append(message)
 
     def hear(self, event: Event) -> None:
-        """Take an event, and count the tokens of the run's planners."""
-        self._run_id = self._run_id or event.run_id  # the first event is the run's own
+        """Handle an event, and count the tokens of the run's planners."""
+        self._run_id = self._run_id or event.run_id  # the first event belongs to the outer run
         if isinstance(event, PlannerEnded) and event.run_id == self._run_id:
             self._planners_usage += event.proposal.usage
 
     async def ready(self) -> None:
-        """Return if no message so far ends the run; else wait until the run is cancelled."""
+        """Return if no message so far ends the run; otherwise wait until the run is cancelled."""
         await self._judge()
         if self._stop is not None:
             await anyio.sleep_forever()
 
     async def judged(self, item: Inner | Response) -> tuple[Inner, str | None]:
-        """Return the message of an item, and the reason to end the run at it; `None` where there is none.
+        """Return an item's message, and the reason why it ends the run; `None` if it does not.
 
-        The message at which a run is stopped has the planners' tokens added to its own, as an answer does.
+        The planners' tokens are added to the message that ends the run, as to an answer.
         """
         message = item.chat_message if isinstance(item, Response) else item
         if isinstance(message, ModelClientStreamingChunkEvent):
@@ -350,11 +350,11 @@ class _TerminationWatcher:
 def _with_max_turns(
     max_turns: int | None, options: ConductorOptions, participants: object
 ) -> ConductorOptions:
-    """Return the options with no more steps in a run than `max_turns`."""
+    """Return the options with `Limits.steps` of at most `max_turns`."""
     if max_turns is None:
         return options
     if isinstance(participants, Conductor):
-        raise ConfigError("max_turns beside a podium.Conductor does not count: set its Limits.steps")
+        raise ConfigError("max_turns cannot be given with a podium.Conductor: set its Limits.steps")
     limits = options.get("limits") or Limits()
     return {**options, "limits": replace(limits, steps=min(limits.steps, max_turns))}
 

@@ -1,4 +1,4 @@
-"""The plan of a run, and the thought of the model that wrote its answer, as the thought of a result."""
+"""Write the `thought` of a result: the plan, and the thought of the model that wrote the answer."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -10,14 +10,14 @@ from podium.workers import Request, Worker
 
 
 class Thoughts:
-    """Collects what the models of one run have thought."""
+    """Collects the thoughts of the models of one run."""
 
     def __init__(self) -> None:
         self._heard: dict[tuple[str, int, int, int], str] = {}
-        """By run, round, step and attempt."""
+        """The thoughts by run, round, step and attempt."""
 
     def middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call a worker, and keep the thought of its model."""
+        """Call a worker, and store the thought of its model."""
         caller = request.caller
         if caller is None or not isinstance(worker, ModelWorker):
             return worker.call(request)
@@ -25,12 +25,12 @@ class Thoughts:
         return worker.call_listened(request, lambda thought: self._heard.update({key: thought}))
 
     def thought_of(self, result: Result, *, has_plan: bool) -> str | None:
-        """Return the thought of a result; `None` where there is none.
+        """Return the thought of a result; `None` if there is none.
 
         Args:
             result: the run's result.
-            has_plan: whether the plan is part of the thought. It is of an answer in part, with what
-                the answer lacks.
+            has_plan: whether the plan is part of the thought. The thought of an incomplete answer always has
+                the plan and says what is missing.
         """
         lines = _plan_lines(result) if has_plan or result.status == "partial" else []
         if result.status == "partial" and result.problem is not None:
@@ -42,7 +42,7 @@ class Thoughts:
 
 
 def _plan_lines(result: Result) -> list[str]:
-    """Return the last plan in words: what each step was shown, and how it ended."""
+    """Return lines for the last plan: the steps, the inputs that they were shown, and their failures."""
     current = next((current for current in reversed(result.rounds) if current.plan is not None), None)
     if current is None or current.plan is None:
         return []

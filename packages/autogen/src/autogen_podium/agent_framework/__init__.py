@@ -1,6 +1,6 @@
 """Podium for Microsoft Agent Framework, AutoGen's successor: a conductor as an agent; agents as workers.
 
-Needs the extra `agent-framework`. A name is imported when it is first used.
+Requires the extra `agent-framework`. A name is imported when it is first used.
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +21,6 @@ def __getattr__(name: str) -> Any:
 
 def _installed() -> str:
     try:
-        return f"agent-framework-core {version('agent-framework-core')} lacks a name that this needs"
+        return f"agent-framework-core {version('agent-framework-core')} lacks a name that Podium needs"
     except PackageNotFoundError:
         return "agent-framework-core is not installed"

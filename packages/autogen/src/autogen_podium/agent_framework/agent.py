@@ -1,4 +1,4 @@
-"""A conductor as an agent of Agent Framework's: alone, with sessions, in a workflow."""
+"""A conductor as an agent of Agent Framework: alone, with sessions, in a workflow."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -40,7 +40,7 @@ _Emit = Callable[[AgentResponseUpdate | _Response], None]
 
 
 class _Conducted(BaseAgent):
-    """The agent inside the layers for middleware."""
+    """The agent inside the middleware layers."""
 
     conductor: Conductor
     emit_steps: bool
@@ -57,10 +57,10 @@ class _Conducted(BaseAgent):
 
         Args:
             messages: the question, or a conversation.
-            stream: whether to return a stream. Its updates are text of the answer and, with
-                `emit_steps`, the outputs of the steps, as reasoning in their workers' names.
-            session: keeps the conversation; `None` keeps nothing.
-            others: `tools` and `options` must be empty; anything else is ignored.
+            stream: whether to return a stream. Its updates are chunks of the answer and, with `emit_steps`,
+                the outputs of the steps, as reasoning under their workers' names.
+            session: stores the conversation; `None` stores nothing.
+            others: `tools` and `options` must be empty; other arguments are ignored.
 
         Raises:
             ConfigError: there are tools or options.
@@ -69,7 +69,7 @@ class _Conducted(BaseAgent):
         """
         if others.get("tools") or others.get("options"):
             raise ConfigError(
-                "a conductor takes no tools or options per run: its participants have their own"
+                "a conductor does not accept tools or options per run: its participants have their own"
             )
         if not stream:
             return self._whole(messages, session)
@@ -77,14 +77,14 @@ class _Conducted(BaseAgent):
         return ResponseStream(self._updates(messages, session, ended), finalizer=lambda _: ended[-1])
 
     def as_mcp_server(self, *, server_name: str | None = None, **options: Any) -> Any:
-        """Return an MCP server whose only tool is this agent, as `Agent.as_mcp_server` does.
+        """Return an MCP server with this agent as its only tool, like `Agent.as_mcp_server`.
 
         Args:
-            server_name: the server's name; `None` takes the agent's.
+            server_name: the server's name; `None` uses the agent's.
             options: `version`, `instructions`, `lifespan` and further options of the SDK's `Server`.
 
         Raises:
-            ConfigError: version 2 of the MCP SDK is not installed, which Agent Framework needs for it.
+            ConfigError: version 2 of the MCP SDK, which Agent Framework requires, is not installed.
         """
         try:
             return RawAgent.as_mcp_server(
@@ -128,7 +128,7 @@ class _Conducted(BaseAgent):
             call = ChatCall(self.conductor, (*system, *query))
             answer = await (self._stream(call, emit) if stream else call.run())
             response = self._response(answer)
-            context._response = response  # noqa: SLF001 - where providers look for it
+            context._response = response  # noqa: SLF001 - providers read it there
             await self._run_after_providers(session=held, context=context)
             emit(response)
 
@@ -146,7 +146,7 @@ class _Conducted(BaseAgent):
     async def _context(
         self, asked: list[Message], session: AgentSession | None
     ) -> tuple[SessionContext, AgentSession | None]:
-        """Return the messages with those that providers add, and the session that providers use."""
+        """Return the messages including those of context providers, and the session for the providers."""
         loads = [
             one for one in self.context_providers if isinstance(one, HistoryProvider) and one.load_messages
         ]
@@ -161,7 +161,7 @@ class _Conducted(BaseAgent):
             await provider.before_run(agent=cast("Any", self), session=held, context=context, state=state)
         if context.tools:
             raise ConfigError(
-                "a context provider gives tools, which a conductor takes none of: give it to participants"
+                "a context provider adds tools, but a conductor cannot call them: give it to participants"
             )
         return context, held
 
@@ -180,38 +180,38 @@ class _Conducted(BaseAgent):
 
 
 @ConductorFace.register
-class ConductorAgent(AgentMiddlewareLayer, _Conducted):  # type: ignore[misc]  # its layers differ in `run` too
-    """Has a task planned, and its steps carried out by agents, chat clients and workers of Podium's.
+class ConductorAgent(AgentMiddlewareLayer, _Conducted):  # type: ignore[misc]  # its layers' `run` differ, too
+    """Plans a task and has agents, chat clients and workers of Podium execute the steps.
 
-    Each step's worker is shown the question, the outputs on its access list and its subtask,
-    and nothing else: agents are run without a session, side by side where steps do not need
-    each other. With a session the conductor itself remembers the conversation.
+    Each step's worker is shown the question, the outputs on its access list and its subtask, and nothing
+    else. Agents are run without a session, in parallel if their steps do not depend on each other. With a
+    session the conductor itself remembers the conversation.
 
     Args:
-        participants: do the steps; or a `podium.Conductor`.
-        client: plans: a chat client, or a planner or worker of Podium's; `None` plans by rules,
-            without a model.
-        id: the agent's id; `None` makes one.
+        participants: execute the steps; or a `podium.Conductor`.
+        client: plans: a chat client, or a planner or worker of Podium; `None` plans by rules, without a
+            model.
+        id: the agent's id; `None` generates one.
         name: the agent's name.
-        description: what other agents are told of it.
-        context_providers: add messages to the conversation and keep it; `None` means only the
-            history of the session, if there is one.
+        description: the description for other agents.
+        context_providers: add messages to the conversation and store it; `None` uses only the history of the
+            session, if there is one.
         middleware: agent middleware around each run.
         emit_steps: whether a stream has the outputs of the steps.
-        options: limits, a policy, a journal, …, as `podium.Conductor` takes them.
+        options: limits, a policy, a journal, …, as for `podium.Conductor`.
 
     Raises:
-        ConfigError: a participant or an option is wrong.
+        ConfigError: a participant or an option is invalid.
     """
 
-    def __init__(  # noqa: PLR0913 - as agents of Agent Framework's have them
+    def __init__(  # noqa: PLR0913 - the signature of Agent Framework's agents
         self,
         participants: Sequence[Participant] | Conductor,
         client: SupportsChatGetResponse[Any] | Planner | Worker | None = None,
         *,
-        id: str | None = None,  # noqa: A002 - what Agent Framework calls it
+        id: str | None = None,  # noqa: A002 - Agent Framework's name
         name: str = "conductor",
-        description: str = "Plans a task and has a team carry it out.",
+        description: str = "Plans a task and has a team execute it.",
         context_providers: Sequence[ContextProvider] | None = None,
         middleware: Sequence[MiddlewareTypes] | None = None,
         emit_steps: bool = False,

@@ -1,4 +1,4 @@
-"""What a call of a chat client of Agent Framework's says besides its messages, as Podium takes it."""
+"""Convert the options of a call of Agent Framework's chat client to Podium's."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,27 +13,27 @@ from podium.types import Part, Sampling, Tools
 _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "stop", "seed")
 _TAKEN: Final = (*_SAMPLING, "instructions", "response_format", "tool_choice", "tools")
 _WITHOUT_EFFECT: Final = ("allow_multiple_tool_calls", "metadata", "model", "user")
-"""What says nothing of the answer's content: left out, as by servers that do not know them."""
+"""Options that do not change the content of the answer; they are ignored."""
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Check that a conductor takes the options of a call.
+    """Check that a conductor accepts the options of a call.
 
     Raises:
-        ConfigError: it does not take one of them.
+        ConfigError: a conductor does not accept an option.
     """
     said = {name for name, value in options.items() if value is not None and value is not False}
     if unknown := sorted(said - {*_TAKEN, *_WITHOUT_EFFECT}):
         raise ConfigError(
-            f"ConductorChatClient takes no {', '.join(unknown)}: a call may say {', '.join(sorted(_TAKEN))}"
+            f"ConductorChatClient does not accept {', '.join(unknown)}: use {', '.join(sorted(_TAKEN))}"
         )
 
 
 def call_sampling(options: Mapping[str, Any]) -> Sampling:
-    """Return how the answer is to be written.
+    """Return the sampling of the answer.
 
     Raises:
-        ConfigError: the `response_format` is none.
+        ConfigError: the `response_format` is invalid.
     """
     said = {name: options.get(name) for name in _SAMPLING}
     return read_sampling(
@@ -42,7 +42,7 @@ def call_sampling(options: Mapping[str, Any]) -> Sampling:
 
 
 def _form(form: object) -> object:
-    """Return a form as OpenAI writes it; a mapping may be that, or the bare JSON schema."""
+    """Return a response format in OpenAI's format; a mapping may be this or a bare JSON schema."""
     if isinstance(form, type) and issubclass(form, BaseModel):
         schema: object = form.model_json_schema()
         return {"type": "json_schema", "json_schema": {"name": form.__name__, "schema": schema}}
@@ -58,7 +58,7 @@ def call_tools(options: Mapping[str, Any]) -> Tools:
     """Return the tools of a call.
 
     Raises:
-        ConfigError: one is no function, or the choice is none of them.
+        ConfigError: a tool is not a function, or the choice is not one of the tools.
     """
     choice = options.get("tool_choice")
     if isinstance(choice, Mapping):
@@ -72,4 +72,4 @@ def _tool(tool: object) -> Part:
         return tool.to_json_schema_spec()
     if isinstance(tool, Mapping) and tool.get("type") == "function" and "function" in tool:
         return dict(tool)
-    raise ConfigError(f"{tool!r:.80} is no function: a conductor offers its workers functions alone")
+    raise ConfigError(f"{tool!r:.80} is not a function: a conductor offers only functions to its workers")

@@ -1,4 +1,4 @@
-"""A conductor as a chat client of Agent Framework's: each call is a run."""
+"""A conductor as a chat client of Agent Framework; each call is a run."""
 
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import aclosing
@@ -45,7 +45,7 @@ class _ConductedClient(BaseChatClient[ChatOptions[None]]):
     def _inner_get_response(
         self, *, messages: Sequence[Message], stream: bool, options: Mapping[str, Any], **others: Any
     ) -> Awaitable[ChatResponse[Any]] | ResponseStream[ChatResponseUpdate, ChatResponse[Any]]:
-        del others  # of the layers
+        del others  # arguments for the layers
         form = options.get("response_format")
         if not stream:
             return self._whole(messages, options)
@@ -93,7 +93,7 @@ class _ConductedClient(BaseChatClient[ChatOptions[None]]):
                     yield ChatResponseUpdate(contents=text, role="assistant", model=self.model)
 
     def _last_update(self, answer: ChatAnswer) -> ChatResponseUpdate:
-        """Return the update with what is known at the end only; all updates are of one message."""
+        """Return the last update, with the metadata of the result; all updates belong to one message."""
         return ChatResponseUpdate(
             contents=[*write_calls(answer.tool_calls), Content.from_usage(write_usage(answer.usage))],
             role="assistant",
@@ -112,27 +112,27 @@ class ConductorChatClient(
     ChatTelemetryLayer[ChatOptions[None]],
     _ConductedClient,
 ):
-    """A chat client that plans, and has a pool do the work: `Agent(client=ConductorChatClient(...))`.
+    """A chat client that plans the question and has a pool execute the plan.
 
-    Tools of a call are offered to the worker of the plan's last step, if it takes any. The turn after
-    a call of tools reuses the plan and the outputs of the other steps. The response's
-    `raw_representation` is the `podium.Result`; what it says of the plan and the steps is in
+    Use it as `Agent(client=ConductorChatClient(...))`. Tools of a call are offered to the worker of the
+    plan's last step, if it accepts tools. The turn after a tool call reuses the plan and the outputs of the
+    other steps. The response's `raw_representation` is the `podium.Result`; the plan and the steps are in
     `additional_properties["podium"]`.
 
     Args:
-        participants: agents, chat clients and workers of Podium's, which do the steps; or a
+        participants: agents, chat clients and workers of Podium, which execute the steps; or a
             `podium.Conductor`.
-        client: plans: a chat client, or a planner or worker of Podium's; `None` plans by rules, without
-            a model.
+        client: plans: a chat client, or a planner or worker of Podium; `None` plans by rules, without a
+            model.
         model: the model's name in responses and traces.
-        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
         middleware: chat and function middleware around each call.
         function_invocation_configuration: how the framework calls tools.
-        options: limits, a policy, a journal, …, as `podium.Conductor` takes them.
+        options: limits, a policy, a journal, …, as for `podium.Conductor`.
 
     Raises:
-        ConfigError: a participant or an option is wrong; from each call: an option of the call is one
-            that a conductor does not take.
+        ConfigError: a participant or an option is invalid; from each call: a conductor does not accept an
+            option of the call.
         RunFailed: from each call: there is no answer; `result` is the run's result.
         PodiumError: from each call: as `Conductor.run`.
     """
@@ -157,7 +157,7 @@ class ConductorChatClient(
         self.conductor = conductor_of(
             participants,
             client,
-            card=Card(name=model, description="Plans a task and has a team carry it out."),
+            card=Card(name=model, description="Plans a task and has a team execute it."),
             as_worker=as_worker,
             as_planner=as_planner,
             options=options,

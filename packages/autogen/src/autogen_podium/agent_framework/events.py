@@ -1,4 +1,4 @@
-"""A run as updates of an agent's response."""
+"""Write a run as updates of an agent's response."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +11,11 @@ from podium.types import Event, StepEnded
 
 
 class RunUpdates:
-    """Writes the updates of one run: its answer as it is written, and the outputs of its steps.
+    """Writes the updates of one run: the answer as it is written, and the outputs of the steps.
 
     Args:
         agent: the agent that answers.
-        emit: takes each update.
+        emit: gets each update.
         steps: whether the steps' outputs are sent, as reasoning.
     """
 
@@ -26,15 +26,15 @@ class RunUpdates:
         self._run_id = ""
 
     def hear(self, event: Event, text: str) -> None:
-        """Take an event of the run, or of a nested one, with the new text of the answer in it."""
-        self._run_id = self._run_id or event.run_id  # the first event is the run's own
+        """Handle an event of the run or of a nested run, with the new text of the answer in it."""
+        self._run_id = self._run_id or event.run_id  # the first event belongs to the outer run
         if text:
             self._update(Content.from_text(text))
         if self._steps and isinstance(event, StepEnded) and event.run_id == self._run_id:
             self._step(event)
 
     def end(self, call: ChatCall, answer: ChatAnswer) -> None:
-        """Send the text of the answer that was not sent yet, or all of it where it differs; and the usage."""
+        """Send the unsent rest of the answer, or the whole answer if it differs, and the usage."""
         if not answer.text.startswith(call.text):
             self._update(Content.from_text(answer.text), merge_mode="replace")
         elif rest := call.rest():

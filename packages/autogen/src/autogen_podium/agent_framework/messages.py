@@ -1,4 +1,4 @@
-"""Agent Framework's messages and usage as Podium's, and Podium's as Agent Framework's."""
+"""Convert Agent Framework's messages and usage to Podium's, and back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,17 +14,17 @@ from podium.workers import read_usage as read_counts
 def from_framework(messages: Sequence[FrameworkMessage], own: str | None) -> tuple[Message, ...]:
     """Return Agent Framework's messages as Podium's.
 
-    A message of another agent becomes the user's, with the agent's name: it is input to the run.
+    A message of another agent becomes a user message with the agent's name, because it is input to the run.
 
     Args:
         messages: the conversation.
-        own: the name of the agent that reads it, whose own messages stay the assistant's.
+        own: the name of the agent that reads it; its own messages remain assistant messages.
     """
     return tuple(one for message in messages for one in _from_framework(message, own))
 
 
 def from_client(messages: Sequence[FrameworkMessage]) -> tuple[Message, ...]:
-    """Return the messages that a chat client is sent as Podium's: each has the role that it says."""
+    """Return a chat client's messages as Podium's; each keeps its role."""
     return tuple(one for message in messages for one in _from_framework(message, message.author_name))
 
 
@@ -52,7 +52,7 @@ def _from_framework(message: FrameworkMessage, own: str | None) -> list[Message]
 
 
 def _part(content: Content) -> Part | None:
-    """Return a content as OpenAI writes it; `None` for kinds that no worker takes."""
+    """Return a content in OpenAI's format; `None` for kinds that no worker accepts."""
     if content.type == "text":
         return {"type": "text", "text": storable(content.text or "")}
     if content.type in ("data", "uri") and content.has_top_level_media_type("image"):
@@ -65,7 +65,7 @@ def _call(content: Content) -> Part:
 
 
 def write_calls(calls: Sequence[Part]) -> list[Content]:
-    """Return calls of tools as Agent Framework's contents."""
+    """Return tool calls as Agent Framework's contents."""
     return [
         Content.from_function_call(
             str(call.get("id") or ""),
@@ -104,7 +104,7 @@ def _media_type(url: str) -> str:
 
 
 def read_usage(details: UsageDetails | None) -> Usage | None:
-    """Return the usage that was reported; `None` where none was."""
+    """Return the reported usage; `None` if none was reported."""
     if not details:
         return None
     return read_counts(
@@ -118,7 +118,7 @@ def read_usage(details: UsageDetails | None) -> Usage | None:
 
 
 def write_usage(usage: Usage) -> UsageDetails:
-    """Return a usage as Agent Framework's, with the tokens of a hosted conductor's own workers."""
+    """Return a usage as Agent Framework's, including the tokens of a hosted conductor's own workers."""
     read = usage.input_tokens + usage.orchestration_input_tokens
     written = usage.output_tokens + usage.orchestration_output_tokens
     details = UsageDetails(
@@ -132,7 +132,7 @@ def write_usage(usage: Usage) -> UsageDetails:
 
 
 def write_result(result: Result) -> dict[str, Any]:
-    """Return what a response says of its run, besides the answer."""
+    """Return the metadata of a response's run, without the answer."""
     return {"podium": result_metadata(result, usage=_details)}
 
 

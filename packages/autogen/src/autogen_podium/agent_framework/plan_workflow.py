@@ -1,7 +1,7 @@
-"""A plan as a workflow of Agent Framework's.
+"""Convert a plan to an Agent Framework workflow.
 
-Each step is an executor, which is sent what its step may see. A workflow has no limits, policy,
-retries or journal, but events and checkpoints of its own.
+Each step is an executor, which receives what its step may see. A workflow has its own events and checkpoints,
+but no limits, policy, retries or journal.
 """
 
 from collections.abc import Sequence
@@ -28,28 +28,28 @@ from podium.usage import Usage
 from podium.workers import Request, VisibleStep, Worker, complete
 
 _QUESTION: Final = "podium_question"
-"""Key in the workflow's state of the conversation."""
+"""The key of the conversation in the workflow's state."""
 StepOutput: TypeAlias = dict[str, Any]
-"""The output of a step, as later steps are sent it: plain JSON, which any checkpoint storage keeps."""
+"""The output of a step for later steps, as plain JSON for any checkpoint storage."""
 
 
 class QuestionExecutor(Executor):
-    """Keeps the question in the workflow's state, and starts the steps that see no other."""
+    """Stores the question in the workflow's state, and starts the steps without inputs."""
 
     def __init__(self) -> None:
         super().__init__(id="question")
 
     @handler
     async def ask(self, text: str, ctx: WorkflowContext[StepOutput]) -> None:
-        """Take a question as text."""
+        """Start with a question as text."""
         await self.converse(normalize_messages(text), ctx)
 
     @handler
     async def converse(self, messages: list[Message], ctx: WorkflowContext[StepOutput]) -> None:
-        """Take a conversation.
+        """Start with a conversation.
 
         Raises:
-            QueryError: it holds no question.
+            QueryError: the conversation has no question.
         """
         read_query(list(from_framework(messages, None)))
         ctx.set_state(_QUESTION, messages)
@@ -57,12 +57,12 @@ class QuestionExecutor(Executor):
 
 
 class StepExecutor(Executor):
-    """Does one step of a plan. Its response is an output of the workflow.
+    """Executes one step of a plan. Its response is an output of the workflow.
 
     Args:
-        index: the step's number in the plan, from 0.
+        index: the number of the step in the plan, from 0.
         step: the step.
-        worker: does the subtask.
+        worker: executes the subtask.
     """
 
     def __init__(self, index: int, step: Step, worker: Worker) -> None:
@@ -73,14 +73,14 @@ class StepExecutor(Executor):
 
     @handler
     async def do(self, seen: StepOutput, ctx: WorkflowContext[StepOutput, AgentResponse[Any]]) -> None:
-        """Do a step that sees one other, or none."""
+        """Execute a step that sees at most one other step."""
         await self._do([seen] if seen else [], ctx)
 
     @handler
     async def join(
         self, seen: list[StepOutput], ctx: WorkflowContext[StepOutput, AgentResponse[Any]]
     ) -> None:
-        """Do a step that sees several others."""
+        """Execute a step that sees several other steps."""
         await self._do(seen, ctx)
 
     async def _do(self, seen: list[StepOutput], ctx: WorkflowContext[StepOutput, AgentResponse[Any]]) -> None:
@@ -116,19 +116,19 @@ def _visible(output: StepOutput) -> VisibleStep:
 def to_workflow(plan: Plan, participants: Sequence[Participant] | Conductor, **options: Any) -> Workflow:
     """Return a plan as a `Workflow`. Run it with the question, as text or messages.
 
-    Its executors are `question`, `step_0`, `step_1`, …; the response of the last step is its output,
-    those of the others are intermediate outputs. Steps whose output no step may see are left out, as in
-    a run. A workflow runs in supersteps: a step starts once all steps that began with those it sees have
-    ended. A run goes on from a checkpoint in any workflow of the same plan and `name`.
+    Its executors are `question`, `step_0`, `step_1`, …. The response of the last step is the workflow's
+    output; the other responses are intermediate outputs. Steps whose output no step may see are left out, as
+    in a run. A workflow runs in supersteps: a step starts when all steps of the previous superstep have
+    ended. A checkpoint can be resumed in any workflow of the same plan and `name`.
 
     Args:
         plan: the plan; its workers are numbers of `participants`.
-        participants: do the steps, as for `ConductorAgent`; or the conductor whose plan it is.
+        participants: execute the steps, as for `ConductorAgent`; or the conductor that wrote the plan.
         options: further options of `WorkflowBuilder`: `name`, `checkpoint_storage`, …
 
     Raises:
         PlanInvalid: the plan does not fit the participants.
-        ConfigError: a step starts before all steps that it sees have ended, which no workflow can.
+        ConfigError: a step has `enough`, which a workflow does not support.
     """
     given = participants.pool.workers if isinstance(participants, Conductor) else participants
     workers: list[Worker] = [as_worker(participant) for participant in given]
@@ -137,8 +137,8 @@ def to_workflow(plan: Plan, participants: Sequence[Participant] | Conductor, **o
     for index in sorted(plan.needed):
         step = plan.steps[index]
         if step.enough is not None:
-            told = f"step {index} starts once {step.enough} of the {len(step.access)} it sees have ended"
-            raise ConfigError(f"{told}: a workflow waits for all, so plan it without `enough`")
+            told = f"step {index} starts when {step.enough} of its {len(step.access)} inputs have ended"
+            raise ConfigError(f"{told}: a workflow waits for all inputs, so plan it without `enough`")
         steps[index] = StepExecutor(index, step, workers[step.worker])
     question, last = QuestionExecutor(), steps[max(steps)]
     outputs: dict[str, Any] = {"output_from": [last], "intermediate_output_from": "all_other"}

@@ -1,4 +1,4 @@
-"""Responses of Agent Framework's agents and chat clients as the answers of workers."""
+"""Read responses of Agent Framework's agents and chat clients as workers' answers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,43 +15,43 @@ from podium.workers import Request
 AnyAgentResponse = AgentResponse[Any]
 Response = AnyAgentResponse | ChatResponse[Any]
 _OPENAI: Final = ("RawOpenAIChatCompletionClient", "RawOpenAIChatClient")
-"""Classes of Agent Framework's clients of OpenAI's SDK, which need not be installed."""
+"""Agent Framework's client classes for OpenAI's SDK, which may not be installed."""
 _REFUSED: Final = ("model_output_kind", "refusal")
 _MAX_QUOTE: Final = 300
 
 
 def is_openai(client: object) -> bool:
-    """Return whether a chat client is Agent Framework's of OpenAI's SDK."""
+    """Return whether a chat client is one of Agent Framework's clients for OpenAI's SDK."""
     return any(kind.__name__ in _OPENAI for kind in type(client).__mro__)
 
 
 def read_response(
     request: Request, response: object, sent: str, *, worker: str, client: object
 ) -> Completion:
-    """Return the answer in a response, by the rules that hold for every chat model.
+    """Return the answer in a response, by the same rules as for every chat model.
 
-    An answer of OpenAI's clients without a finish reason was cut. Other clients need not state one.
+    An answer of OpenAI's clients without a finish reason was cut. Other clients may leave it out.
 
     Args:
-        request: what the worker was asked.
-        response: what the agent or the chat client returned.
-        sent: the text that was streamed; empty where none was.
+        request: the worker's request.
+        response: the return value of the agent or the chat client.
+        sent: the streamed text; empty without streaming.
         worker: the worker's name.
-        client: the chat client that was asked, or the agent's; `None` where it is not known.
+        client: the chat client, or the agent's; `None` if unknown.
 
     Returns:
         The completion; `missing` names the tools of an agent whose last call failed.
 
     Raises:
         WorkerFailed: the agent asks for approval.
-        WorkerBroken: it is no response, or as `read_completion`.
+        WorkerBroken: the response is invalid, or as `read_completion`.
         AnswerRefused: the model or its provider's filter refused to answer.
     """
     if not isinstance(response, AgentResponse | ChatResponse):
         raise WorkerBroken(f"worker {worker!r} returned no response", maybe_paid=True)
     if isinstance(response, AgentResponse) and response.user_input_requests:
-        waits = f"worker {worker!r} asks for approval, which a step cannot wait for"
-        raise WorkerFailed(f"{waits}: give it tools that need none", maybe_paid=True)
+        waits = f"worker {worker!r} asks for approval, but a step cannot wait"
+        raise WorkerFailed(f"{waits}: give it tools that need no approval", maybe_paid=True)
     last = next((m for m in reversed(response.messages) if m.role == "assistant" and m.text.strip()), None)
     finish = response.finish_reason
     if finish is None and not (is_openai(client) and not request.sampling.stop):
@@ -70,7 +70,7 @@ def read_response(
 
 
 def _refusal(messages: Sequence[Message]) -> str | None:
-    """Return the text in which the model refused, which OpenAI's clients mark; `None` where it did not."""
+    """Return the text of a refusal, which OpenAI's clients mark; `None` if the model did not refuse."""
     marked = (c.text or "" for c in _contents(messages[-1:]) if _mark(c) == _REFUSED[1])
     return storable("".join(marked)) or None
 
@@ -82,16 +82,16 @@ def _mark(content: Content) -> object:
 
 
 def _open_calls(messages: Sequence[Message]) -> list[Part]:
-    """Return the calls of tools in the last message, which nobody has made."""
+    """Return the tool calls in the last message, which have not been made."""
     calls = [content for content in _contents(messages[-1:]) if content.type == "function_call"]
     return [tool_call(call.call_id, call.name, call.arguments) for call in calls]
 
 
 def failed_tools(messages: Sequence[Message]) -> str:
-    """Return the tools of an agent whose last call failed, in words; empty where there are none.
+    """Return a text that names the tools of an agent whose last call failed; empty if there are none.
 
     Args:
-        messages: what the agent's response holds: the calls of its tools, and what these returned.
+        messages: the messages of the agent's response: the tool calls and their results.
     """
     names, faults = dict[str | None, str](), dict[str, str]()
     for content in _contents(messages):

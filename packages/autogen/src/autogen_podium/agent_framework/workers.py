@@ -1,6 +1,6 @@
-"""Workers that are Agent Framework's agents and chat clients.
+"""Workers that call Agent Framework's agents and chat clients.
 
-They do not retry. Turn off the own retries of a client.
+They do not retry. Turn off a client's own retries.
 """
 
 from abc import abstractmethod
@@ -29,11 +29,11 @@ _Stream = ResponseStream[AgentResponseUpdate | ChatResponseUpdate, Response]
 
 
 class FrameworkWorker(Worker):
-    """Asks an object of Agent Framework's and reads its response.
+    """Calls an Agent Framework object and reads its response.
 
     Args:
-        client: the chat client behind it; `None` where it is not known.
-        card: what the planner is told of it.
+        client: the chat client behind the object; `None` if unknown.
+        card: the worker's card.
     """
 
     def __init__(self, client: object, *, card: Card) -> None:
@@ -45,15 +45,15 @@ class FrameworkWorker(Worker):
 
     @abstractmethod
     def ask(self, request: Request, *, stream: bool) -> Awaitable[Response] | _Stream:
-        """Return what the object returns for a request."""
+        """Return the object's return value for a request."""
 
     @property
     @abstractmethod
     def has_one_text(self) -> bool:
-        """Whether the text of all updates together is the answer."""
+        """Whether the concatenated text of all updates is the answer."""
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Ask; with `request.stream`, as a stream where there is one text."""
+        """Call the object; with `request.stream`, as a stream if `has_one_text`."""
         name, sent = self.card.name, list[str]()
         response: Response | None = None
         if not request.stream or not self.has_one_text:
@@ -78,7 +78,7 @@ class FrameworkWorker(Worker):
         yield completion
 
     def _streamed(self, request: Request) -> AsyncGenerator[str | Response, None]:
-        """Stream in a task of its own: a second cancellation would interrupt the client's own clean-up."""
+        """Stream in a separate task: a second cancellation would interrupt the client's own clean-up."""
 
         async def read(emit: Callable[[str | Response], None]) -> None:
             stream = cast("_Stream", self.ask(request, stream=True))
@@ -92,11 +92,11 @@ class FrameworkWorker(Worker):
 
 
 class AgentWorker(FrameworkWorker):
-    """Runs an agent without a session: it sees only what the step is shown, and steps run side by side.
+    """Runs an agent without a session: it sees only the step's input, and steps run in parallel.
 
     Args:
         agent: the agent.
-        card: what the planner is told of it.
+        card: the worker's card.
     """
 
     def __init__(self, agent: SupportsAgentRun, *, card: Card) -> None:
@@ -105,7 +105,7 @@ class AgentWorker(FrameworkWorker):
 
     @property
     def has_one_text(self) -> bool:
-        """Not where calls of tools may stand between the agent's texts."""
+        """False if tool calls may separate the agent's texts."""
         agent = self.agent
         if not isinstance(agent, RawAgent):
             return True
@@ -118,11 +118,11 @@ class AgentWorker(FrameworkWorker):
 
 
 class ClientWorker(FrameworkWorker):
-    """Asks a chat client. Tools are offered to it as declarations: Podium's caller calls them.
+    """Calls a chat client. Tools are offered as declarations; the caller of the run calls them.
 
     Args:
         client: the chat client.
-        card: what the planner is told of it.
+        card: the worker's card.
     """
 
     takes_tools = True
@@ -133,16 +133,16 @@ class ClientWorker(FrameworkWorker):
 
     @property
     def has_one_text(self) -> bool:
-        """Always: no tool is called between."""
+        """True: no tool is called between texts."""
         return True
 
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
-        """A JSON schema, for clients of OpenAI's SDK; others may leave it out."""
+        """JSON schemas, for clients of OpenAI's SDK; other clients may ignore them."""
         return frozenset({"json"} if is_openai(self.client) else ())
 
     def ask(self, request: Request, *, stream: bool) -> Awaitable[Response] | _Stream:
-        """Ask the client."""
+        """Call the client."""
         options = self._options(request.sampling) | _offered(request.tools)
         get: Any = self.client.get_response
         asked = get(to_framework(request.messages), stream=stream, options=options)

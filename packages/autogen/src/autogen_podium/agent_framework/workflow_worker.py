@@ -1,7 +1,7 @@
-"""A worker that is a workflow of Agent Framework's.
+"""A worker that runs an Agent Framework workflow.
 
-A workflow remembers messages from run to run. So that a step is shown only its access list, the
-workflow is set back before each step, and does one step at a time.
+A workflow remembers messages between runs. So that a step is shown only its access list, the workflow is
+reset before each step and runs one step at a time.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -33,13 +33,13 @@ from podium.workers import Card, Request, Worker
 
 
 class WorkflowWorker(Worker):
-    """Runs a workflow with what the step is shown. Its last output is the answer, in one piece.
+    """Runs a workflow with the step's input. Its last output is the answer, which is not streamed.
 
     Each step starts from the state that the workflow had before its first step.
 
     Args:
-        workflow: the workflow; its first executor takes messages.
-        card: what the planner is told of it.
+        workflow: the workflow; its first executor accepts messages.
+        card: the worker's card.
     """
 
     def __init__(self, workflow: Workflow, *, card: Card) -> None:
@@ -53,7 +53,7 @@ class WorkflowWorker(Worker):
         """Run the workflow.
 
         Raises:
-            WorkerFailed: it waits for somebody, has no output, or its last output is no text.
+            WorkerFailed: it waits for a person's answer, has no output, or its last output is not text.
             WorkerBroken: the agent whose answer is the output wrote nothing, or was cut.
             AnswerRefused: the agent whose answer is the output refused to answer.
         """
@@ -66,7 +66,7 @@ class WorkflowWorker(Worker):
         yield completion
 
     def _run(self, request: Request) -> AsyncGenerator[WorkflowRunResult, None]:
-        """Run in a task of its own: a second cancellation would leave tasks of the workflow behind."""
+        """Run in a separate task: a second cancellation would leave tasks of the workflow behind."""
 
         async def running(emit: Callable[[WorkflowRunResult], None]) -> None:
             async with exclusive(self.workflow):
@@ -79,7 +79,7 @@ class WorkflowWorker(Worker):
         name, outputs, responses = self.card.name, run.get_outputs(), list(_responses(run))
         if run.get_final_state() == WorkflowRunState.IDLE_WITH_PENDING_REQUESTS:
             waits = f"worker {name!r} asks for approval or for other information"
-            raise WorkerFailed(f"{waits}, which a step cannot wait for", maybe_paid=True)
+            raise WorkerFailed(f"{waits}, but a step cannot wait", maybe_paid=True)
         if not outputs:
             raise WorkerFailed(f"worker {name!r} ended without an output", maybe_paid=True)
         last = outputs[-1]
@@ -98,21 +98,21 @@ class WorkflowWorker(Worker):
 
 
 def _responses(run: WorkflowRunResult) -> Iterator[AnyAgentResponse]:
-    """Yield the response of each agent in a run, whether the workflow outputs it or not."""
+    """Yield the response of each agent in a run, also of agents whose response is not an output."""
     for event in run:
         sent = list(event.data or ()) if event.type == "executor_completed" else []
         handed_on = [one.agent_response for one in sent if isinstance(one, AgentExecutorResponse)]
-        # an executor that hands a response on may output it too
+        # an executor that passes a response on may also output it
         yield from handed_on[:1] or [one for one in sent if isinstance(one, AgentResponse)][:1]
 
 
 def _messages(output: object, worker: str) -> list[Message]:
-    """Return an output that is no response as messages of the assistant."""
+    """Return an output that is not a response as assistant messages."""
     parts = output if isinstance(output, list) else [output]
     texts = [part.text if isinstance(part, Message) else part for part in parts]
     text = texts[-1] if texts else ""
     if not isinstance(text, str):
-        told = f"worker {worker!r} has a {type(output).__name__} as its last output, which is no text"
+        told = f"worker {worker!r} has a {type(output).__name__} as its last output, which is not text"
         raise WorkerFailed(f"{told}: have it output texts, messages or responses of agents", maybe_paid=True)
     return [Message("assistant", [storable(text)])]
 
@@ -122,8 +122,8 @@ _first: WeakKeyDictionary[Workflow, WorkflowCheckpoint] = WeakKeyDictionary()
 
 
 async def _set_back(workflow: Workflow) -> None:
-    """Set a workflow back to its first state, as Agent Framework does with a workflow inside another."""
-    runner = workflow._runner  # noqa: SLF001 - the public way needs a storage, and a run that goes on
+    """Reset a workflow to its first state, as Agent Framework does with a nested workflow."""
+    runner = workflow._runner  # noqa: SLF001 - the public way needs a storage and a resumed run
     if workflow not in _first:
         _first[workflow] = deepcopy(await runner.build_checkpoint())
     await runner.restore_checkpoint(deepcopy(_first[workflow]))

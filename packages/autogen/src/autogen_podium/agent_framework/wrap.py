@@ -1,4 +1,4 @@
-"""`as_worker` and `as_planner` for objects of Agent Framework's."""
+"""Make workers and planners from objects of Agent Framework."""
 
 from typing import Any, Final, Unpack
 
@@ -18,25 +18,25 @@ from podium.planners import ChatPlanner, Planner, RulePlanner
 from podium.workers import Worker
 
 Participant = SupportsAgentRun | SupportsChatGetResponse[Any] | Workflow | Worker
-"""What can do steps."""
+"""The objects that can be workers."""
 _LAYERS: Final = ("context_providers", "middleware", "chat_middleware", "function_middleware")
 
 
 def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
-    """Return an agent, a workflow or a chat client of Agent Framework's as a worker.
+    """Return an agent, a workflow or a chat client of Agent Framework as a worker.
 
-    A `ConductorAgent` or `ConductorChatClient` without context providers and middleware is its
-    conductor, whose steps share the limits of the run around it. A workflow does one step at a
-    time, each from the state that it had before the first. A worker of Podium's is returned as it is.
+    A `ConductorAgent` or `ConductorChatClient` without context providers and middleware becomes its
+    conductor, whose steps share the limits of the outer run. A workflow runs one step at a time, each from
+    the state that it had before the first step. A worker of Podium is returned unchanged.
 
     Args:
-        thing: the object that does subtasks.
-        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
-            `podium.hosts.CardOptions` has them.
+        thing: the object.
+        options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
+            `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: it cannot be a worker, or has a card already, or there is a card and parts
-            of another.
+        ConfigError: the object cannot be a worker or already has a card, or both a card and parts of one are
+            given.
     """
     maker = CardMaker(options)
     if not _is_layered(thing) and (own := maker.podium_worker(thing)) is not None:
@@ -48,17 +48,17 @@ def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
         return AgentWorker(thing, card=maker.card(name=name, description=words))
     if isinstance(thing, SupportsChatGetResponse):
         return _client_worker(thing, maker)
-    raise ConfigError(f"{thing!r:.80} is no agent, workflow or chat client of Agent Framework's")
+    raise ConfigError(f"{thing!r:.80} is not an agent, workflow or chat client of Agent Framework")
 
 
 def _workflow_worker(thing: Workflow | WorkflowAgent, maker: CardMaker) -> WorkflowWorker:
     try:
         agent = thing.as_agent() if isinstance(thing, Workflow) else thing
-    except ValueError as error:  # its first executor takes no messages
+    except ValueError as error:  # its first executor does not accept messages
         raise ConfigError(f"workflow {thing.name!r} cannot do a subtask: {error}") from error
     if agent.context_providers:
         raise ConfigError(
-            f"agent {agent.name!r} has context providers, which a step leaves out: give its workflow"
+            f"agent {agent.name!r} has context providers, which a step ignores: pass its workflow"
         )
     name, words = agent.name or "workflow", agent.description or ""
     return WorkflowWorker(agent.workflow, card=maker.card(name=name, description=words, concurrency=1))
@@ -74,19 +74,19 @@ def _client_worker(client: SupportsChatGetResponse[Any], maker: CardMaker) -> Cl
 
 
 def _is_layered(thing: object) -> bool:
-    """Return whether a face has context providers or middleware, which its conductor would leave out."""
+    """Return whether the object has context providers or middleware, which its conductor would bypass."""
     return any(getattr(thing, layer, None) for layer in _LAYERS)
 
 
 def as_planner(model: SupportsChatGetResponse[Any] | Worker | Planner | None, **options: Any) -> Planner:
-    """Return a planner: one that asks a chat client or a worker, or the planner that was given.
+    """Return a planner that calls a chat client or a worker, or the given planner.
 
     Args:
         model: the chat client, worker or planner; `None` plans by rules.
         options: options of `podium.ChatPlanner`.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: `model` is none of these.
     """
     if model is None:
         return RulePlanner()

@@ -1,4 +1,4 @@
-"""Workers that are AutoGen's: agents, teams, tools, model clients."""
+"""Workers that are AutoGen objects: agents, teams, tools, model clients."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""A worker that is an agent of AutoGen's, or a team.
+"""A worker that runs an AutoGen agent or team.
 
-Both remember messages. So that a step is shown only its access list, the agent is reset before
-each step, and does one step at a time.
+Both remember messages. So that a step is shown only its access list, the agent is reset before each step and
+runs one step at a time.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -38,16 +38,15 @@ _MAX_QUOTE: Final = 300
 
 
 class AgentWorker(Worker):
-    """Has an agent or a team do the subtask.
+    """Runs an agent or a team.
 
-    Its answer comes in one piece: only at its end is it known which of its texts is the last.
-    Its messages meanwhile go to a listener.
+    Its answer is not streamed, because only the end shows which text is the last. A listener gets its
+    messages as they are sent. Humans inside (`UserProxyAgent`) are shown the question, the visible steps and
+    the subtask.
 
     Args:
         agent: the agent or team; it is reset before every step.
-        card: what the planner is told of it.
-
-    Humans inside (`UserProxyAgent`) are shown the question, the visible steps and the subtask.
+        card: the worker's card.
 
     Raises:
         ConfigError: the agent has handoffs.
@@ -63,15 +62,15 @@ class AgentWorker(Worker):
         return f"AgentWorker({self.card.name!r})"
 
     def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Run the agent with what the step is shown, and return its last message."""
+        """Run the agent with the step's input, and return its last message."""
         return self.call_listened(request, lambda _: None)
 
     async def call_listened(
         self, request: Request, listener: Listener
     ) -> AsyncGenerator[str | Completion, None]:
-        """Do as `call`; the listener takes each message and event inside.
+        """Run the agent like `call`; the listener gets each message and event inside.
 
-        It does not take the last message if that is no answer.
+        The listener does not get the last message if it is an invalid answer.
         """
         token, finishes = CancellationToken(), Finishes()
         heard = _Heard(listener, human_prompt(step_input_of(request)))
@@ -93,10 +92,11 @@ class AgentWorker(Worker):
     async def _failure(
         self, request: Request, token: CancellationToken, heard: "_Heard", finishes: Finishes
     ) -> Exception | None:
-        """Run the agent, and return what failed; `None` where nothing did."""
+        """Run the agent, and return the exception; `None` without an exception."""
         try:
             await cancelling(token, self._ask(request, token, heard.hear))
-        except (ValueError, RuntimeError) as error:  # an agent may read a form out of a refusal
+        # an agent may try to parse a refusal as structured output
+        except (ValueError, RuntimeError) as error:
             heard.release()
             return finishes.last_refusal(self.card.name) or error_in_team(error, finishes.last_error)
         except Exception:
@@ -105,7 +105,7 @@ class AgentWorker(Worker):
         return None
 
     def _completion(self, request: Request, heard: list[Inner], finishes: Finishes) -> Completion:
-        """Return the answer, by the rules that hold for every chat model."""
+        """Return the answer, by the same rules as for every chat model."""
         used, last = _used(heard, finishes), _last_message(heard)
         text = "" if last is None else last.to_model_text()
         if isinstance(last, HandoffMessage):
@@ -128,11 +128,13 @@ class AgentWorker(Worker):
 
 
 class _Heard:
-    """The messages inside an agent. A listener takes each when it is clear that it is not a void answer.
+    """Collects the messages inside an agent.
+
+    The listener does not get a message before it is known whether it is an invalid answer.
 
     Args:
-        listener: takes each message.
-        prompt: what a human is shown of the step.
+        listener: gets each message.
+        prompt: the text that a human is shown.
     """
 
     def __init__(self, listener: Listener, prompt: str) -> None:
@@ -143,7 +145,7 @@ class _Heard:
         """The latest message, which may be the answer."""
 
     def hear(self, inner: Inner) -> None:
-        """Take a message."""
+        """Handle a message."""
         if isinstance(inner, UserInputRequestedEvent):
             inner.metadata["podium_prompt"] = self.prompt
         self.messages.append(inner)
@@ -154,27 +156,28 @@ class _Heard:
             self._listener(inner)
 
     def release(self) -> None:
-        """Give the listener the message that is held."""
+        """Pass the held message to the listener."""
         held, self._held = self._held, None
         if held is not None:
             self._listener(held)
 
 
 def _check_handoffs(agent: ChatAgent | Team) -> None:
-    """Raise `ConfigError` for an agent with handoffs. Those inside a team are the team's."""
+    """Raise `ConfigError` for an agent with handoffs. Handoffs between members of a team are allowed."""
     inner: object = agent
     while isinstance(inner, MessageFilterAgent):
         inner = vars(inner)["_wrapped_agent"]
     if isinstance(inner, AssistantAgent) and vars(inner).get("_handoffs"):
-        told = f"agent {agent.name!r} has handoffs, and a conductor's plan decides who works"
-        raise ConfigError(f"{told}: make it without handoffs, or give a Swarm of these agents as one worker")
+        told = f"agent {agent.name!r} has handoffs, but the plan chooses the workers"
+        raise ConfigError(
+            f"{told}: create it without handoffs, or pass a Swarm of these agents as one worker"
+        )
 
 
 def usage_of(messages: list[Inner]) -> Usage | None:
     """Return the usage on messages, each counted once.
 
-    It is `None` where a model was asked and did not report all of its usage, and `Usage()` where no
-    model was asked.
+    `None` if a model did not report all of its usage, `Usage()` if no model was called.
     """
     reported = {
         inner.id: read_usage(inner.models_usage) for inner in messages if inner.models_usage is not None
@@ -184,14 +187,14 @@ def usage_of(messages: list[Inner]) -> Usage | None:
 
 
 def _used(heard: list[Inner], finishes: Finishes) -> Usage | None:
-    """Return the usage on messages with the usage of the managers of teams."""
+    """Return the usage on messages plus the usage of the managers of teams."""
     used, managers = usage_of(heard), finishes.managers_usage
     return None if used is None or managers is None else used + managers
 
 
 def _spent(heard: list[Inner], finishes: Finishes) -> Usage | None:
     used = _used(heard, finishes)
-    return None if used == Usage() else used  # a call that failed may have asked a model unseen
+    return None if used == Usage() else used  # a failed call may have called a model unseen
 
 
 def _last_message(heard: list[Inner]) -> BaseChatMessage | None:
@@ -199,7 +202,7 @@ def _last_message(heard: list[Inner]) -> BaseChatMessage | None:
 
 
 def _tool_fault(summary: ToolCallSummaryMessage, worker: str) -> WorkerError | None:
-    """Return the error for an answer that is the error text of a tool; `None` where no tool failed."""
+    """Return the error if the answer is the error text of a tool; `None` if no tool failed."""
     failed = [result for result in summary.results if result.is_error]
     if not failed:
         return None
@@ -214,9 +217,9 @@ def _tool_fault(summary: ToolCallSummaryMessage, worker: str) -> WorkerError | N
 
 def _handed_off(handoff: HandoffMessage, worker: str) -> WorkerFailed:
     told = f"worker {worker!r} has no answer: {handoff.source!r} handed its subtask off to {handoff.target!r}"
-    return WorkerFailed(f"{told}, whom a step cannot wait for", maybe_paid=True)
+    return WorkerFailed(f"{told}, but a step cannot wait for another agent", maybe_paid=True)
 
 
 def _is_unknown(result: FunctionExecutionResult) -> bool:
-    """Return whether a model called a tool that its agent does not have; only the text says so."""
+    """Return whether a model called a tool that its agent does not have; only the text shows it."""
     return result.content == f"Error: tool '{result.name}' not found in any workbench"

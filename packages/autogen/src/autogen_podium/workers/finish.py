@@ -1,4 +1,4 @@
-"""Why the models inside an agent or a team ended their answers, which messages of AutoGen do not say."""
+"""Record the finish reasons of the models in an agent or team, which AutoGen's messages do not have."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
@@ -20,25 +20,25 @@ _MAX_QUOTE: Final = 300
 
 
 class Finishes:
-    """The texts that models wrote during one step, and why each ended."""
+    """The texts that models wrote during one step, and their finish reasons."""
 
     def __init__(self) -> None:
         self._ended: list[tuple[str, str | None, str]] = []
         self.managers_usage: Usage | None = Usage()
-        """Tokens of the managers of teams, which stand on no message; `None` where they are not known."""
+        """Tokens of the managers of teams, which are on no message; `None` if unknown."""
         self.last_error: Exception | None = None
         """The latest exception of a model client."""
 
     def add(
         self, result: CreateResult, refusals: list[str], *, unknown: str | None, is_managers: bool
     ) -> None:
-        """Keep a result.
+        """Add a result.
 
         Args:
             result: the result.
             refusals: texts in which the model refused to answer.
-            unknown: the reason where the client does not know one.
-            is_managers: whether the manager of a team asked the model.
+            unknown: the finish reason to use if the client reports `unknown`.
+            is_managers: whether the manager of a team called the model.
         """
         if is_managers:
             used = read_usage(result.usage)
@@ -49,9 +49,9 @@ class Finishes:
             self._ended.append((result.content, reason, storable("".join(refusals))))
 
     def ending_of(self, text: str) -> tuple[str | None, str | None]:
-        """Return why the latest answer of this text ended, and the text of its refusal.
+        """Return the finish reason of the latest answer with this text, and the text of its refusal.
 
-        A text that no model wrote ended with `stop`.
+        The finish reason of a text that no model wrote is `stop`.
         """
         found = (
             (reason, refusal or None) for wrote, reason, refusal in reversed(self._ended) if wrote == text
@@ -59,7 +59,7 @@ class Finishes:
         return next(found, ("stop", None))
 
     def last_refusal(self, worker: str) -> AnswerRefused | None:
-        """Return the error for the latest answer, if the model refused it."""
+        """Return the error if the latest answer was refused."""
         refusal = self._ended[-1][2] if self._ended else ""
         told = f"the last model behind worker {worker!r} refused to answer: {refusal[:_MAX_QUOTE]!r}"
         return AnswerRefused(told, maybe_paid=True) if refusal else None
@@ -67,13 +67,13 @@ class Finishes:
 
 @contextmanager
 def watching(agent: object, finishes: Finishes) -> Iterator[None]:
-    """Watch the model clients of an agent, or of a team's agents and managers, while the block runs."""
+    """Watch the model clients of an agent, or of a team's agents and managers, in the block."""
     held: list[tuple[Any, ChatCompletionClient]] = []
     try:
         for each in members_of(agent):
             client = vars(each).get(_CLIENT)
             if isinstance(client, ChatCompletionClient):
-                inner = client._client if isinstance(client, _WatchedClient) else client  # noqa: SLF001 - below
+                inner = client._client if isinstance(client, _WatchedClient) else client  # noqa: SLF001 - the class below
                 held.append((each, inner))
                 is_managers = not isinstance(each, ChatAgent)
                 setattr(each, _CLIENT, _WatchedClient(client, finishes, is_managers=is_managers))
@@ -84,7 +84,7 @@ def watching(agent: object, finishes: Finishes) -> Iterator[None]:
 
 
 class _WatchedClient(ChatCompletionClient):
-    """Asks another client, and keeps why its answers ended."""
+    """Calls another client, and records the finish reasons of its answers."""
 
     component_type = "model"
 
@@ -106,7 +106,7 @@ class _WatchedClient(ChatCompletionClient):
     async def create_stream(
         self, messages: Sequence[LLMMessage], **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
-        # A client says "unknown" where a stream ended without a finish reason.
+        # A client reports "unknown" if a stream ended without a finish reason.
         unknown = "stop" if create_args(self._client).get("stop") else None
         refusals: list[str] = []
         stream = self._client.create_stream(messages, **options)

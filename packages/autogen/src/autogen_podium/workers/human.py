@@ -1,4 +1,4 @@
-"""Shows humans in a pool what their step is about: AutoGen's own prompt asks for a response to nothing."""
+"""Show humans in a pool the input of their step, because AutoGen's own prompt shows nothing of it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from podium.workers import StepInput, VisibleStep
 
 @contextmanager
 def prompting(agent: object, prompt: str) -> Iterator[None]:
-    """Put a text before each prompt of the humans in an agent or a team, while the block runs."""
+    """Put a text before each prompt of the humans in an agent or a team, in the block."""
     held = [(human, human.input_func) for human in members_of(agent) if isinstance(human, UserProxyAgent)]
     try:
         for human, ask in held:
@@ -26,9 +26,9 @@ def prompting(agent: object, prompt: str) -> Iterator[None]:
 
 
 def human_prompt(step_input: StepInput) -> str:
-    """Return what a human is shown of a step: the question, the visible steps, the subtask.
+    """Return the text of a step for a human: the question, the visible steps, the subtask.
 
-    It holds no control characters, which a terminal would obey.
+    Control characters are removed, because a terminal would execute them.
     """
     *history, question = step_input.query or (Message("user", ""),)
     parts = []
@@ -48,7 +48,7 @@ def _shown(shown: VisibleStep) -> str:
 
 
 def _prompted(ask: Any, prompt: str) -> Any:
-    """Return an input function of the same kind, async or not: an agent looks at the kind once."""
+    """Return an input function of the same kind, sync or async, because an agent checks the kind once."""
 
     async def ask_async(asked: str, *more: Any) -> str:
         return str(await ask(f"{prompt}\n\n{asked}", *more))

@@ -1,16 +1,16 @@
-"""The agents, teams and managers of teams inside an agent or a team of AutoGen's."""
+"""Find the agents, teams and managers inside an AutoGen agent or team."""
 
 from collections.abc import Iterator
 from typing import Final
 
 _MEMBERS: Final = ("_participants", "_team", "_wrapped_agent")
-"""Where AutoGen's teams and agents keep the agents and teams inside them."""
+"""The attributes in which AutoGen's teams and agents hold their members."""
 
 
 def members_of(agent: object) -> Iterator[object]:
     """Yield an agent or a team, and all agents, teams and managers of teams inside it.
 
-    A team makes its manager at its first run, from what the team holds then.
+    A team creates its manager at its first run, from the members that it has then.
     """
     yield agent
     yield from _managers(agent)
@@ -22,7 +22,7 @@ def members_of(agent: object) -> Iterator[object]:
 
 
 def _managers(team: object) -> Iterator[object]:
-    """Yield the manager of a team; nothing where it is not made yet, or is in another process."""
+    """Yield the manager of a team, unless it does not exist yet or is in another process."""
     agents = getattr(vars(team).get("_runtime"), "_instantiated_agents", {})
     for agent_id, agent in agents.items():
         if agent_id.type == vars(team).get("_group_chat_manager_topic_type"):

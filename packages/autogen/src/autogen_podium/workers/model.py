@@ -1,4 +1,4 @@
-"""A worker that is one of AutoGen's model clients.
+"""A worker that calls an AutoGen model client.
 
 It does not retry. Turn off the client's own retries.
 """
@@ -31,11 +31,11 @@ _THINKS: Final = ("<think>", "</think>")
 
 
 class ModelWorker(Worker):
-    """Has a model client of AutoGen's do the subtask.
+    """Calls an AutoGen model client.
 
     Args:
         client: the model client.
-        card: what the planner is told of it.
+        card: the worker's card.
     """
 
     def __init__(self, client: ChatCompletionClient, *, card: Card) -> None:
@@ -49,18 +49,18 @@ class ModelWorker(Worker):
 
     @property
     def max_tokens(self) -> int | None:
-        """Most tokens of an answer where the request does not say, as the client was made."""
+        """The client's maximum tokens of an answer, if the request has none."""
         most = create_args(self.client).get("max_tokens")
         return most if isinstance(most, int) and most > 0 else None
 
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
-        """A JSON schema, where the client's model takes one."""
+        """JSON schemas, if the client's model accepts them."""
         return frozenset({"json"} if self.client.model_info.get("structured_output") else ())
 
     @property
     def identity(self) -> str | None:
-        """Whose answers these are, for a cache: the client's class and how it was made."""
+        """The identity of the client for a cache: its class and its arguments."""
         told = create_args(self.client)
         if not told and not self.card.version:
             return None
@@ -68,13 +68,13 @@ class ModelWorker(Worker):
         return repr((type(self.client).__qualname__, self.card.name, self.card.version, facts))
 
     def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Ask the model; with `request.stream`, as a stream."""
+        """Call the model; with `request.stream`, as a stream."""
         return self.call_listened(request, lambda _: None)
 
     async def call_listened(
         self, request: Request, listener: ThoughtListener
     ) -> AsyncGenerator[str | Completion, None]:
-        """Do as `call`; the listener takes the thought of the model, if its client returns one."""
+        """Call the model like `call`; the listener gets the model's thought, if there is one."""
         token, name, refusals = CancellationToken(), self.card.name, list[str]()
         with scrubbing():
             with worker_errors(name):
@@ -102,12 +102,12 @@ class ModelWorker(Worker):
                     if piece and not thinks and _THINKS[1] not in piece:
                         said += piece
                         yield piece
-            # A client says "unknown" where a stream ended without a finish reason.
+            # A client reports "unknown" if a stream ended without a finish reason.
             otherwise = "stop" if request.sampling.stop else None
             yield self._completion(request, ended, otherwise, refusals, listener, said)
 
     def _messages(self, request: Request) -> list[LLMMessage]:
-        """Return the messages, with one system message where the model takes no more."""
+        """Return the messages, with one system message if the model accepts only one."""
         messages = to_autogen(request.messages)
         system = [message.content for message in messages if isinstance(message, SystemMessage)]
         if len(system) < _SEVERAL or takes_system_messages(self.client):
@@ -118,7 +118,7 @@ class ModelWorker(Worker):
     def _streamed(
         self, asked: dict[str, Any], refusals: list[str]
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """Stream in a task of its own: a second cancellation would interrupt the client's own clean-up."""
+        """Stream in a separate task: a second cancellation would interrupt the client's own clean-up."""
 
         async def read(emit: Callable[[str | CreateResult], None]) -> None:
             with hearing(self.client, refusals):
@@ -161,9 +161,9 @@ class ModelWorker(Worker):
         listener: ThoughtListener,
         said: str = "",
     ) -> Completion:
-        """Return the answer, by the rules that hold for every chat model.
+        """Return the answer, by the same rules as for every chat model.
 
-        A result with calls of tools has no text, so the text beside them is what was streamed.
+        A result with tool calls has no text, so the streamed text is used.
         """
         if not isinstance(result, CreateResult):
             raise WorkerBroken(f"worker {self.card.name!r} ended without a result", maybe_paid=True)

@@ -1,4 +1,4 @@
-"""A worker that is an agent, a team or a model client whose every call is a run of its conductor."""
+"""A worker for an agent, a team or a model client that is a conductor."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
@@ -14,13 +14,13 @@ from podium.workers import Card, Request, Worker
 
 
 class NestedWorker(Worker):
-    """Has a conductor do the subtask, within the limits and under the policy of the run around it.
+    """Runs a nested conductor within the limits and the policy of the outer run.
 
     Args:
-        face: the agent, team or client; its memory is neither read nor written. It is kept so
-            that it can be paused, closed and dumped as a component.
+        face: the agent, team or client; its memory is neither read nor written. It is kept so that it can be
+            paused, closed and dumped as a component.
         conductor: its conductor.
-        card: what the planner is told of it.
+        card: the worker's card.
     """
 
     takes_tools = True
@@ -40,7 +40,7 @@ class NestedWorker(Worker):
         return self.conductor.call(request)
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
-        """Return the conductor's: within a run, it reserves for its own calls."""
+        """Return the conductor's worst case: within a run, the conductor reserves for its own calls."""
         return self.conductor.worst_case(request, answer_tokens)
 
     def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:

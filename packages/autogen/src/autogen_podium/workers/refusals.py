@@ -1,4 +1,4 @@
-"""Hears refusals in the answers of OpenAI's SDK: AutoGen's client of it leaves them out of its results."""
+"""Read refusals from OpenAI's SDK, because AutoGen's client drops them from its results."""
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ _METHODS: Final = ("create", "parse")
 
 
 def is_openai(client: ChatCompletionClient) -> bool:
-    """Say whether a client is AutoGen's of OpenAI's SDK, which need not be installed."""
+    """Return whether a client is AutoGen's client for OpenAI's SDK, which may not be installed."""
     return _is(client, "BaseOpenAIChatCompletionClient")
 
 
@@ -22,9 +22,10 @@ def _is(thing: object, kind: str) -> bool:
 
 @contextmanager
 def hearing(client: ChatCompletionClient, refusals: list[str]) -> Iterator[None]:
-    """Add to a list the texts in which the model refuses to answer, while the block runs.
+    """Add the texts in which the model refuses to answer to a list, in the block.
 
-    A block must not contain a `yield` of an async generator. Of clients other than OpenAI's nothing is heard.
+    The block must not contain a `yield` of an async generator. Refusals of other clients than OpenAI's are
+    not added.
     """
     if is_openai(client):
         _hook(client)
@@ -38,7 +39,7 @@ def hearing(client: ChatCompletionClient, refusals: list[str]) -> Iterator[None]
 async def hearing_stream(
     client: ChatCompletionClient, stream: AsyncGenerator[Any, None], refusals: list[str]
 ) -> AsyncGenerator[Any, None]:
-    """Yield what a stream of the client yields, and do as `hearing` meanwhile."""
+    """Yield the items of the client's stream, and collect refusals like `hearing`."""
     while True:
         with hearing(client, refusals):
             piece = await anext(stream, None)
@@ -48,19 +49,19 @@ async def hearing_stream(
 
 
 def _hook(client: ChatCompletionClient) -> None:
-    """Have the methods of the SDK's client that ask models tell what is refused. They stay hooked."""
+    """Wrap the SDK client's methods that call models, so that they report refusals. They stay wrapped."""
     sdk: Any = vars(client).get("_client")
     if not _is(sdk, "AsyncOpenAI"):
         return
     for completions in (sdk.chat.completions, sdk.beta.chat.completions):
         for name in _METHODS:
-            ask = getattr(completions, name, None)  # not all versions have all
+            ask = getattr(completions, name, None)  # not all versions have all methods
             if ask is not None and not isinstance(ask, _Telling):
                 setattr(completions, name, _Telling(ask))
 
 
 class _Telling:
-    """A method of the SDK that asks a model, and adds its refusals to the list of the caller."""
+    """A method of the SDK that calls a model, and adds its refusals to the caller's list."""
 
     def __init__(self, ask: Any) -> None:
         self._ask = ask
@@ -76,7 +77,7 @@ class _Telling:
 
 
 class _TellingStream:
-    """A stream of the SDK that adds pieces of refusals to a list."""
+    """A stream of the SDK that adds chunks of refusals to a list."""
 
     def __init__(self, stream: Any, refusals: list[str]) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""The exception behind the error of a team, which its runtime passes on as text with a traceback."""
+"""Restore the exception behind a team's error, which the runtime passes on as text with a traceback."""
 
 import re
 from typing import Final
@@ -6,17 +6,17 @@ from typing import Final
 _TRACEBACK: Final = "\nTraceback:\n"
 _NAMED: Final = re.compile(r"(?:RuntimeError: )*(\w+): (.*)", re.DOTALL)
 _STATUS: Final = re.compile(r"Error code: (\d{3})\b")
-"""How the clients of OpenAI's and Anthropic's begin the message of a server's error."""
+"""The beginning of server errors in the clients of OpenAI and Anthropic."""
 
 
 def error_in_team(error: Exception, known: Exception | None) -> Exception:
-    """Return the exception that a member of a team raised; the error itself where it is no such error.
+    """Return the exception that a member of a team raised; other errors are returned unchanged.
 
     Args:
-        error: what the team raised.
-        known: the latest exception of a model client in the team. It is returned if the error
-            names it; else an exception with the class name, the message and the HTTP status
-            that the text states.
+        error: the exception that the team raised.
+        known: the latest exception of a model client in the team. It is returned if the error text has its
+            message; otherwise a new exception is returned, with the class name, the message and the HTTP
+            status of the text.
     """
     text, separator, _ = str(error).partition(_TRACEBACK)
     if not separator:

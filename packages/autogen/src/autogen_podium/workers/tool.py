@@ -1,4 +1,4 @@
-"""A worker that is one of AutoGen's tools."""
+"""A worker that calls an AutoGen tool."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from podium.workers import Card
 
 
 class AutoGenTool(ToolWorker):
-    """Calls a tool with what the subtask says.
+    """Calls a tool with the arguments in the subtask.
 
     Args:
         tool: the tool.
-        card: what the planner is told of it; how a subtask is written is added to the description.
+        card: the worker's card; the subtask's format is added to its description.
     """
 
     def __init__(self, tool: BaseTool[Any, Any], *, card: Card) -> None:

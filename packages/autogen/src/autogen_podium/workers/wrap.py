@@ -1,4 +1,4 @@
-"""Makes a worker, or a planner, of an object of AutoGen's."""
+"""Make workers and planners from AutoGen objects."""
 
 from dataclasses import replace
 from typing import Any, Unpack
@@ -19,26 +19,25 @@ from podium.planners import ChatPlanner, Planner, RulePlanner
 from podium.workers import Worker
 
 Participant = ChatAgent | Team | BaseTool[Any, Any] | ChatCompletionClient | Worker
-"""What can do steps."""
+"""The objects that can be workers."""
 
 
 def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
-    """Return an object of AutoGen's as a worker.
+    """Return an AutoGen object as a worker.
 
-    An agent or a team is reset before each step, and does one step at a time. A human is shown
-    what the step is about; an agent with handoffs is refused. An agent, a team
-    or a client that is a conductor runs it within the limits of the run around it. A tool is
-    called with the subtask. A model client is sent messages. A worker of Podium's is returned
-    as it is.
+    An agent or a team is reset before each step, and runs one step at a time. A human is shown the step's
+    input; an agent with handoffs is refused. If an agent, a team or a client is a conductor, it runs within
+    the limits of the outer run. A tool is called with the subtask. A model client is sent messages. A worker
+    of Podium is returned unchanged.
 
     Args:
-        thing: the object that does subtasks.
-        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
-            `podium.hosts.CardOptions` has them.
+        thing: the object.
+        options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
+            `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: it cannot be a worker, or has a card already, or there is a card and parts
-            of another.
+        ConfigError: the object cannot be a worker or already has a card, or both a card and parts of one are
+            given.
     """
     maker = CardMaker(options)
     conductor = thing.conductor if isinstance(thing, ConductorFace) else None
@@ -52,18 +51,18 @@ def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
         return ModelWorker(thing, card=card_of(thing, maker))
     if isinstance(thing, BaseTool):
         return AutoGenTool(thing, card=card_of(thing, maker))
-    raise ConfigError(f"{thing!r:.80} is nothing of AutoGen's: wrap a function in a FunctionTool")
+    raise ConfigError(f"{thing!r:.80} is not an AutoGen object: wrap a function in a FunctionTool")
 
 
 def as_planner(model: ChatCompletionClient | Planner | Worker | None, **options: Any) -> Planner:
-    """Return a planner: one that asks a model client or a worker, or the planner that was given.
+    """Return a planner that calls a model client or a worker, or the given planner.
 
     Args:
         model: the model client, worker or planner; `None` plans by rules.
         options: options of `podium.ChatPlanner`.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: `model` is none of these.
     """
     if model is None:
         return RulePlanner()
@@ -71,11 +70,11 @@ def as_planner(model: ChatCompletionClient | Planner | Worker | None, **options:
         return model
     if isinstance(model, ChatCompletionClient | Worker):
         return ChatPlanner(as_worker(model), **options)
-    raise ConfigError(f"{model!r:.80} plans nothing: give a model client, a podium.Planner, or None")
+    raise ConfigError(f"{model!r:.80} cannot plan: give a model client, a podium.Planner, or None")
 
 
 def _nested(face: ChatAgent | Team | ChatCompletionClient, conductor: Conductor, maker: CardMaker) -> Worker:
-    """Return a face of a conductor as a worker; labels of the conductor's pool are never lost."""
+    """Return a nested conductor as a worker that keeps the labels of the conductor's pool."""
     own = conductor.card
     named = own if isinstance(face, ChatCompletionClient) else face
     card = maker.card(name=named.name, description=named.description, parts=own.parts)
