@@ -53,7 +53,7 @@ def asked(*, stream: bool = False) -> Request:
         ([TEXT], None, "It is a chart."),
         ([TEXT, LINK], None, "It is a chart.\n\nfile: https://example.org/a.pdf"),
         ([], {"structured_content": {"n": 1}}, '{"structured_content": {"n": 1}}'),
-        ([], None, "The tool ended well and returned nothing."),
+        ([], None, "The tool succeeded and returned nothing."),
         ("plain", {"n": 1}, "plain"),
     ],
 )

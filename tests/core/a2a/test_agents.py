@@ -107,7 +107,7 @@ async def test_a_file_is_never_dropped_in_silence(agent: Worker, *, stream: bool
     [
         ("fail", AgentFailed, "agent_failed", "failed: the printer is on fire"),
         ("cancel", AgentFailed, "agent_failed", "cancelled the task itself"),
-        ("reject", AgentRejected, "agent_rejected", "does not take the task: not my job"),
+        ("reject", AgentRejected, "agent_rejected", "rejected the task: not my job"),
         ("input", AgentNeedsInput, "agent_needs_input", "which colour?"),
         ("auth", AgentNeedsAuth, "agent_needs_auth", "log in first"),
         ("nothing", WorkerBroken, "worker_broken", "without an answer"),

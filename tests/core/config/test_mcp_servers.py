@@ -99,7 +99,7 @@ def test_a_server_judges_no_answer_and_plans_nothing(tmp_path: Path) -> None:
 def test_a_tool_that_is_not_offered(tmp_path: Path) -> None:
     """The error has the line, and what is offered."""
     path = write(tmp_path, started(tmp_path, 'tools = ["sing"]'))
-    with pytest.raises(ConfigError, match=r"toml:1: MCP server 'test' offers no tool 'sing': it offers add"):
+    with pytest.raises(ConfigError, match=r"toml:1: MCP server 'test' has no tool 'sing': it has add"):
         load_config(path).conductor()
     with pytest.raises(ConfigError, match=r"not a single worker: its MCP server has test\.echo, test\.add"):
         load_config(write(tmp_path, started(tmp_path, 'tools = ["echo", "add"]'))).worker("test")

@@ -124,7 +124,7 @@ def test_a_port_that_is_taken_is_told_in_a_line(tmp_path: Path) -> None:
         refused = CliRunner().invoke(app, ["mcp", "--config", str(config), "--http", place])
     assert refused.exit_code == 2
     assert refused.stderr.count("\n") == 1
-    assert "cannot listen at 127.0.0.1" in refused.stderr
+    assert "cannot listen on 127.0.0.1" in refused.stderr
 
 
 async def test_what_workers_print_stays_out_of_the_protocol(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ async def test_cards_tell_names_descriptions_and_arguments(server: McpServer) ->
     assert '"a" (integer), "b" (integer)' in workers["test.add"].card.description
     assert workers["test.echo"].safe_to_repeat
     assert not workers["test.send"].safe_to_repeat
-    with pytest.raises(ConfigError, match=r"offers no tool 'sing': it offers add, data"):
+    with pytest.raises(ConfigError, match=r"has no tool 'sing': it has add, data"):
         await server.workers(tools=["sing"])
 
 
@@ -123,7 +123,7 @@ async def test_results_are_text(either: McpServer) -> None:
     async with either:
         assert (await ask(either, "add", '{"a": 1, "b": "2"}')).text == "3"
         assert (await ask(either, "data")).text == 'done\n\n{"rows": [1, 2]}'
-        assert (await ask(either, "nothing")).text == "The tool ended well and returned nothing."
+        assert (await ask(either, "nothing")).text == "The tool succeeded and returned nothing."
 
 
 async def test_wrong_arguments_reach_no_server(server: McpServer, log: Path) -> None:
@@ -169,7 +169,7 @@ async def test_resources_are_read(server: McpServer) -> None:
         assert (await complete(notes, written)).text == "rain on Monday"
         with pytest.raises(WorkerFailed, match=r"the resource notes://seal \(image/png, 15 bytes\)"):
             await complete(seal, request(""))
-        with pytest.raises(ConfigError, match="offers no resource 'poems'"):
+        with pytest.raises(ConfigError, match="has no resource 'poems'"):
             await server.workers(resources=["poems"])
 
 

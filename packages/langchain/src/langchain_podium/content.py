@@ -51,7 +51,7 @@ def content_completion(blocks: Sequence[Any], artifact: object, worker: str) -> 
     if not text and not gaps and artifact is not None:
         text = text_of(artifact)
     if not gaps:
-        return Completion(storable(text or "The tool ended well and returned nothing."))
+        return Completion(storable(text or "The tool succeeded and returned nothing."))
     told = _left_out(gaps)
     if not text:
         raise WorkerFailed(f"worker {worker!r} returned no text; {told}", maybe_paid=True)

@@ -18,9 +18,9 @@ from podium.workers import Card, Request, Worker
 
 _LOG = logging.getLogger("podium.a2a")
 _CANCEL_SECONDS = 2.0
-"""Longest wait for the agent to take a cancel, in seconds."""
+"""Timeout of a cancel request, in seconds."""
 _POLL_SECONDS = 1.0
-"""Wait between two looks at a task whose stream has ended before the task has, in seconds."""
+"""Poll interval for a task whose stream ended before the task, in seconds."""
 _REFUSED = frozenset(
     {
         "ContentTypeNotSupportedError",
@@ -32,7 +32,7 @@ _REFUSED = frozenset(
         "VersionNotSupportedError",
     }
 )
-"""Names of the SDK's errors with which an agent refuses a request."""
+"""Names of the SDK's errors for a refused request."""
 _BROKEN = frozenset({"InvalidAgentResponseError", "JSONParseError"})
 
 
@@ -55,16 +55,16 @@ class AgentConnection(PerLoop[Any]):
 
 
 class AgentWorker(Worker):
-    """Sends each step to an agent as a task of its own; made by `RemoteAgent.worker`.
+    """Sends each step to an agent as a task. `RemoteAgent.worker` creates it.
 
-    Where the agent streams, the text of its artifacts comes as it is written. When a call is
-    cancelled or too late, the agent is asked to cancel its task.
+    If the agent streams, the text of its artifacts is streamed. If a call is cancelled or times out, the
+    worker asks the agent to cancel its task.
 
     Args:
         connection: the HTTP client.
-        agent: the agent's card, as the SDK has it.
-        card: what the planner is told.
-        seconds: longest wait for the answer.
+        agent: the agent's card, an object of the SDK.
+        card: the worker's card, for the planner.
+        seconds: timeout for the answer.
     """
 
     def __init__(self, connection: AgentConnection, agent: Any, *, card: Card, seconds: float) -> None:
@@ -77,10 +77,10 @@ class AgentWorker(Worker):
         return f"AgentWorker({self.card.name!r})"
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Send the messages as one text, and wait until the task has ended.
+        """Send the messages as one text, and wait until the task ends.
 
         Raises:
-            WorkerError: the agent cannot be reached, or its task did not end with an answer.
+            WorkerError: the agent is unreachable, or its task did not end with an answer.
         """
         text = prompt_text(request.messages)
         with worker_errors(self.card.name, reader=_known_error):
@@ -104,10 +104,10 @@ class AgentWorker(Worker):
     async def _events(
         self, client: AgentClient, text: str, task: TaskReader
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield events until the task has stopped.
+        """Yield events until the task stops.
 
         Raises:
-            WorkerTimeout: it has not within the time for an answer.
+            WorkerTimeout: the task did not stop before the timeout.
         """
         until = anyio.current_time() + self._seconds
         try:
@@ -116,7 +116,7 @@ class AgentWorker(Worker):
                     yield event
                     if task.has_stopped:
                         return
-            while task.is_open:  # the agent has answered before its task has ended
+            while task.is_open:  # the stream ended before the task
                 with anyio.fail_after(until - anyio.current_time()):
                     await anyio.sleep(_POLL_SECONDS)
                     event = await client.task(task.task_id)
@@ -126,11 +126,11 @@ class AgentWorker(Worker):
             raise WorkerTimeout(told, maybe_paid=True) from error
 
     async def _cancel(self, client: AgentClient, task_id: str) -> None:
-        """Have the agent cancel a task that nobody waits for any more."""
+        """Ask the agent to cancel a task; a failure is logged."""
         with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
             try:
                 await client.cancel(task_id)
-            except Exception as error:  # noqa: BLE001 - the call ends for a reason of its own
+            except Exception as error:  # noqa: BLE001 - the call already ends with another error
                 _LOG.warning("agent %r did not cancel task %s: %s", self.card.name, task_id, error)
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
@@ -144,10 +144,10 @@ async def _next(events: AsyncIterator[dict[str, Any]], until: float) -> dict[str
 
 
 def _known_error(error: BaseException) -> WorkerError | None:
-    """Return the error for an exception that only the SDK raises."""
+    """Return the error for an exception of the SDK; `None` for any other exception."""
     name = type(error).__name__
     if name in _REFUSED:
         return WorkerRefused(f"the agent refused the request ({name}): {error}"[:400])
     if name in _BROKEN:
-        return WorkerBroken(f"the agent sent a wrong answer ({name}): {error}"[:400], maybe_paid=True)
+        return WorkerBroken(f"the agent sent an invalid answer ({name}): {error}"[:400], maybe_paid=True)
     return None

@@ -1,4 +1,4 @@
-"""An artifact or a message of a remote agent, as text."""
+"""Converts an artifact or a message of a remote agent to text."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,15 +9,15 @@ from podium.types import storable
 
 
 class Artifact:
-    """Parts, which may come one after the other.
+    """The parts of an artifact or a message, which may arrive one by one.
 
-    Texts that follow each other are one text, as agents send them word by word. Data and links
-    have lines of their own. Files in the message itself are no text: they are gaps.
+    Successive texts are joined, because agents send them word by word. Data and links get their own lines.
+    Embedded files have no text, and become gaps.
     """
 
     def __init__(self) -> None:
         self.gaps: list[str] = []
-        """What is no text, in words."""
+        """Descriptions of the parts without text."""
         self._pieces: list[str] = []
         self._ends_in_text = True
 
@@ -28,11 +28,11 @@ class Artifact:
 
     @property
     def is_told(self) -> bool:
-        """Whether there is any text but white space."""
+        """Whether the text has more than white space."""
         return any(piece.strip() for piece in self._pieces)
 
     def add(self, parts: Iterable[Mapping[str, Any]] | None) -> str:
-        """Add parts, as A2A writes them, and return the text that they add."""
+        """Add parts in the JSON form of A2A, and return the text that they add."""
         before = len(self._pieces)
         for part in parts or ():
             self._add(part)

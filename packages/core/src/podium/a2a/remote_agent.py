@@ -1,4 +1,4 @@
-"""A remote agent: its card, and the worker made of it."""
+"""Reads the card of a remote agent, and makes a worker from it."""
 
 from collections.abc import Mapping
 from typing import Any, Unpack
@@ -15,17 +15,17 @@ from podium.secrets import register
 from podium.workers import Card
 
 _CARD_SECONDS = 30.0
-"""Longest wait for an agent's card, in seconds."""
+"""Timeout for an agent's card, in seconds."""
 
 
 class RemoteAgent:
     """An agent that speaks A2A.
 
     Args:
-        url: where its card is, below `/.well-known/agent-card.json`.
-        headers: sent with every request, such as `Authorization`. Their values are shown nowhere. With
-            headers, the card may name no other host than that of `url`.
-        seconds: longest wait for the answer to one message.
+        url: the base URL of the agent, whose card is at `/.well-known/agent-card.json`.
+        headers: HTTP headers of every request, such as `Authorization`. Their values are secrets. With
+            headers, the card must not name another host than `url`.
+        seconds: timeout for the answer to one message.
 
     Raises:
         ConfigError: the URL is not an HTTP URL, `seconds` is not above 0, or the SDK is not installed.
@@ -48,15 +48,15 @@ class RemoteAgent:
         return f"RemoteAgent({self.url!r})"
 
     async def worker(self, *, safe_to_repeat: bool = True, **options: Unpack[CardOptions]) -> AgentWorker:
-        """Return a worker that gives the agent its steps, with the name and skills on the agent's card.
+        """Request the agent's card, and return a worker with the name and skills on it.
 
         Args:
             safe_to_repeat: whether a second call does no harm; see `Worker.safe_to_repeat`.
             options: see `CardOptions`.
 
         Raises:
-            ConfigError: options do not go together.
-            WorkerError: the agent's card cannot be had, or names another host.
+            ConfigError: the options contradict each other.
+            WorkerError: the agent's card cannot be read, or names another host.
         """
         connection = AgentConnection(self._headers)
         async with connection.opened() as http:
@@ -73,17 +73,21 @@ class RemoteAgent:
         return worker
 
     def worker_sync(self, *, safe_to_repeat: bool = True, **options: Unpack[CardOptions]) -> AgentWorker:
-        """Do as `worker` from code that is not async."""
+        """Call `worker` from synchronous code."""
         return run_sync(lambda: self.worker(safe_to_repeat=safe_to_repeat, **options))
 
     def _check_hosts(self, card: Any) -> None:
-        """Refuse a card that would have the headers sent elsewhere."""
+        """Raise an error if the card would send the headers to another host.
+
+        Raises:
+            WorkerRefused: the card names another host.
+        """
         if not self._headers:
             return
         for interface in card.supported_interfaces:
             if _origin(interface.url) != _origin(self.url):
-                told = f"the agent at {self.url} is to be called at {interface.url}, another host"
-                raise WorkerRefused(f"{told}: its headers are not sent there; give that URL if you trust it")
+                told = f"the card of the agent at {self.url} names another host: {interface.url}"
+                raise WorkerRefused(f"{told}; its headers are not sent there. If you trust it, use its URL")
 
 
 def _card_of(card: Any, options: CardOptions) -> Card:

@@ -1,4 +1,4 @@
-"""The A2A SDK, which is imported when the first agent is reached."""
+"""Wraps the A2A SDK, which is imported at the first use."""
 
 from collections.abc import AsyncGenerator, Mapping
 from importlib import import_module
@@ -9,7 +9,7 @@ from podium.errors import ConfigError
 from podium.installing import install_hint
 
 _CONNECT, _WRITE = 10.0, 30.0
-"""Seconds to connect, and to send a request. The time for the answer is the caller's to limit."""
+"""Timeouts to connect and to send a request, in seconds. The caller limits the wait for the answer."""
 _BINDINGS = ("JSONRPC", "HTTP+JSON")
 
 
@@ -17,14 +17,14 @@ def check_installed() -> None:
     """Check that the SDK is installed.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: the SDK is not installed.
     """
     if find_spec("a2a") is None:
         raise ConfigError(f"A2A needs a2a-sdk: {install_hint('core[a2a]')}")
 
 
 def http_client(headers: Mapping[str, str]) -> Any:
-    """Return a client of httpx, which the SDK takes; it sends the headers with each request."""
+    """Return an httpx client for the SDK that sends the headers with each request."""
     timeout = (_CONNECT, None, _WRITE, _WRITE)
     return import_module("httpx").AsyncClient(headers=dict(headers), timeout=timeout)
 
@@ -35,10 +35,10 @@ async def fetch_card(http: Any, url: str) -> Any:
 
 
 class AgentClient:
-    """Calls an agent; requests and events are plain JSON data, as A2A writes them.
+    """Calls an agent. Requests and events are JSON data in the form of A2A.
 
     Args:
-        http: the client of httpx.
+        http: the httpx client.
         card: the agent's card.
     """
 
@@ -57,11 +57,11 @@ class AgentClient:
             yield self._json.MessageToDict(event)
 
     async def task(self, task_id: str) -> dict[str, Any]:
-        """Return a task as it is now, as a `StreamResponse`."""
+        """Return the current state of a task as a `StreamResponse`."""
         return {"task": self._plain(await self._client.get_task(self._types.GetTaskRequest(id=task_id)))}
 
     async def cancel(self, task_id: str) -> None:
-        """Have the agent cancel a task."""
+        """Ask the agent to cancel a task."""
         await self._client.cancel_task(self._types.CancelTaskRequest(id=task_id))
 
     def _plain(self, message: Any) -> dict[str, Any]:

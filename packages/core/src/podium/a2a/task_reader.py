@@ -1,6 +1,6 @@
-"""Reads what a remote agent sends of a task: its state and its artifacts.
+"""Reads the events of a remote agent's task, which carry its state and artifacts.
 
-Events are plain JSON data, as A2A writes them.
+Events are JSON data in the form of A2A.
 """
 
 from collections.abc import Mapping
@@ -23,18 +23,18 @@ _COMPLETED: Final = "TASK_STATE_COMPLETED"
 _ENDS: Final[Mapping[str, tuple[type[WorkerError], str]]] = {
     "TASK_STATE_FAILED": (AgentFailed, "failed"),
     "TASK_STATE_CANCELED": (AgentFailed, "cancelled the task itself"),
-    "TASK_STATE_REJECTED": (AgentRejected, "does not take the task"),
-    "TASK_STATE_INPUT_REQUIRED": (AgentNeedsInput, "asks before it goes on, and a step has nobody to answer"),
-    "TASK_STATE_AUTH_REQUIRED": (AgentNeedsAuth, "wants to be authorized before it goes on"),
+    "TASK_STATE_REJECTED": (AgentRejected, "rejected the task"),
+    "TASK_STATE_INPUT_REQUIRED": (AgentNeedsInput, "asks for input, which a step cannot give"),
+    "TASK_STATE_AUTH_REQUIRED": (AgentNeedsAuth, "asks for authorization, which a step cannot give"),
 }
-"""States in which there is no answer: the error, and what the agent did."""
+"""States without an answer, each with its error and the end of the message."""
 _STOPPED: Final = frozenset({_COMPLETED, *_ENDS})
 _OPEN: Final = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
-"""States in which the agent waits: nothing goes on, and the task is still there."""
+"""States in which the task waits for input and has not ended."""
 
 
 class TaskReader:
-    """One task, as far as it is known.
+    """The known state of one task.
 
     Args:
         worker: the worker's name, for errors.
@@ -47,26 +47,26 @@ class TaskReader:
         self._artifacts: dict[str, Artifact] = {}
         self._sent = ""
         self.task_id = ""
-        """The task's id; empty where the agent has begun none."""
+        """The task's id; empty if the agent has not created a task."""
 
     @property
     def has_stopped(self) -> bool:
-        """Whether the agent does no more, unless it is asked again."""
+        """Whether the agent has stopped working on the task."""
         return self._state in _STOPPED
 
     @property
     def is_open(self) -> bool:
-        """Whether the agent has a task that is not over."""
+        """Whether there is a task that has not ended."""
         return bool(self.task_id) and (not self.has_stopped or self._state in _OPEN)
 
     def feed(self, event: Mapping[str, Any]) -> str:
-        """Take an event, and return the text that it adds to the answer.
+        """Process an event, and return the text that it adds to the answer.
 
         Args:
             event: a `StreamResponse`.
 
         Raises:
-            WorkerBroken: the agent has replaced a text that was returned already.
+            WorkerBroken: the agent replaced a text that was already returned.
         """
         appended = self.note(event)
         if appended:
@@ -75,7 +75,7 @@ class TaskReader:
         return self._unsent()
 
     def note(self, event: Mapping[str, Any]) -> str:
-        """Take an event; return its text if that simply follows what was there."""
+        """Process an event; return its text if it is appended to the existing text."""
         match event:
             case {"message": message}:
                 self._state = _COMPLETED
@@ -91,7 +91,7 @@ class TaskReader:
         return ""
 
     def completion(self) -> Completion:
-        """Return the answer: the artifacts as text; without any, the message with which the task ended.
+        """Return the answer: the text of the artifacts, or else the task's last message.
 
         Raises:
             WorkerError: the task did not end with an answer.
@@ -118,13 +118,13 @@ class TaskReader:
         return [artifact.text for artifact in self._artifacts.values() if artifact.is_told]
 
     def rest_of(self, answer: str) -> str:
-        """Return what is left of an answer after the texts that `feed` has returned."""
+        """Return the part of an answer after the texts that `feed` has returned."""
         return answer.removeprefix(self._sent)
 
     def _unsent(self) -> str:
         whole = "\n\n".join(self._texts())
         if not whole.startswith(self._sent):
-            told = f"agent {self._worker!r} replaced an artifact that was passed on already"
+            told = f"agent {self._worker!r} replaced an artifact that was already streamed"
             raise WorkerBroken(told, maybe_paid=True)
         piece = whole[len(self._sent) :]
         self._sent = whole
@@ -138,7 +138,7 @@ class TaskReader:
         self._said = message.text
 
     def _take_artifact(self, update: Mapping[str, Any]) -> str:
-        """Take an update of an artifact; return its text if that simply follows what was there."""
+        """Process an update of an artifact; return its text if it is appended to the existing text."""
         self.task_id = str(update.get("taskId") or self.task_id)
         sent, append = update.get("artifact") or {}, bool(update.get("append"))
         key = str(sent.get("artifactId"))

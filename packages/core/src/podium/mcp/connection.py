@@ -1,4 +1,4 @@
-"""A session with a server in one event loop: opened when it is needed, and again after it has died."""
+"""Sessions with an MCP server, one for each event loop, opened on demand and again after a failure."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,13 +16,13 @@ from podium.mcp.transports import Transport
 
 T = TypeVar("T")
 OPEN_SECONDS = 30.0
-"""Longest wait for a server to start and to greet, in seconds; npx and uvx may download it first."""
+"""Timeout for the start of a server and its first answer, in seconds; npx and uvx may download it first."""
 _CLOSE_SECONDS = 5.0
-"""Longest wait for a server to end, in seconds; the SDK kills a process earlier."""
+"""Timeout for the end of a server, in seconds; the SDK kills a process earlier."""
 
 
 class _Session:
-    """One session, held open by a task of its own, so that any task may use it and close it."""
+    """One session, which its own task keeps open, so that any task may use and close it."""
 
     def __init__(self, name: str, transport: Transport) -> None:
         self.watch = Watch(StderrTail(name))
@@ -30,7 +30,7 @@ class _Session:
         self._error: Exception | None = None
         self._opened = anyio.Event()
         self._stop = anyio.Event()
-        # Without the caller's context variables: the session outlives the call that opens it.
+        # Without the caller's context variables, because the session outlives the call that opens it.
         self._task = asyncio.create_task(self._hold(transport), context=Context())
 
     async def _hold(self, transport: Transport) -> None:
@@ -39,7 +39,7 @@ class _Session:
                 self._client = client
                 self._opened.set()
                 await self._stop.wait()
-        except Exception as error:  # noqa: BLE001 - raised by whoever uses the session
+        except Exception as error:  # noqa: BLE001 - users of the session raise it
             self._error = error
         finally:
             self.watch.ended.set()
@@ -49,8 +49,8 @@ class _Session:
         """Return the client once the session is open.
 
         Raises:
-            TimeoutError: that took too long.
-            Exception: whatever the SDK raised.
+            TimeoutError: the session did not open in time.
+            Exception: any exception of the SDK.
         """
         with anyio.fail_after(OPEN_SECONDS):
             await self._opened.wait()
@@ -62,8 +62,8 @@ class _Session:
         """Await a call of the client.
 
         Raises:
-            SessionLost: the session ended before the call did; `__cause__` says why, if that is known.
-            Exception: whatever the SDK raised.
+            SessionLost: the session ended before the call; `__cause__` is the reason, if it is known.
+            Exception: any exception of the SDK.
         """
         client = await self.opened()
         done: list[T] = []
@@ -72,7 +72,7 @@ class _Session:
             group.start_soon(self._cancel_at_end, group.cancel_scope)
             try:
                 done.append(await call(client))
-            except Exception as error:  # noqa: BLE001 - raised below, outside of the group
+            except Exception as error:  # noqa: BLE001 - raised below, outside the group
                 raised = error
             group.cancel_scope.cancel()
         if done:
@@ -86,10 +86,10 @@ class _Session:
         scope.cancel()
 
     async def aclose(self) -> None:
-        """End the session, and wait until it has ended."""
+        """End the session, and wait for its end."""
         self._stop.set()
         try:
-            if self._client is not None:  # else it is still being opened, which nothing but a cancel ends
+            if self._client is not None:  # else it is still opening, which only a cancellation ends
                 await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
         finally:
             if not self._task.done():
@@ -98,11 +98,11 @@ class _Session:
 
 
 class Connection:
-    """What an event loop has open to one server.
+    """The session of one event loop with a server.
 
     Args:
         name: the server's name.
-        transport: how the server is reached.
+        transport: the transport to the server.
     """
 
     def __init__(self, name: str, transport: Transport) -> None:
@@ -115,11 +115,11 @@ class Connection:
         """Await a call of the client, in the open session or in a new one.
 
         Args:
-            call: what is awaited.
-            seconds: longest wait for the answer.
+            call: the call.
+            seconds: timeout for the answer.
 
         Raises:
-            WorkerError: the server cannot be reached, did not answer in time, or answered with an error.
+            WorkerError: the server is unreachable, did not answer in time, or answered with an error.
         """
         session = await self._live()
         watch = session.watch
@@ -136,12 +136,12 @@ class Connection:
             raise call_fault(error, seen) from error
 
     async def aclose(self) -> None:
-        """End the session, if there is one."""
+        """End the session, if one is open."""
         if self._session is not None:
             await self._drop(self._session)
 
     async def _live(self) -> _Session:
-        """Return the open session; opens one where there is none."""
+        """Return the open session; open one if there is none."""
         async with self._opening:
             if self._session is not None and self._session.watch.ended.is_set():
                 await shielded(self._drop(self._session))
@@ -175,8 +175,8 @@ class SharedConnection(PerLoop[Connection]):
 
     Args:
         name: the server's name.
-        transport: how the server is reached.
-        seconds: longest wait for the answer of one call.
+        transport: the transport to the server.
+        seconds: timeout for the answer to one call.
     """
 
     def __init__(self, name: str, transport: Transport, seconds: float) -> None:
@@ -189,7 +189,7 @@ class SharedConnection(PerLoop[Connection]):
         """Call the server in this event loop's session.
 
         Raises:
-            WorkerError: the server cannot be reached, did not answer in time, or answered with an error.
+            WorkerError: the server is unreachable, did not answer in time, or answered with an error.
         """
         async with self.opened() as connection:
             return await connection.call(call, seconds=self._seconds)

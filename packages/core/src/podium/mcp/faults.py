@@ -1,4 +1,4 @@
-"""What exceptions of the MCP SDK mean."""
+"""Translates exceptions of the MCP SDK."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,47 +19,47 @@ from podium.mcp.sdk import HttpFault, error_code, is_closed, is_session_unknown
 from podium.workers.openai.error_mapping import Origin, status_fault
 
 _REFUSED = frozenset({-32600, -32601, -32602})
-"""Codes of JSON-RPC: the request is invalid, the method is unknown, the arguments are wrong."""
+"""JSON-RPC codes: invalid request, unknown method, invalid arguments."""
 
 
 class SessionLost(Exception):
-    """The session ended before the server had answered."""
+    """The session ended before the server answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is known of a call besides its exception."""
+    """Facts about a failed call besides its exception."""
 
     name: str
     """The server's name."""
     seconds: float
-    """How long the answer was waited for."""
+    """Timeout of the call."""
     stderr: str
     """The last lines that the server's process wrote to stderr."""
     http: Sequence[HttpFault]
-    """The responses with which the HTTP server refused requests meanwhile."""
+    """The error responses of the HTTP server during the call."""
 
     @property
     def who(self) -> str:
-        """The server, as messages name it."""
+        """The name of the server in messages."""
         return f"MCP server {self.name!r}"
 
     @property
     def wrote(self) -> str:
-        """What the server wrote to stderr, as the end of a message."""
+        """The server's stderr output, as the end of a message."""
         return f"; it wrote: {self.quote(self.stderr)}" if self.stderr else ""
 
     def quote(self, text: str) -> str:
-        """Return the beginning of a text of the server: one line, printable, without secrets."""
+        """Return the beginning of a text from the server, on one printable line without secrets."""
         return Origin(self.who).quote(text)
 
 
 def open_fault(error: Exception, seen: Seen) -> WorkerError:
-    """Return the error for a session that could not be opened. Nothing was called.
+    """Return the error for a session that could not be opened, so that no call was made.
 
     Args:
-        error: what the SDK raised.
-        seen: what else is known.
+        error: the exception of the SDK.
+        seen: other facts.
     """
     cause = _innermost(error)
     if isinstance(cause, FileNotFoundError | PermissionError | NotADirectoryError):
@@ -70,7 +70,7 @@ def open_fault(error: Exception, seen: Seen) -> WorkerError:
     if seen.http:
         fault = _http_fault(seen)
     elif error_code(cause) is not None or is_closed(cause) or isinstance(cause, SessionLost):
-        fault = WorkerUnavailable(f"{seen.who} opened no session: {_said(seen, cause)}{seen.wrote}")
+        fault = WorkerUnavailable(f"{seen.who} did not open a session: {_said(seen, cause)}{seen.wrote}")
     else:
         fault = worker_error(cause, seen.name)
     fault.maybe_paid = False
@@ -81,8 +81,8 @@ def call_fault(error: Exception, seen: Seen) -> WorkerError:
     """Return the error for a call that failed.
 
     Args:
-        error: what the SDK raised.
-        seen: what else is known.
+        error: the exception of the SDK.
+        seen: other facts.
     """
     cause = _innermost(error)
     if isinstance(cause, TimeoutError):
@@ -93,14 +93,14 @@ def call_fault(error: Exception, seen: Seen) -> WorkerError:
         kind = WorkerRefused if code in _REFUSED else WorkerFailed
         told = f"{seen.who} answered with error {code}: {_said(seen, cause)}"
         return kind(told, maybe_paid=kind is WorkerFailed)
-    if isinstance(cause, RuntimeError | ValueError):  # an answer that does not fit its schema
-        return WorkerBroken(f"{seen.who} sent a wrong answer: {_said(seen, cause)}", maybe_paid=True)
+    if isinstance(cause, RuntimeError | ValueError):  # an answer that its schema does not allow
+        return WorkerBroken(f"{seen.who} sent an invalid answer: {_said(seen, cause)}", maybe_paid=True)
     return worker_error(cause, seen.name)
 
 
 def _connection_fault(cause: BaseException, seen: Seen) -> WorkerError:
     if is_session_unknown(cause):
-        return WorkerUnavailable(f"{seen.who} has ended the session; another call opens a new one")
+        return WorkerUnavailable(f"{seen.who} has ended the session; the next call opens a new one")
     if seen.http:
         return _http_fault(seen)
     if isinstance(cause, anyio.ClosedResourceError | anyio.BrokenResourceError):
@@ -122,7 +122,7 @@ def _http_fault(seen: Seen) -> WorkerError:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return the exception in groups of one."""
+    """Return the exception inside nested groups of one exception."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""An MCP server that somebody else wrote: what it offers, and workers made of it."""
+"""Lists the tools and resources of an MCP server, and makes workers from them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ from podium.workers import Card, Price
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool or a resource that a server offers."""
+    """A tool or a resource of a server."""
 
     kind: str
     """`tool`, `resource` or `template` (of resources)."""
     name: str
-    """What the server calls it."""
+    """Its name on the server."""
     description: str
-    """What it is good for, on one line."""
+    """Its description, on one line."""
     uri: str = ""
     """The URI of a resource or a template; empty for a tool."""
     safe_to_repeat: bool = True
@@ -41,16 +41,16 @@ class Offer:
 class McpServer(SharedConnection):
     """A server whose tools and resources are workers.
 
-    The workers share one session per event loop. It is opened by the first call, kept while a
-    conductor or a worker is entered, and opened again after the server has died. A call that is
-    cancelled or too late is cancelled on the server, too.
+    The workers share one session per event loop. The first call opens it. It stays open while a conductor or
+    a worker is entered, and is opened again after the server has died. A call that is cancelled or times out
+    is cancelled on the server too.
 
     Args:
-        name: begins the names of the workers: the tool `search` of `files` is `files.search`.
-        transport: how the server is reached.
-        seconds: longest wait for the answer of one call.
-        labels: properties of all its workers that rules of a policy refer to.
-        price: of all its workers: `FREE`, or `None` where it is unknown.
+        name: the prefix of the workers' names: the tool `search` of the server `files` is `files.search`.
+        transport: the transport to the server.
+        seconds: timeout for the answer to one call.
+        labels: labels of all its workers, for the rules of a policy.
+        price: the price of all its workers: `FREE`, or `None` if it is unknown.
 
     Raises:
         ConfigError: the name is empty, or the SDK is not installed.
@@ -75,10 +75,10 @@ class McpServer(SharedConnection):
         return f"McpServer({self.name!r}, {scrub(repr(self.transport))})"
 
     async def offers(self) -> list[Offer]:
-        """Return what the server offers: its tools, then its resources and templates.
+        """Return the server's tools, then its resources and templates.
 
         Raises:
-            WorkerError: as `request`.
+            WorkerError: as for `request`.
         """
         async with self:
             tools = await self._listed("tools", Client.tools)
@@ -93,19 +93,19 @@ class McpServer(SharedConnection):
     async def workers(
         self, *, tools: Sequence[str] | None = None, resources: Sequence[str] = ()
     ) -> list[ToolWorker]:
-        """Return a worker for each tool, and for each resource that is named.
+        """Return a worker for each named tool and resource.
 
-        The cards describe what the server offers now.
+        The cards have the server's current descriptions.
 
         Args:
-            tools: names of the tools; `None` takes all of them.
-            resources: names or URIs of resources and of templates; a template's variables are the
-                arguments of its worker.
+            tools: names of the tools; `None` for all tools.
+            resources: names or URIs of resources and templates; the variables of a template are the arguments
+                of its worker.
 
         Raises:
-            ConfigError: the server offers nothing of that name, or a schema or template that cannot be
-                used.
-            WorkerError: as `request`.
+            ConfigError: the server has no tool or resource of this name, or its schema or template is not
+                supported.
+            WorkerError: as for `request`.
         """
         async with self:
             listed = await self._listed("tools", Client.tools) if tools is None or tools else []
@@ -126,13 +126,13 @@ class McpServer(SharedConnection):
     def workers_sync(
         self, *, tools: Sequence[str] | None = None, resources: Sequence[str] = ()
     ) -> list[ToolWorker]:
-        """Do as `workers` from code that is not async."""
+        """Call `workers` from synchronous code."""
         return run_sync(lambda: self.workers(tools=tools, resources=resources))
 
     async def _listed(
         self, capability: str, call: Callable[[Client], Awaitable[list[dict[str, Any]]]]
     ) -> list[dict[str, Any]]:
-        """Return a list of the server's; empty where it does not have the capability."""
+        """Return a list from the server; an empty list if the server does not have the capability."""
 
         async def listed(client: Client) -> list[dict[str, Any]]:
             return await call(client) if client.has(capability) else []
@@ -145,7 +145,7 @@ class McpServer(SharedConnection):
     def _resource_worker(self, uri: str, resource: Mapping[str, Any]) -> McpResource:
         if not has_simple_variables(uri):
             raise ConfigError(
-                f"the template {uri!r} of MCP server {self.name!r} has other expressions than {{variable}}, "
+                f"the template {uri!r} of MCP server {self.name!r} has expressions other than {{variable}}, "
                 "which are not supported: leave it out"
             )
         return McpResource(self, uri, card=self._card(resource["name"], resource_description(resource)))
@@ -158,5 +158,5 @@ class McpServer(SharedConnection):
     def _one(self, name: str, known: Iterable[str], kind: str) -> str:
         if name not in known:
             offered = ", ".join(sorted(known)) or "none"
-            raise ConfigError(f"MCP server {self.name!r} offers no {kind} {name!r}: it offers {offered}")
+            raise ConfigError(f"MCP server {self.name!r} has no {kind} {name!r}: it has {offered}")
         return name

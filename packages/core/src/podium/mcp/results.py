@@ -1,6 +1,6 @@
-"""Results of tools and contents of resources as text.
+"""Converts results of tools and contents of resources to text.
 
-What is no text (images, sound, binary resources) is a stated gap, as `text_completion` says.
+Images, sound and binary resources become gaps, which the answer names; see `text_completion`.
 """
 
 import json
@@ -12,19 +12,19 @@ from podium.hosts import encoded_size, text_completion
 from podium.types import Completion
 from podium.workers.openai.error_mapping import Origin
 
-_DONE = "The tool ended well and returned nothing."
+_DONE = "The tool succeeded and returned nothing."
 
 
 def tool_completion(result: Mapping[str, Any], worker: str) -> Completion:
     """Return the result of a tool.
 
     Args:
-        result: `CallToolResult`, as MCP writes it.
+        result: a `CallToolResult` as JSON data.
         worker: the worker's name.
 
     Raises:
-        ToolFailed: the tool says that it failed.
-        WorkerFailed: the result has no text, and something that is not text.
+        ToolFailed: the tool failed.
+        WorkerFailed: the result has parts, but none of them is text.
     """
     blocks = result.get("content") or []
     texts, gaps = _read(blocks)
@@ -41,7 +41,7 @@ def resource_completion(result: Mapping[str, Any], worker: str) -> Completion:
     """Return the contents of a resource.
 
     Args:
-        result: `ReadResourceResult`, as MCP writes it.
+        result: a `ReadResourceResult` as JSON data.
         worker: the worker's name.
 
     Raises:
@@ -52,7 +52,7 @@ def resource_completion(result: Mapping[str, Any], worker: str) -> Completion:
 
 
 def _read(blocks: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """Return the texts of content blocks, and what is no text, in words."""
+    """Return the texts of content blocks, and descriptions of the blocks without text."""
     texts: list[str] = []
     gaps: list[str] = []
     for block in blocks:
@@ -73,9 +73,9 @@ def _read(blocks: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
 
 
 def _is_told(structured: object, texts: list[str]) -> bool:
-    """Say whether texts hold the structured content already, as MCP asks of tools.
+    """Return whether the texts already contain the structured content, as MCP recommends.
 
-    SDKs put what is no object under `result`, and write each item of a list as a text of its own.
+    SDKs put a value that is not an object under `result`, and write each item of a list as a separate text.
     """
     value = structured
     if isinstance(structured, dict) and structured.keys() == {"result"}:

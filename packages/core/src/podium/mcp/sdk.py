@@ -1,7 +1,7 @@
-"""The MCP SDK's client, the same for versions 1 and 2 of the SDK.
+"""Wraps the client of the MCP SDK, for versions 1 and 2 of the SDK.
 
-Results are plain JSON data as MCP writes them (`inputSchema`, `isError`), since the SDK's versions
-name the fields of their classes differently. Errors of the SDK leave this module as they are.
+Results are JSON data with the names of MCP (`inputSchema`, `isError`), because the versions of the SDK name
+the fields of their classes differently. Exceptions of the SDK are not translated here.
 """
 
 import sys
@@ -25,9 +25,9 @@ HttpFault = tuple[int, Mapping[str, str]]
 """The status and the headers of a response."""
 
 _MOST_PAGES: Final = 100
-"""Pages of a list that are read; a server that sends more of them is taken for broken."""
+"""Maximum pages of a list; more are an error of the server."""
 _CONNECT, _WRITE = 10.0, 30.0
-"""Seconds to connect to a URL, and to send a request. The time for the answer is the caller's to limit."""
+"""Timeouts to connect and to send a request, in seconds. The caller limits the wait for the answer."""
 _CANCEL_SECONDS: Final = 1.0
 _CONNECTION_CLOSED: Final = -32000
 
@@ -36,7 +36,7 @@ def sdk_version() -> int:
     """Return the major version of the SDK.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: the SDK is not installed.
     """
     try:
         return int(version("mcp").partition(".")[0])
@@ -58,7 +58,7 @@ class Client:
         self._types = import_module("mcp.types")
 
     def has(self, capability: str) -> bool:
-        """Say whether the server has `tools` or `resources`."""
+        """Return whether the server has a capability: `tools` or `resources`."""
         source = self._session if self._high_level is None else self._high_level
         found = source.get_server_capabilities() if self._high_level is None else source.server_capabilities
         return getattr(found, capability, None) is not None
@@ -76,10 +76,10 @@ class Client:
         return await self._all("list_resource_templates", "resourceTemplates")
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Call a tool. If the call is cancelled, the server is told."""
+        """Call a tool. If the call is cancelled, the server is notified."""
         if self._high_level is not None:
             return _wire(await self._high_level.call_tool(name, arguments))
-        number = self._session._request_id  # noqa: SLF001 - version 1 tells no server that a call is cancelled
+        number = self._session._request_id  # noqa: SLF001 - version 1 does not notify the server of a cancellation
         try:
             return _wire(await self._session.call_tool(name, arguments))
         except CancelledError:
@@ -115,18 +115,18 @@ class Client:
 
 
 class Watch:
-    """What is seen of a session besides the SDK's results and exceptions.
+    """Observations of a session besides the SDK's results and exceptions.
 
     Args:
-        stderr: reads what the server's process writes to stderr.
+        stderr: reads the stderr of the server's process.
     """
 
     def __init__(self, stderr: StderrTail) -> None:
         self.stderr = stderr
         self.faults: list[HttpFault] = []
-        """The responses with which an HTTP server refused requests; version 2 does not tell their status."""
+        """The error responses of an HTTP server; version 2 does not report their status."""
         self.ended = anyio.Event()
-        """Set when no more messages come from the server."""
+        """Set when the stream of messages from the server ends."""
 
 
 @asynccontextmanager
@@ -134,8 +134,8 @@ async def connect(transport: Transport, watch: Watch) -> AsyncGenerator[Client, 
     """Open a session with a server.
 
     Args:
-        transport: how the server is reached.
-        watch: is told what happens to the session.
+        transport: the transport to the server.
+        watch: stores observations of the session.
     """
     is_old = sdk_version() < 2
     streams = _stdio(transport, watch) if isinstance(transport, Stdio) else _http(transport, watch)
@@ -152,7 +152,7 @@ async def connect(transport: Transport, watch: Watch) -> AsyncGenerator[Client, 
 
 
 class _Watched:
-    """The stream of a server's messages, whose end is noted."""
+    """The stream of a server's messages, which reports its end."""
 
     def __init__(self, stream: Any, ended: anyio.Event) -> None:
         self._stream = stream
@@ -192,7 +192,7 @@ async def _stdio(transport: Stdio, watch: Watch) -> AsyncGenerator[tuple[Any, An
     with watch.stderr.opened() as errlog:
         async with sdk.stdio_client(server, errlog=errlog) as (read, write):
             if errlog is not sys.stderr:
-                errlog.close()  # the process has it
+                errlog.close()  # the process has its own copy
             yield _Watched(read, watch.ended), write
 
 
@@ -203,7 +203,7 @@ async def _http(transport: StreamableHttp, watch: Watch) -> AsyncGenerator[tuple
             watch.faults.append((response.status_code, dict(response.headers)))
 
     sdk = import_module("mcp.client.streamable_http")
-    # It makes a client of httpx with version 1 and of httpx2 with version 2.
+    # The SDK uses httpx in version 1 and httpx2 in version 2.
     make_client = import_module("mcp.shared._httpx_utils").create_mcp_http_client
     async with make_client(headers=dict(transport.headers)) as http:
         http.timeout = (_CONNECT, None, _WRITE, _WRITE)
@@ -213,19 +213,19 @@ async def _http(transport: StreamableHttp, watch: Watch) -> AsyncGenerator[tuple
 
 
 def error_code(error: BaseException) -> int | None:
-    """Return the code of an error that a server answered; `None` for any other exception."""
+    """Return the code of an error response of the server; `None` for any other exception."""
     said = getattr(error, "error", None)
     code = getattr(said, "code", None)
     return code if type(error).__name__ in ("McpError", "MCPError") and isinstance(code, int) else None
 
 
 def is_session_unknown(error: BaseException) -> bool:
-    """Say whether the HTTP server does not know the session, as after a restart."""
+    """Return whether the HTTP server does not know the session, as after a restart."""
     return error_code(error) is not None and "Session terminated" in str(error)
 
 
 def is_closed(error: BaseException) -> bool:
-    """Say whether an exception means that the session is over."""
+    """Return whether an exception means that the session has ended."""
     if isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError):
         return True
     return error_code(error) == _CONNECTION_CLOSED or is_session_unknown(error)

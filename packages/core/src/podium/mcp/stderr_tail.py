@@ -1,4 +1,4 @@
-"""The stderr of a server's process: it is logged, and its last lines are kept for errors."""
+"""Logs the stderr of a server's process, and keeps its last lines for errors."""
 
 import asyncio
 import logging
@@ -9,15 +9,15 @@ from contextlib import contextmanager, suppress
 from typing import TextIO
 
 _KEPT = 2000
-"""Characters that are kept."""
+"""Maximum characters to keep."""
 _LOG = logging.getLogger("podium.mcp")
 
 
 class StderrTail:
-    """Reads what a process writes to stderr.
+    """Reads the stderr of a process.
 
     Args:
-        name: the server's, for the log records.
+        name: the server's name, for the log records.
     """
 
     def __init__(self, name: str) -> None:
@@ -26,12 +26,12 @@ class StderrTail:
 
     @property
     def last_lines(self) -> str:
-        """The last lines that the process wrote; empty where it wrote none."""
+        """The last lines that the process wrote; empty if it wrote none."""
         return "\n".join(self._kept.strip().splitlines()[-5:])
 
     @contextmanager
     def opened(self) -> Iterator[TextIO]:
-        """Yield the file that the process writes to; close it here once the process has it."""
+        """Yield the stderr file for the process; the caller closes it after the start of the process."""
         if sys.platform == "win32":  # its event loop cannot wait for a pipe
             yield sys.stderr
             return
@@ -54,4 +54,4 @@ class StderrTail:
                 self._kept = (self._kept + text)[-_KEPT:]
                 for line in text.splitlines():
                     _LOG.info("server %r: %s", self._name, line)
-            loop.remove_reader(reading)  # the process has closed it
+            loop.remove_reader(reading)  # the process closed it

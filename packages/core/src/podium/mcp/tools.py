@@ -1,4 +1,4 @@
-"""Tools and resources of an MCP server as workers, and their cards."""
+"""Workers for the tools and resources of an MCP server, and their descriptions."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ class McpTool(ToolWorker):
 
     Args:
         server: the server.
-        tool: the tool, as `tools/list` describes it.
-        card: what the planner is told of it; arguments are added to the description.
+        tool: the tool, an item of `tools/list`.
+        card: the worker's card for the planner; the arguments are added to its description.
 
     Raises:
-        ConfigError: the schema of the tool's arguments is not a JSON schema.
+        ConfigError: the tool's arguments have an invalid JSON schema.
     """
 
     def __init__(self, server: SharedConnection, tool: Mapping[str, Any], *, card: Card) -> None:
@@ -43,12 +43,12 @@ class McpTool(ToolWorker):
 
 
 class McpResource(ToolWorker):
-    """Reads a resource of a server, or one that a template describes.
+    """Reads a resource of a server, whose URI may be a template.
 
     Args:
         server: the server.
         uri: the resource's URI; each `{variable}` in it is an argument of the worker.
-        card: what the planner is told of it.
+        card: the worker's card for the planner.
     """
 
     def __init__(self, server: SharedConnection, uri: str, *, card: Card) -> None:
@@ -68,21 +68,21 @@ class McpResource(ToolWorker):
 
 
 def is_safe_to_repeat(tool: Mapping[str, Any]) -> bool:
-    """Say whether a second call of a tool does no harm, by its annotations.
+    """Return whether a second call of a tool does no harm, by the tool's annotations.
 
-    Without annotations it may, as MCP defines it.
+    A tool without annotations counts as not safe to repeat, which is the default of MCP.
     """
     hints = tool.get("annotations") or {}
     return bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
 
 
 def has_simple_variables(uri_template: str) -> bool:
-    """Say whether a template of URIs has no expressions but `{variable}`."""
+    """Return whether a URI template has only expressions of the form `{variable}`."""
     return "{" not in _VARIABLE.sub("", uri_template)
 
 
 def tool_description(tool: Mapping[str, Any]) -> str:
-    """Return what a tool is good for and what its arguments mean, on one line."""
+    """Return the description of a tool and of its arguments, on one line."""
     said = tool.get("description") or tool.get("title") or tool["name"]
     described = [
         f'"{name}": {argument["description"]}'
@@ -94,7 +94,7 @@ def tool_description(tool: Mapping[str, Any]) -> str:
 
 
 def resource_description(resource: Mapping[str, Any]) -> str:
-    """Return what a resource or a template is good for, on one line."""
+    """Return the description of a resource or template, on one line."""
     said = resource.get("description") or resource.get("title") or resource.get("name")
     uri = resource.get("uri") or resource.get("uriTemplate")
     return " ".join(f"Reads {uri}: {said}".split())
@@ -106,7 +106,7 @@ def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema whose properties are objects; `true` and `false` are schemas, too."""
+    """Return the schema with all properties as objects, because `true` and `false` are also schemas."""
     plain = {
         name: value if isinstance(value, Mapping) else {} if value is True else {"not": {}}
         for name, value in _properties(schema).items()

@@ -1,4 +1,4 @@
-"""How an MCP server is reached: a process of this machine, or a URL."""
+"""The transports to an MCP server: a local process, or a URL."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +11,10 @@ from podium.secrets import register
 
 @dataclass(frozen=True, slots=True)
 class Stdio:
-    """A server that Podium starts as a process, and talks to over its stdin and stdout.
+    """A server that Podium starts as a process, with stdin and stdout as its connection.
 
-    The process has the few environment variables that the SDK passes on (such as `PATH` and `HOME`),
-    and those in `env`. What it writes to stderr goes to the logger `podium.mcp`; its last lines are
-    quoted if the server fails.
+    The process inherits only the environment variables that the SDK passes on (such as `PATH` and `HOME`),
+    and gets those in `env`. Its stderr goes to the logger `podium.mcp`; errors quote its last lines.
 
     Raises:
         ConfigError: the command is empty.
@@ -24,9 +23,9 @@ class Stdio:
     command: str
     args: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Variables for the process. Their values are shown nowhere."""
+    """Environment variables for the process. Their values are secrets."""
     folder: Path | None = None
-    """The folder that the process runs in; `None` means the current one."""
+    """The working folder of the process; `None` for the current folder."""
 
     def __post_init__(self) -> None:
         if not self.command.strip():
@@ -37,7 +36,7 @@ class Stdio:
 
 @dataclass(frozen=True, slots=True)
 class StreamableHttp:
-    """A server at a URL that speaks MCP's streamable HTTP.
+    """A server at a URL that supports MCP's streamable HTTP.
 
     Raises:
         ConfigError: the URL is not an HTTP URL, or contains a user name or password.
@@ -45,18 +44,18 @@ class StreamableHttp:
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with every request, such as `Authorization`. Their values are shown nowhere."""
+    """HTTP headers of every request, such as `Authorization`. Their values are secrets."""
 
     def __post_init__(self) -> None:
         try:
             parts = urlsplit(self.url)
-        except ValueError:  # which quotes a part of the URL
+        except ValueError:  # its message quotes a part of the URL
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError("the URL of an MCP server is not an http(s) URL with a host")
         if parts.username is not None or parts.password is not None:
             raise ConfigError(
-                "the URL of an MCP server contains a user name or password: leave them out and give headers"
+                "the URL of an MCP server has a user name or password: leave them out and use headers"
             )
         for value in self.headers.values():
             register(value)

@@ -1,7 +1,6 @@
-"""Where code is called that someone else wrote: what it raises becomes one of our errors.
+"""Translates the exceptions of foreign code into errors of Podium.
 
-No secret leaves it in an error's words, nor in those of what the error came from. It knows
-no worker and no planner; whoever calls one says what its failing is called.
+It removes secrets from the messages of the errors and of their causes.
 """
 
 from asyncio import CancelledError, current_task
@@ -12,22 +11,22 @@ from podium.errors import PodiumError
 from podium.secrets import scrub, scrub_error
 
 BUGS = (TypeError, AttributeError, NameError, ImportError)
-"""Exceptions that tell of a mistake in code: in the user's own planner, worker or callback they leave the
-run as they are."""
+"""Exceptions that indicate a bug. A run raises them unchanged if they come from the user's own planner,
+worker or callback."""
 
 
 class Boundary:
-    """A context manager that translates what is raised in it, `from` the original.
+    """A context manager that translates the exceptions of its block and chains the original exception.
 
-    Podium's own errors pass, and so does a cancellation that was asked for. One that was
-    not (some future inside was cancelled) would pass for it and stop the whole run, so
-    it is translated too. `BUGS` pass, unless the code is a library's.
+    Podium's own errors and cancellations of the task are not translated. A `CancelledError` from elsewhere,
+    such as a cancelled future, is translated, because it would stop the whole run. `BUGS` are not
+    translated, unless the code is a library.
 
     Args:
-        who: whose code it is, as in `worker 'x'`.
-        error: makes the error out of its sentence.
-        is_library: whether the code reads what a server or a model wrote, which may be of other
-            types than expected: then `BUGS` are translated too.
+        who: the owner of the code, as in `worker 'x'`.
+        error: creates the error from its message.
+        is_library: whether the code reads data from a server or a model, which may have unexpected types, so
+            that `BUGS` are translated too.
     """
 
     __slots__ = ("_error", "_is_library", "_who")
@@ -66,11 +65,11 @@ class Boundary:
 
 
 def _cleaned(raised: Exception) -> Exception:
-    """Return an exception of the same kind, whose text holds no secret."""
+    """Return an exception of the same kind without secrets in its message."""
     kind = next(kind for kind in BUGS if isinstance(raised, kind))
     return kind(scrub(f"{type(raised).__name__}: {raised}"))
 
 
 def add_place(error: BaseException, run_id: str, where: str) -> None:
-    """Note on an exception of the user's code in which run it was raised, and where."""
+    """Add a note to an exception of the user's code that names the run and the place."""
     error.add_note(f"podium: raised by {where} in run {run_id}")

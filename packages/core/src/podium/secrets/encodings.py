@@ -1,4 +1,4 @@
-"""The texts in which a secret value turns up."""
+"""The encodings in which a secret value may appear."""
 
 import json
 from base64 import b64encode
@@ -7,11 +7,11 @@ from html import escape
 from urllib.parse import quote, quote_plus
 
 SHORTEST = 8
-"""Shorter values than this many characters are no secrets, and would blot out plain words."""
+"""Minimum length of a secret, in characters. Redacting shorter values would remove ordinary words."""
 
 
 def forms_of(value: str) -> tuple[str, ...]:
-    """Return the texts that give `value` away, the longest first."""
+    """Return the encodings of `value`, longest first."""
     forms = {
         value,
         json.dumps(value)[1:-1],
@@ -25,10 +25,10 @@ def forms_of(value: str) -> tuple[str, ...]:
 
 
 def _in_base64(value: bytes) -> Iterator[str]:
-    """Yield what base64 makes of `value`, wherever in the encoded bytes it begins."""
+    """Yield the base64 encodings of `value` for each alignment in the encoded bytes."""
     for before in range(3):
         whole = b64encode(bytes(before) + value).decode()
-        shared = -(-before * 4 // 3)  # letters that say something of what stands before it as well
+        shared = -(-before * 4 // 3)  # letters that also encode the bytes before it
         end = len(whole) - (4 - (before + len(value)) % 3 if (before + len(value)) % 3 else 0)
         core = whole[shared:end]
         if len(core) >= SHORTEST:

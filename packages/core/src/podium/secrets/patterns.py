@@ -1,15 +1,15 @@
-"""How secrets look that nobody told of: one pattern for each kind, all of them linear."""
+"""Patterns for secrets that were not registered, one for each kind. All take linear time."""
 
 import re
 from base64 import b64decode
 from collections.abc import Iterator
 
 MARK = "[secret]"
-"""What is shown in the place of a secret."""
+"""The text that replaces a secret."""
 
 
 def _is_user_and_password(found: re.Match[str]) -> bool:
-    """Return whether what follows `Basic` is a user and a password, and no word of a sentence."""
+    """Return whether the text after `Basic` is an encoded user and password, and not an ordinary word."""
     token = found[0][found.end(1) - found.start() :]
     try:
         said = b64decode(token + "=" * (-len(token) % 4), validate=True).decode()
@@ -23,22 +23,22 @@ def _always(_found: re.Match[str]) -> bool:
 
 
 def _alone(begin: str) -> str:
-    """Return what holds after a key's beginning if nothing stands before that but the end of a JSON escape.
+    """Return a pattern that matches after the prefix `begin` at the start of a word or after a JSON escape.
 
-    In a run of letters there is then one place where a key can begin, so that the search is linear.
+    A run of letters then has only one place where a key can begin, so that the search takes linear time.
     """
     return rf"(?:(?<![A-Za-z0-9_-]{begin})|(?<=\\[bfnrt]{begin})|(?<=\\u[0-9a-fA-F]{{4}}{begin}))"
 
 
 def _keys(end: str, least: int, *begins: str) -> re.Pattern[str]:
-    """Return the pattern of keys with one of these beginnings, which share their end, and a digit in it."""
+    """Return a pattern for keys with a digit and one of the prefixes `begins`, which all end with `end`."""
     begun = "|".join(f"(?<={begin}){_alone(begin)}" for begin in begins)
-    digit = "(?=[A-Za-z_-]*[0-9])"  # looked for last, and so only once in a run
+    digit = "(?=[A-Za-z_-]*[0-9])"  # last, so that it is searched only once in a run
     return re.compile(rf"({end})(?=[A-Za-z0-9_-]{{{least}}})(?:{begun}){digit}[A-Za-z0-9_-]+")
 
 
 _PEM = re.compile(
-    # a backslash only with what it escapes, so that no quotation mark of a JSON text is eaten
+    # a backslash only with the character that it escapes, so that the quotation marks of JSON remain
     r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----"
     r"(?:[A-Za-z0-9+/=:,.\s]|\\{1,8}[nrt]|-(?!----))*"
     r"(?:-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----)?"
@@ -78,16 +78,16 @@ _LOOKS = (
     ("-", _DASHED, _always),
     ("_", _SCORED, _always),
 )
-"""Of each kind of secret: what its texts hold, how it looks, and which of what looks so is one.
+"""For each kind of secret: a substring of all texts with it, its pattern, and a check of the matches.
 
-The first group of a pattern is what stands before the secret, and is shown. One rare letter is
-looked for fastest, and a pattern that begins with a literal much faster than one that begins
-with a choice.
+The first group of a pattern matches the text before the secret, which is not redacted. A rare letter is the
+fastest substring to search, and a pattern that begins with a literal is much faster than one that begins
+with alternatives.
 """
 
 
 def looks_secret(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where in `text` something that looks like a secret begins and ends."""
+    """Yield the start and the end of each part of `text` that looks like a secret."""
     for hint, pattern, is_secret in _LOOKS:
         if hint in text:
             for found in pattern.finditer(text):

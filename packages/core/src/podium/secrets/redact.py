@@ -1,7 +1,7 @@
-"""What may be shown nowhere, and taking it out of text.
+"""Removes secrets from text.
 
-It owns the values that were said to be secret. Whatever leaves Podium in words passes
-`scrub`: the journal, logs, spans, errors, the command line. It knows none of them.
+It stores the registered secrets. All text that leaves Podium goes through `scrub`: the journal, logs, spans,
+errors and the command line.
 """
 
 import json
@@ -15,17 +15,17 @@ from podium.secrets.encodings import SHORTEST, forms_of
 from podium.secrets.patterns import MARK, looks_secret
 
 MOST = 1000
-"""How many values are known at a time; the one told longest ago is then forgotten."""
+"""Maximum number of registered values; the oldest is then removed."""
 
 _forms: dict[str, tuple[str, ...]] = {}
-"""Values that are secret, and every text that gives one away."""
+"""The registered values, each with its encodings."""
 
 
 def register(value: str) -> None:
-    """Let no text show `value` from now on, in this whole process.
+    """Register a secret: from now on, `scrub` removes it in this process.
 
     Args:
-        value: a key, password or token; one shorter than `SHORTEST` characters is passed over.
+        value: a key, password or token; a value shorter than `SHORTEST` characters is ignored.
     """
     if len(value) < SHORTEST:
         return
@@ -36,20 +36,20 @@ def register(value: str) -> None:
 
 
 def scrub(text: str) -> str:
-    """Return `text` with a mark in the place of every secret.
+    """Return `text` with `[secret]` in place of every secret.
 
-    Secrets are the values that were registered (as they are, or escaped for JSON, URLs or
-    HTML, or in base64) and what looks like one: bearer tokens, keys with the well-known
-    beginnings, JWTs, private keys, passwords and keys in URLs. A text that is JSON still is.
+    Secrets are the registered values (verbatim, escaped for JSON, URLs or HTML, or in base64) and texts that
+    look like secrets: bearer tokens, keys with well-known prefixes, JWTs, private keys, and passwords and
+    keys in URLs. JSON stays valid JSON.
     """
     clean = _scrub(text)
     return text if clean == text else _still_json(text, clean)
 
 
 def scrub_data(value: Any) -> Any:
-    """Return JSON data with a mark in the place of every secret in it.
+    """Return JSON data with `[secret]` in place of every secret.
 
-    Another object that shows a secret becomes a mark as a whole.
+    An object that is not JSON data is replaced as a whole if its `repr` has a secret.
     """
     if isinstance(value, str):
         return _scrub(value)
@@ -63,11 +63,11 @@ def scrub_data(value: Any) -> Any:
 
 
 def scrub_error(error: BaseException) -> bool:
-    """Take secrets out of what `error` says, and all that it came from.
+    """Remove secrets from the message of `error`, and from its causes and contexts.
 
     Returns:
-        Whether none are left: an error that keeps its words elsewhere than in its
-        arguments and notes cannot be helped, and must not be shown.
+        Whether no secrets are left. Secrets outside the arguments and notes of an error cannot be removed;
+        such an error must not be shown.
     """
     if _is_clean(error):
         return True
@@ -87,7 +87,7 @@ def scrub_error(error: BaseException) -> bool:
 
 @contextmanager
 def scrubbing() -> Iterator[None]:
-    """Let none of our errors out of the block that says a secret, or came from one that does."""
+    """Remove secrets from the `PodiumError`s that the block raises, and drop causes that still have some."""
     try:
         yield
     except PodiumError as error:
@@ -102,7 +102,7 @@ def _is_clean(error: BaseException) -> bool:
 
 
 def _scrub(text: str) -> str:
-    """Take out secrets until none are left: what stood beside one can turn out to begin another."""
+    """Replace secrets until none are left, because a replacement can expose the start of another secret."""
     before = None
     while before != text:
         before = text
@@ -111,8 +111,8 @@ def _scrub(text: str) -> str:
 
 
 def _known(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where in `text` a registered value begins and ends, in any form."""
-    for forms in tuple(_forms.values()):  # another thread may register meanwhile
+    """Yield the start and the end of each registered value in `text`, in any encoding."""
+    for forms in tuple(_forms.values()):  # a copy, because another thread may call `register`
         for form in forms:
             at = text.find(form)
             while at >= 0:
@@ -121,8 +121,8 @@ def _known(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _mark(text: str, found: list[tuple[int, int]]) -> str:
-    """Put a mark in the place of each span. Spans that overlap become one mark."""
-    shown, at = list[str](), 0  # `at` is how far the text is shown or marked
+    """Replace each span by `MARK`. Overlapping spans become one mark."""
+    shown, at = list[str](), 0  # `at` is the end of the processed text
     for begin, end in found:
         if begin >= at:
             shown += [text[at:begin], MARK]
@@ -131,7 +131,7 @@ def _mark(text: str, found: list[tuple[int, int]]) -> str:
 
 
 def _still_json(text: str, clean: str) -> str:
-    """Return `clean`; where it ceased to be the JSON that `text` is, scrub that string by string."""
+    """Return `clean`; if `text` is JSON and `clean` is not, scrub the strings of `text` one by one."""
     try:
         json.loads(clean)
     except (ValueError, RecursionError):

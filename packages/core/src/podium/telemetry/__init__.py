@@ -1,6 +1,6 @@
-"""A run as OpenTelemetry spans and metrics, in the conventions for generative AI.
+"""Reports runs as OpenTelemetry spans and metrics, with the semantic conventions for generative AI.
 
-It is silent, and imports nothing, until the application has configured OpenTelemetry.
+It does nothing and imports nothing until the application configures OpenTelemetry.
 """
 
 import sys
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def start_trace(name: str, workers: Iterable[Worker], planners: Iterable[Planner]) -> "Trace | None":
-    """Return what makes one run's events spans and metrics; `None` where nobody would see them.
+    """Return a trace for one run; `None` if the application has not configured OpenTelemetry.
 
-    Every run has one of its own. The run's span is a child of the span that is current here.
+    The run's span is a child of the current span.
 
     Args:
-        name: the conductor's.
-        workers: whom the run may call, a judge included.
-        planners: who may plan it.
+        name: the conductor's name.
+        workers: the workers that the run may call, including a judge.
+        planners: the planners that the run may call.
     """
     if "opentelemetry" not in sys.modules:
         return None

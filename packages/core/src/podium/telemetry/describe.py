@@ -1,4 +1,4 @@
-"""What spans say of workers, problems and texts, in OpenTelemetry's names."""
+"""The attributes of spans for workers, problems and texts, with OpenTelemetry's names."""
 
 import json
 import os
@@ -15,23 +15,23 @@ from podium.workers.openai.chat import ChatWorker
 from podium.workers.worker import Worker
 
 CONTENT_SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The environment variable that has spans show questions, subtasks and outputs."""
+"""The environment variable that adds questions, subtasks and outputs to spans."""
 _ON = ("true", "1", "span_only", "span_and_event")
 
 Attributes = dict[str, AttributeValue]
 
 
 def shows_content() -> bool:
-    """Return whether spans are to show what was asked and answered."""
+    """Return whether spans have questions, subtasks and outputs."""
     return os.environ.get(CONTENT_SWITCH, "").lower() in _ON
 
 
 def describe(worker: Worker | None, name: str) -> tuple[str, Attributes]:
-    """Return the name of a span for a call of `worker`, and what it says of it.
+    """Return the name and the attributes of the span for a call of `worker`.
 
     Args:
-        worker: whom it calls; `None` when only the name is known.
-        name: what it is called.
+        worker: the called worker; `None` if only its name is known.
+        name: the worker's name.
     """
     if isinstance(worker, ChatWorker):
         server = urlsplit(worker.endpoint.base_url)
@@ -50,7 +50,7 @@ def describe(worker: Worker | None, name: str) -> tuple[str, Attributes]:
 
 
 def bill(usage: Usage, cost: float | None, *, maybe_paid: bool) -> Attributes:
-    """Return what a span says of what a call used up."""
+    """Return the attributes for the tokens and the cost of a call."""
     said: Attributes = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -67,7 +67,13 @@ def bill(usage: Usage, cost: float | None, *, maybe_paid: bool) -> Attributes:
 
 
 def blame(span: Span, problem: Problem, *, fails: bool = True) -> None:
-    """Have a span say what went wrong; an error, unless whoever decided so did it on purpose."""
+    """Add the problem to a span.
+
+    Args:
+        span: the span.
+        problem: the problem.
+        fails: whether the problem is an error. It is none if, for example, a person refused the plan.
+    """
     span.set_attribute("podium.problem.code", problem.code)
     if fails:
         span.set_attribute("error.type", problem.code)
@@ -75,11 +81,15 @@ def blame(span: Span, problem: Problem, *, fails: bool = True) -> None:
 
 
 def as_parts(*texts: tuple[str, str]) -> str:
-    """Return messages, each a role and a text, as the conventions write them, without secrets."""
+    """Return messages as JSON in the form of the conventions, without secrets.
+
+    Args:
+        texts: role and text of each message.
+    """
     said = [{"role": role, "parts": [{"type": "text", "content": text}]} for role, text in texts]
     return scrub(json.dumps(said, ensure_ascii=False))
 
 
 def asked(query: tuple[Message, ...]) -> str:
-    """Return a conversation as the conventions write it, without secrets."""
+    """Return a conversation as JSON in the form of the conventions, without secrets."""
     return as_parts(*((message.role, message.text) for message in query))

@@ -1,4 +1,4 @@
-"""What spans and metrics are made with, once the application has configured OpenTelemetry."""
+"""The tracer and the instruments, available once the application has configured OpenTelemetry."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ SCOPE = "podium"
 """The instrumentation scope."""
 TOKEN_BUCKETS = (*(4**power for power in range(14)),)
 SECOND_BUCKETS = (*(0.01 * 2**power for power in range(14)),)
-"""Histogram boundaries, as the conventions have them."""
+"""Histogram boundaries of the conventions, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """A tracer, and the instruments that calls are measured with."""
+    """A tracer, and the instruments that measure calls."""
 
     tracer: trace.Tracer
     tokens: metrics.Histogram
@@ -31,11 +31,11 @@ class Instruments:
         """Record one call.
 
         Args:
-            labels: what tells calls apart.
-            seconds: how long it took.
-            spent: what it used up, of which only what the server counted is recorded, and a cost
-                that is known; `None` where that is recorded elsewhere.
-            error: code of why it failed; `None` when it did not.
+            labels: the attributes of the measurements.
+            seconds: the duration of the call.
+            spent: the call with its usage and cost, of which estimated tokens and an unknown cost are not
+                recorded; `None` if a nested run records them.
+            error: the code of the failure; `None` for success.
         """
         self.seconds.record(seconds, {**labels, "error.type": error} if error is not None else labels)
         if spent is None:
@@ -49,7 +49,7 @@ class Instruments:
 
 
 def configured() -> Instruments | None:
-    """Return the instruments; `None` while OpenTelemetry's own empty providers are all there are."""
+    """Return the instruments; `None` if OpenTelemetry has only its default, empty providers."""
     tracers, meters = trace.get_tracer_provider(), metrics.get_meter_provider()
     api = (type(tracers).__module__, type(meters).__module__)
     if api[0].startswith("opentelemetry.trace") and api[1].startswith("opentelemetry.metrics"):

@@ -1,8 +1,8 @@
-"""One run as records of the standard `logging`, of the logger `podium`.
+"""Reports runs as log records of the logger `podium`.
 
-It is silent until the application has configured logging. A record's field `podium` holds
-the event's type and ids, for formatters that write JSON. Questions, subtasks and outputs
-are never logged; what errors say, which may quote them, only where `DEBUG` is.
+It does nothing until the application configures logging. The field `podium` of a record has the event's type
+and ids, for formatters that write JSON. Questions, subtasks and outputs are never logged. Error messages,
+which may quote them, are logged only if `DEBUG` is enabled.
 """
 
 import logging
@@ -37,9 +37,9 @@ LOGGER.addHandler(logging.NullHandler())
 
 
 def start_log() -> Callable[[Event], None] | None:
-    """Return what logs one run's events; `None` where nobody would read them.
+    """Return a function that logs the events of one run; `None` if logging is not configured.
 
-    Every run has one of its own: it logs the events of the run whose event it takes first.
+    The first event that it gets decides the run; events of other runs are ignored.
     """
     if not LOGGER.isEnabledFor(logging.CRITICAL) or not any(_handlers(LOGGER)):
         return None
@@ -47,7 +47,7 @@ def start_log() -> Callable[[Event], None] | None:
 
 
 def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
-    """Yield the handlers that get the records of `logger` and do something with them."""
+    """Yield the handlers for the records of `logger`, except null handlers."""
     while logger is not None:
         yield from (each for each in logger.handlers if not isinstance(each, logging.NullHandler))
         logger = logger.parent if logger.propagate else None
@@ -76,11 +76,11 @@ class _Log:
 
 
 _Told = tuple[int, str, Problem | None, dict[str, Any]]
-"""Level, sentence, what went wrong, and further fields."""
+"""Level, message, problem, and further fields."""
 
 
 def _told(event: Event) -> _Told:
-    """Return how an event is logged; an empty sentence for one that is not."""
+    """Return the log record of an event; its message is empty if the event is not logged."""
     match event:
         case RunStarted() | RunResumed() | RunEnded() | RunStopped():
             return _told_of_run(event)
@@ -118,8 +118,8 @@ def _told_of_plan(event: PlannerEnded | PlanReady | ApprovalAsked) -> _Told:
     match event:
         case PlannerEnded(round=number, proposal=done):
             level = logging.DEBUG if done.problem is None else logging.WARNING
-            used = "planned" if done.problem is None else "gave no plan"
-            then = "" if event.wait is None else f", and is called again in {event.wait:.3g} s"
+            used = "planned" if done.problem is None else "returned no plan"
+            then = "" if event.wait is None else f", retry in {event.wait:.3g} s"
             said = f"round {number}: planner {done.planner} {used}{then}"
             facts = {"planner": done.planner, "seconds": done.seconds, "wait": event.wait}
             return level, said, done.problem, facts
@@ -140,7 +140,7 @@ def _told_of_step(event: StepStarted | AttemptFailed | StepEnded) -> _Told:
             said = f"round {number}, step {step}: attempt {attempt} goes to {worker}"
             return logging.DEBUG, said, None, {"worker": worker}
         case AttemptFailed(round=number, step=step, attempt=attempt, call=call, wait=wait):
-            then = "another is running" if wait is None else f"the next follows in {wait:.3g} s"
+            then = "another attempt is running" if wait is None else f"retry in {wait:.3g} s"
             said = f"round {number}, step {step}: attempt {attempt} of {call.worker} failed, {then}"
             return logging.WARNING, said, call.problem, {"worker": call.worker, "wait": wait}
         case StepEnded(round=number, step=step, outcome=outcome):

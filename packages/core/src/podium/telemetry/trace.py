@@ -1,6 +1,6 @@
-"""One run's events as spans and metrics: run, round, step and attempt, and the planner's calls.
+"""Converts the events of one run to metrics and to spans for run, round, step, attempt and planner call.
 
-Made from events alone; what a span says of workers and texts is `describe`'s business.
+`describe` has the attributes for workers and texts.
 """
 
 from collections.abc import Iterable
@@ -41,13 +41,13 @@ from podium.usage import Usage
 from podium.workers.worker import Worker
 
 _PLANNER = -1
-"""In the place of a step: the planner."""
+"""The step number that stands for the planner in a `Place`."""
 
 
 class Trace:
-    """Takes the events of one run, and makes spans and metrics of them.
+    """Converts the events of one run to spans and metrics.
 
-    Those of runs nested in it are passed over: these have their own.
+    Events of nested runs are ignored, because a nested run has its own trace.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Trace:
         self._run_id = ""
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """Process an event."""
         self._run_id = self._run_id or event.run_id
         if event.run_id == self._run_id:
             self._take(event)
@@ -98,16 +98,16 @@ class Trace:
             case NestedRunEnded():
                 pass  # the nested run has a span of its own
             case PlanDelta() | StepDelta() | AnswerDelta():
-                pass  # spans hold no pieces of text
+                pass  # spans have whole texts only
             case _:
                 assert_never(event)
 
     def within(self, *ids: int) -> AbstractContextManager[object]:
-        """Return a block in which the span of a call is the current one.
+        """Return a context manager that makes the span of a call the current span.
 
         Args:
-            ids: of round, step and attempt; of a round for its planner's call; none for a run
-                that is one call.
+            ids: round, step and attempt of a worker's call; the round of a planner's call; nothing for the
+                single call of a hosted run.
         """
         called = self._tree.get((*ids, _PLANNER) if len(ids) == 1 else ids)
         if called is None:
@@ -115,7 +115,7 @@ class Trace:
         return trace.use_span(called.span, record_exception=False, set_status_on_exception=False)
 
     def close(self) -> None:
-        """End every span that is open."""
+        """End all open spans."""
         self._tree.end(())
 
     def _run_started(self, event: RunStarted | RunResumed) -> None:
@@ -190,7 +190,7 @@ class Trace:
                 call = _call_of(outcome, place[-1])
                 self._end_call(place, call, at=event.at, text=outcome.text, outcome=outcome)
         if any(self._tree.below(step)):
-            return  # the step that replaces this one has begun: it goes on below the same span
+            return  # the step that replaces this one uses the same span
         span = self._tree[step].span
         span.set_attributes({"podium.step.status": outcome.status, "podium.worker": outcome.worker})
         if outcome.reused:
@@ -215,7 +215,7 @@ class Trace:
         self.close()
 
     def _measure_hosted(self, result: Result, usage: Usage, at: float) -> None:
-        """Measure a run that is one call of a remote conductor."""
+        """Record a hosted run as one call."""
         call = Call(attempt=1, worker=self._name, usage=usage, cost=result.cost)
         error = result.problem.code if result.status == "failed" and result.problem is not None else None
         self._tree[()].span.set_attributes(bill(usage, result.cost, maybe_paid=False))
@@ -230,12 +230,12 @@ class Trace:
     def _end_call(
         self, place: Place, call: Call, *, at: float, text: str = "", outcome: Outcome | None = None
     ) -> None:
-        """End the span of a call, and measure it; none is open of one that was made before a resume."""
+        """Record a call and end its span. A call from before a resume has no open span, and is ignored."""
         called = self._tree.get(place)
         if called is None:
             return
         fails = call.problem is not None and (outcome is None or outcome.status != "ok")
-        if not called.holds_run:  # its own spans say what it used up
+        if not called.holds_run:  # the spans of the nested run have the usage
             called.span.set_attributes(bill(call.usage, call.cost, maybe_paid=call.maybe_paid))
         if outcome is not None and outcome.finish_reason is not None:
             called.span.set_attribute("gen_ai.response.finish_reasons", (outcome.finish_reason,))
@@ -256,7 +256,7 @@ class Trace:
 
 
 def _call_of(outcome: Outcome, attempt: int) -> Call:
-    """Return what a step's outcome says of one of its calls."""
+    """Return one call of a step, from the step's outcome."""
     made = next((call for call in outcome.calls if call.attempt == attempt), None)
     if made is None and outcome.calls:
         return Call(attempt=attempt, worker=outcome.worker, problem=outcome.problem)

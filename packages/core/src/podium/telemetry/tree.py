@@ -1,7 +1,6 @@
-"""The spans of one run that are open, by where they stand in it.
+"""The open spans of one run, by their place in the run.
 
-Parents are found by place, not by what happens to be current, so that it is one tree
-however many steps run at the same time. It knows no events.
+The place decides the parent of a span, not the current context, so that concurrent steps form one tree.
 """
 
 from collections.abc import Iterator
@@ -13,24 +12,24 @@ from opentelemetry.trace import Span, SpanKind, Tracer
 from podium.telemetry.describe import Attributes
 
 Place = tuple[int, ...]
-"""`()` the run, `(round,)`, `(round, step)`, `(round, step, attempt)`."""
+"""`()` for the run, or `(round,)`, `(round, step)` or `(round, step, attempt)`."""
 
 
 @dataclass(slots=True)
 class Open:
-    """A span that is open."""
+    """An open span."""
 
     span: Span
     began: float
-    """In seconds since the run began."""
+    """In seconds since the start of the run."""
     labels: Attributes
-    """What metrics of it are told apart by."""
+    """The attributes of its metrics."""
     holds_run: bool = False
-    """Whether a run stands below it, which measures what it calls."""
+    """Whether it contains a nested run, which records its own calls."""
 
 
 class Tree:
-    """The open spans of one run, whose own is a child of the span that is current here."""
+    """The open spans of one run. The run's span is a child of the span that was current at creation."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -44,11 +43,11 @@ class Tree:
         return place in self._open
 
     def get(self, place: Place) -> Open | None:
-        """Return the span at `place`, if it is open."""
+        """Return the span at `place`; `None` if it is not open."""
         return self._open.get(place)
 
     def below(self, place: Place) -> Iterator[Place]:
-        """Yield the places of spans that are open below `place`, the newest first."""
+        """Yield the places of open spans below `place`, newest first."""
         for other in reversed(tuple(self._open)):
             if len(other) > len(place) and other[: len(place)] == place:
                 yield other
@@ -62,7 +61,7 @@ class Tree:
         at: float,
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> Span:
-        """Open a span below the nearest one that is open above it; one that stood there ends."""
+        """End any span at `place`, and open a new span there, below the nearest open span above it."""
         self.end(place)
         above = (self._open.get(place[:length]) for length in range(len(place) - 1, -1, -1))
         parent = next((found.span for found in above if found is not None), None)
@@ -73,7 +72,7 @@ class Tree:
         return span
 
     def end(self, place: Place) -> None:
-        """End the span at `place` and all below it, innermost first; none need be there."""
+        """End the span at `place` and all spans below it, innermost first; do nothing if there is none."""
         if place not in self._open:
             return
         for other in (*self.below(place), place):

@@ -1,4 +1,4 @@
-"""Results, plans and errors as MCP writes the results of tools."""
+"""Converts results, plans and errors to tool results of MCP."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,9 +12,9 @@ from podium.types.forecast import Forecast, explain_forecast
 
 
 def answer(result: Result) -> dict[str, Any]:
-    """Return the result of a run: its answer, and its metadata as structured content.
+    """Return the result of a run: its answer as text, and its metadata as structured content.
 
-    Without an answer it is an error. What an answer lacks is told in a text of its own.
+    A run without an answer is an error. A second text says what is missing in a partial answer.
     """
     metadata = {**result_metadata(result), "answer": result.answer}
     if result.problem is None:
@@ -32,17 +32,17 @@ def failure(error: PodiumError) -> dict[str, Any]:
 
 
 def refusal(code: str, message: str, result: Result) -> dict[str, Any]:
-    """Return a result that cannot be told as an answer, with what can be done about it."""
+    """Return an error with the metadata of a run that has no answer."""
     return _error(code, message, result_metadata(result))
 
 
 def plan_answer(plan: Plan, workers: Sequence[str], forecast: Forecast) -> dict[str, Any]:
-    """Return a plan that was not run: in words, and as structured content that `run_plan` takes.
+    """Return a plan as text, and as structured content for `run_plan`.
 
     Args:
         plan: the plan.
-        workers: names of the pool's workers.
-        forecast: what the plan may take.
+        workers: the names of the pool's workers.
+        forecast: the forecast of the plan.
     """
     rows = plan.to_json()
     for row in rows["steps"]:

@@ -1,4 +1,4 @@
-"""The tools with which MCP clients reach a conductor: `ask`, `plan` and `run_plan`."""
+"""The tools of a conductor for MCP clients: `ask`, `plan` and `run_plan`."""
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -26,39 +26,40 @@ from podium.plan_text import read_saved_plan
 from podium.types import Plan, Result, read_query
 
 _INSTRUCTIONS = (
-    "A conductor answers a question by planning it and having a team of workers carry the plan out. "
-    "`ask` does both. `plan` only plans, so that the plan can be looked at or changed; `run_plan` carries "
-    "a plan out."
+    "A conductor answers a question: it writes a plan, and a team of workers runs it. `ask` does both. "
+    "`plan` only writes the plan, so that it can be read or changed; `run_plan` runs a plan."
 )
 _USER = "the user of the MCP client"
-Question = Annotated[str, Field(description="The question, with all that is needed to answer it.")]
+Question = Annotated[str, Field(description="The question, with all information that the answer needs.")]
 Labels = Annotated[
-    list[str] | None, Field(description="Properties of the question that the policy's rules refer to.")
+    list[str] | None, Field(description="Labels of the question, for the rules of the policy.")
 ]
 SavedPlan = Annotated[
     dict[str, Any],
-    Field(description="A plan as `plan` returns it: steps with worker (a name), subtask and access."),
+    Field(
+        description="A plan in the form that `plan` returns: steps with worker (a name), subtask and access."
+    ),
 ]
 
 
 class Decision(BaseModel):
-    """What the user of a client is asked about a plan."""
+    """The form in which the user of a client decides on a plan."""
 
-    approve: bool = Field(description="Whether the plan may be carried out.")
-    why: str = Field(default="", description="The reason, if it may not.")
+    approve: bool = Field(description="Whether the plan may run.")
+    why: str = Field(default="", description="The reason, if the plan may not run.")
 
 
 def make_server(
     conductor: Conductor | HostedConductor, *, name: str = "podium", host: str = "127.0.0.1"
 ) -> Any:
-    """Return a server of the MCP SDK that serves a conductor: a `FastMCP`, or with version 2 an `MCPServer`.
+    """Return an MCP server for a conductor: a `FastMCP` of the SDK, or in version 2 an `MCPServer`.
 
     A hosted conductor has only the tool `ask`.
 
     Args:
-        conductor: answers; it is kept open while the server runs.
+        conductor: the conductor, which stays open while the server runs.
         name: the server's name.
-        host: where the server listens, if it serves HTTP.
+        host: the host on which the server listens, if it serves HTTP.
 
     Raises:
         ConfigError: the SDK is not installed.
@@ -84,8 +85,10 @@ def make_server(
 
 
 def _add(server: Any, tool: Callable[..., Awaitable[Any]], annotations: Any) -> None:
-    function: Any = getattr(tool, "__func__")  # noqa: B009 - mypy knows no such attribute of a callable
-    function.__annotations__["context"] = context_class()  # by which the SDK knows what to give it
+    function: Any = getattr(tool, "__func__")  # noqa: B009 - mypy rejects the attribute
+    function.__annotations__["context"] = (
+        context_class()
+    )  # the SDK passes the context to a parameter of this type
     server.add_tool(tool, annotations=annotations, structured_output=False)
 
 
@@ -94,7 +97,7 @@ class _HostedTools:
         self._conductor = conductor
 
     async def ask(self, question: Question, context: Any) -> Any:
-        """Answer a question. A remote conductor plans it and carries the plan out."""
+        """Answer a question. A remote conductor plans it and runs the plan."""
 
         async def run(_: Listen) -> Result:
             return await self._conductor.run(question)
@@ -110,15 +113,15 @@ class _Tools:
         self._conductor = conductor
 
     async def ask(self, question: Question, context: Any, labels: Labels = None) -> Any:
-        """Answer a question: plan it, and have a team of workers carry the plan out."""
+        """Answer a question: plan it, and let a team of workers run the plan."""
 
         async def run(listen: Listen) -> Result:
             return await self._conductor.run(question, labels=labels or (), on_event=listen)
 
         return await self._answered(context, run)
 
-    async def plan(self, question: Question, context: Any, labels: Labels = None) -> Any:  # noqa: ARG002 - as the others
-        """Plan a question and run nothing. The structured content has the plan, which `run_plan` takes."""
+    async def plan(self, question: Question, context: Any, labels: Labels = None) -> Any:  # noqa: ARG002 - all tools have it
+        """Plan a question without running the plan. The structured content has the plan for `run_plan`."""
         try:
             made = await self._conductor.plan(question, labels=labels or ())
             told = plan_answer(made, self._conductor.pool.names, self._conductor.forecast(made))
@@ -129,7 +132,7 @@ class _Tools:
     async def run_plan(
         self, plan: SavedPlan, context: Any, question: Question = "", labels: Labels = None
     ) -> Any:
-        """Carry out a plan, for its own question unless another is given."""
+        """Run a plan, for its own question or for another one."""
 
         async def run(listen: Listen) -> Result:
             asked = self._read(plan, question)
@@ -138,14 +141,14 @@ class _Tools:
         return await self._answered(context, run)
 
     def _read(self, plan: dict[str, Any], question: str) -> Plan:
-        """Return a plan, with its question replaced if there is another."""
+        """Return the plan, with the new question if one is given."""
         read = read_saved_plan(
             json.dumps(plan), self._conductor.pool.names, self._conductor.limits.plan_steps
         )
         return replace(read, query=read_query(question)) if question else read
 
     async def _answered(self, context: Any, run: Callable[[Listen], Awaitable[Result]]) -> Any:
-        """Carry out a run. Where a plan waits for approval, ask the user of the client."""
+        """Run a query. If its plan waits for approval, ask the user of the client."""
         progress, user = Progress(context), Elicitation(context)
         try:
             decided = user.answered(Decision)
@@ -171,7 +174,7 @@ class _Tools:
         return call_tool_result(answer(result))
 
     async def _decided(self, progress: Progress, run_id: str, form: BaseModel | None) -> Result:
-        """Record the decision on a plan, and go on with the run."""
+        """Record the decision on a plan, and continue the run."""
         decision = form if isinstance(form, Decision) else Decision(approve=False)
         await self._conductor.decide(run_id, approved=decision.approve, by=_USER, why=decision.why)
         return await progress.of(lambda listen: self._conductor.resume(run_id, on_event=listen))
@@ -179,18 +182,18 @@ class _Tools:
 
 def _question(plan: Plan | None, workers: Sequence[str]) -> str:
     lines = [] if plan is None else plan_lines(plan, workers)
-    return "\n".join(["May this plan be carried out?", *lines])
+    return "\n".join(["May this plan run?", *lines])
 
 
 def _refused(result: Result) -> dict[str, Any]:
     run_id = result.run_id
     decide = f"decide with `podium approve {run_id}` or `podium refuse {run_id} --why TEXT`"
     told = "the plan waits for approval, and this client cannot ask its user (it has no elicitation)"
-    return refusal("waiting", f"{told}: {decide}, then go on with `podium resume {run_id}`", result)
+    return refusal("waiting", f"{told}: {decide}, then continue with `podium resume {run_id}`", result)
 
 
 def _undecided(run_id: str) -> dict[str, Any]:
-    told = f"nobody decided on the plan of run {run_id}: go on with `podium resume {run_id} --approve`"
+    told = f"nobody decided on the plan of run {run_id}: continue with `podium resume {run_id} --approve`"
     return {
         "content": [{"type": "text", "text": f"waiting: {told}"}],
         "structuredContent": {"code": "waiting", "message": told, "run_id": run_id},

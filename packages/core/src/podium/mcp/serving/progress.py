@@ -1,4 +1,4 @@
-"""Tells the client of a call how far its run is."""
+"""Reports the progress of a run to the client that called the tool."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -13,14 +13,14 @@ from podium.types.events import ApprovalAsked, Event, PlanReady, StepEnded, Step
 
 Listen = Callable[[Event], None]
 _Note = tuple[int, int | None, str]
-"""How many steps have ended, how many are planned, and what happened."""
+"""Number of ended steps, number of planned steps, and a message."""
 
 
 class Progress:
-    """Sends a progress notification when a plan is ready, and when a step begins or ends.
+    """Sends a progress notification when a plan is ready, and when a step starts or ends.
 
     Args:
-        context: the call's, as the SDK gives it.
+        context: the call's context, an object of the SDK.
     """
 
     def __init__(self, context: Any) -> None:
@@ -32,10 +32,10 @@ class Progress:
         """The plan that waits for approval."""
 
     async def of(self, run: Callable[[Listen], Awaitable[Result]]) -> Result:
-        """Carry out a run, and tell of it meanwhile.
+        """Await a run, and report its progress.
 
         Args:
-            run: carries it out; given what listens to its events.
+            run: starts the run with the given listener.
         """
         send, receive = anyio.create_memory_object_stream[_Note](inf)
 
@@ -50,7 +50,7 @@ class Progress:
                 tasks.start_soon(self._tell, receive)
                 try:
                     result = await run(listen)
-                except Exception as error:  # noqa: BLE001 - raised below, outside of the group
+                except Exception as error:  # noqa: BLE001 - raised below, outside the group
                     raised = error
                 send.close()
         if result is None:
@@ -59,12 +59,12 @@ class Progress:
         return result
 
     async def _tell(self, notes: MemoryObjectReceiveStream[_Note]) -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client has gone
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client disconnected
             async for ended, planned, message in notes:
                 await self._context.report_progress(ended, planned, message)
 
     def _message(self, event: Event) -> str:
-        """Return what to tell of an event; nothing of nested runs."""
+        """Return the message for an event; empty for events without one and for nested runs."""
         self._run_id = self._run_id or event.run_id
         if event.run_id != self._run_id:
             return ""

@@ -1,4 +1,4 @@
-"""The MCP SDK's server, the same for versions 1 (`FastMCP`) and 2 (`MCPServer`) of the SDK."""
+"""Wraps the server of the MCP SDK, for versions 1 (`FastMCP`) and 2 (`MCPServer`)."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from podium.mcp.sdk import sdk_version
 
 _MODERN = "2026-07-28"
-"""The first version of the protocol in which a server sends no requests of its own."""
+"""The first version of the protocol in which a server sends no requests."""
 
 
 def new_server(
@@ -19,10 +19,10 @@ def new_server(
     """Return a server without tools.
 
     Args:
-        name: its name.
-        instructions: what clients are told of it.
-        host: where it listens, if it serves HTTP; on loopback, requests for other hosts are refused.
-        lifespan: entered while the server runs.
+        name: the server's name.
+        instructions: its description for clients.
+        host: the host on which it listens, if it serves HTTP; on loopback, requests for other hosts fail.
+        lifespan: a context manager that is entered while the server runs.
     """
     settings: dict[str, Any] = {"instructions": instructions, "lifespan": lifespan, "log_level": "WARNING"}
     if sdk_version() < 2:
@@ -31,8 +31,8 @@ def new_server(
 
 
 def close_schemas(server: Any) -> None:
-    """Have the tools of a server refuse arguments that they do not have; the SDK would ignore them."""
-    for tool in server._tool_manager.list_tools():  # noqa: SLF001 - the SDK has no public face for this
+    """Make unknown arguments of a server's tools an error; by default the SDK ignores them."""
+    for tool in server._tool_manager.list_tools():  # noqa: SLF001 - the SDK has no public API for this
         model = tool.fn_metadata.arg_model
         model.model_config["extra"] = "forbid"
         model.model_rebuild(force=True)
@@ -45,30 +45,30 @@ def http_app(server: Any, host: str) -> Any:
 
 
 def context_class() -> type[Any]:
-    """Return the class of the context that tools are given."""
+    """Return the class of the context that the SDK passes to tools."""
     module = "mcp.server.fastmcp" if sdk_version() < 2 else "mcp.server.mcpserver"
     found: type[Any] = import_module(module).Context
     return found
 
 
 def tool_annotations(hints: Mapping[str, bool]) -> Any:
-    """Return hints as annotations of a tool."""
+    """Return hints as the SDK's annotations of a tool."""
     return import_module("mcp.types").ToolAnnotations.model_validate(dict(hints))
 
 
 def call_tool_result(wire: Mapping[str, Any]) -> Any:
-    """Return a result of a tool that is given as MCP writes it."""
+    """Return the SDK's result of a tool, from JSON data."""
     return import_module("mcp.types").CallToolResult.model_validate(dict(wire))
 
 
 class Elicitation:
     """Asks the user of the client that called a tool.
 
-    Until 2025 the server sends a request and waits for the answer. From 2026 on the call ends with
-    what is asked, and the client makes it again with the answer.
+    In protocol versions until 2025, the server sends a request and waits for the answer. From 2026 on, the
+    call returns the question, and the client repeats the call with the answer.
 
     Args:
-        context: the call's.
+        context: the call's context.
     """
 
     def __init__(self, context: Any) -> None:
@@ -86,21 +86,21 @@ class Elicitation:
 
     @property
     def repeats_calls(self) -> bool:
-        """Whether the client makes the call again with the answer."""
+        """Whether the client repeats the call with the answer."""
         return sdk_version() >= 2 and str(self._context.protocol_version) >= _MODERN
 
     async def ask(self, message: str, form: type[BaseModel]) -> tuple[str, BaseModel | None]:
-        """Ask now, and return the action (`accept`, `decline` or `cancel`) and what was filled in."""
+        """Ask the user, and return the action (`accept`, `decline` or `cancel`) and the filled form."""
         answer = await self._context.elicit(message, form)
         return answer.action, getattr(answer, "data", None)
 
     def asking(self, message: str, form: type[BaseModel], state: str) -> Any:
-        """Return what ends the call, so that the client asks and repeats it.
+        """Return a result that makes the client ask its user and repeat the call.
 
         Args:
-            message: what is asked.
-            form: what is to be filled in.
-            state: comes back with the answer; the SDK seals it.
+            message: the question.
+            form: the form for the answer.
+            state: the client returns it with the answer; the SDK seals it.
         """
         types = import_module("mcp_types")
         params = {"mode": "form", "message": message, "requestedSchema": form.model_json_schema()}
@@ -108,7 +108,7 @@ class Elicitation:
         return types.InputRequiredResult(input_requests={_KEY: request}, request_state=state)
 
     def answered(self, form: type[BaseModel]) -> tuple[str, str, BaseModel | None] | None:
-        """Return the state, the action and what was filled in; `None` for a call that is made first."""
+        """Return the state, the action and the filled form of a repeated call; `None` for a first call."""
         if sdk_version() < 2 or not (state := self._context.request_state):
             return None
         answer = (self._context.input_responses or {}).get(_KEY)
@@ -118,4 +118,4 @@ class Elicitation:
 
 
 _KEY = "approval"
-"""The key of the one thing that is asked."""
+"""The key of the question."""

@@ -23,12 +23,12 @@ from podium.secrets import register
 
 
 async def serve_stdio(conductor: Conductor | HostedConductor) -> None:
-    """Serve the client at stdin and stdout, until it closes stdin.
+    """Serve the client at stdin and stdout until it closes stdin.
 
-    Stdout is the protocol's alone: what workers print goes to stderr.
+    Stdout carries only the protocol: the output of workers that print goes to stderr.
 
     Args:
-        conductor: answers.
+        conductor: the conductor.
 
     Raises:
         ConfigError: the SDK is not installed.
@@ -44,17 +44,19 @@ async def serve_http(
     """Serve clients of streamable HTTP at the path `/mcp`, until the task is cancelled or interrupted.
 
     Args:
-        conductor: answers.
-        host: where the server listens.
-        port: likewise.
-        key: what clients send as a bearer token; `None` needs none, and is for loopback only.
+        conductor: the conductor.
+        host: the host on which the server listens.
+        port: the port on which it listens.
+        key: the bearer token that clients must send; `None` for no token, which only loopback allows.
 
     Raises:
-        ConfigError: the SDK is not installed, the host is not loopback and there is no key, or the server
-            cannot listen at the host and port.
+        ConfigError: the SDK is not installed, the key is missing although the host is not loopback, or the
+            server cannot listen on the host and port.
     """
     if key is None and not _is_loopback(host):
-        raise ConfigError(f"{host} is not loopback: whoever reaches it could spend your money; give a key")
+        raise ConfigError(
+            f"{host} is not loopback, so that others could run queries at your cost: give a key"
+        )
     app = http_app(make_server(conductor, host=host), host)
     uvicorn = import_module("uvicorn")
     config = uvicorn.Config(
@@ -70,16 +72,16 @@ async def serve_http(
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; uvicorn itself would end the process where it cannot."""
+    """Return a listening socket, because uvicorn would exit the process if it cannot listen."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        raise ConfigError(f"cannot listen at {host} port {port}: {error.strerror or error}") from error
+        raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
 
 
 async def _until_cancelled(server: Any, listening: socket.socket) -> None:
-    """Run a uvicorn server; after a cancel it closes its connections before it ends."""
+    """Run a uvicorn server; after a cancellation, close its connections before returning."""
 
     async def serve() -> None:
         with anyio.CancelScope(shield=True):
@@ -95,7 +97,7 @@ async def _until_cancelled(server: Any, listening: socket.socket) -> None:
 
 
 class _Guarded:
-    """An ASGI application that answers requests with the right key only.
+    """An ASGI application that requires a key.
 
     Args:
         app: the application.
@@ -108,7 +110,7 @@ class _Guarded:
         self._wanted = f"Bearer {key}".encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request, or refuse it with 401."""
+        """Pass on a request with the key; answer any other request with 401."""
         if scope["type"] != "lifespan":
             given = dict(scope.get("headers") or ()).get(b"authorization", b"")
             if scope["type"] != "http" or not hmac.compare_digest(given, self._wanted):
@@ -127,7 +129,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class _Stdout(io.TextIOWrapper):
-    """Writes text to stderr; its buffer, which the SDK takes, is stdout."""
+    """Writes text to stderr; its buffer, which the SDK uses, is stdout."""
 
     def __init__(self, stdout: io.BufferedWriter) -> None:
         super().__init__(os.fdopen(os.dup(2), "wb"), encoding="utf-8", line_buffering=True)
@@ -135,15 +137,15 @@ class _Stdout(io.TextIOWrapper):
 
     @property
     def buffer(self) -> io.BufferedWriter:
-        """Stdout, as it was."""
+        """The original stdout."""
         return self._stdout
 
 
 @contextmanager
 def _stdout_kept() -> Iterator[None]:
-    """Keep stdout for the SDK, and let all that others write to it go to stderr.
+    """Keep stdout for the SDK, and redirect other output on it to stderr.
 
-    Version 2 of the SDK does so itself.
+    Version 2 of the SDK does this itself.
     """
     if sdk_version() >= 2:
         yield
