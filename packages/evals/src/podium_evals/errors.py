@@ -1,6 +1,7 @@
 """The errors of this package.
 
 PodiumError
+├── ArmUnfit           an arm cannot be fitted, or cannot work with a pool
 ├── RecordingInvalid   a file is not a recording, or a question of it cannot be read
 └── WorkerError
 └── WorkerRefused
@@ -9,6 +10,12 @@ PodiumError
 
 from podium.errors import PodiumError, WorkerRefused
 from podium.usage import Usage
+
+
+class ArmUnfit(PodiumError):
+    """An arm cannot be fitted on so few answers, or cannot work with the pool."""
+
+    code = "arm_unfit"
 
 
 class RecordingInvalid(PodiumError):

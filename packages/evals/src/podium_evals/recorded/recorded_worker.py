@@ -48,8 +48,9 @@ class RecordedWorker(Worker):
         card: the card; `None` makes one with the worker's name and its price.
         prices: where the price of such a card is looked up; `None` takes the table of this package.
         on: the day of the price; `None` takes the latest.
-        seed: chooses the samples. A question's samples are taken in turn, beginning with one that depends on
-            the seed: the next step, attempt or round gets the next one, and after the last comes the first.
+        seed: chooses the samples. A question's samples are taken in turn: the next step, attempt or round gets
+            the next one, and after the last comes the first. The next seed begins one sample later, so that as
+            many seeds as there are samples take each sample once.
         latency: whether calls take as long as recorded; by default they take no time.
 
     Raises:
@@ -106,6 +107,17 @@ class RecordedWorker(Worker):
         written = max(usage.total_output_tokens for usage in usages)
         return Spend(1, read, written, None if price is None else price.most(read, written))
 
+    def usage_of(self, question: Question, sample: Sample) -> Usage:
+        """Return the usage of a sample, estimated if it was not recorded."""
+        return _usage(question, sample)
+
+    def usages(self) -> list[Usage]:
+        """Return the usage of each recorded sample of the worker."""
+        of_questions = (
+            (each, self.recordings.samples(each, self.worker)) for each in self.recordings.questions
+        )
+        return [_usage(question, sample) for question, samples in of_questions for sample in samples]
+
     def _find(self, request: Request) -> tuple[Question, tuple[Sample, ...]]:
         text = _asked(request)
         question = self.recordings.find(text)
@@ -117,10 +129,10 @@ class RecordedWorker(Worker):
         return question, samples
 
     def _number(self, question: Question, request: Request) -> int:
-        digest = sha256(f"{self._seed}/{self.worker}/{question.key}".encode()).digest()
+        digest = sha256(f"{self.worker}/{question.key}".encode()).digest()
         caller = request.caller
         turn = 0 if caller is None else caller.round - 1 + caller.step + caller.attempt - 1
-        return int.from_bytes(digest[:4], "big") + turn
+        return int.from_bytes(digest[:4], "big") + self._seed + turn
 
 
 def recorded_pool(

@@ -1,0 +1,30 @@
+from .arm import (
+    Answered as Answered,
+    Arm as Arm,
+    Asked as Asked,
+    Fold as Fold,
+    PlannerArm as PlannerArm,
+)
+from .baselines import (
+    Alone as Alone,
+    BestSingle as BestSingle,
+    EqualBudgetVote as EqualBudgetVote,
+    KindRule as KindRule,
+    MajorityVote as MajorityVote,
+    MixtureOfAgents as MixtureOfAgents,
+    OwnMajority as OwnMajority,
+    RandomPlan as RandomPlan,
+    RandomWorker as RandomWorker,
+)
+from .bounds import (
+    AnyCorrect as AnyCorrect,
+    RoutingOracle as RoutingOracle,
+)
+from .evaluation import (
+    ArmResult as ArmResult,
+    evaluate as evaluate,
+)
+from .folds import (
+    SplitName as SplitName,
+    folds as folds,
+)

@@ -1,0 +1,269 @@
+"""Arms that need no learning: single workers, random ones, a rule by kind, votes."""
+
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from random import Random
+from statistics import fmean
+
+from podium import Plan, Step
+from podium.planners import Planner
+from podium_evals.arms.arm import Fold, PlannerArm
+from podium_evals.arms.chosen import ChosenPlan
+from podium_evals.errors import ArmUnfit, Unrecorded
+from podium_evals.recorded import Question, RecordedWorker, Recordings, recorded_pool
+
+ASK = "Answer the question."
+
+
+class ChoosingArm(PlannerArm):
+    """An arm that chooses a plan for each question by a function."""
+
+    def planner(self, fold: Fold, seed: int) -> Planner:
+        """Return a planner that asks `chooser`."""
+        return ChosenPlan(fold.test, self.chooser(fold, seed))
+
+    @abstractmethod
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
+        """Return the function that chooses, fitted on `fold.train`."""
+
+
+class Alone(ChoosingArm):
+    """One worker answers everything.
+
+    Args:
+        worker: the name of the worker.
+    """
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(worker)
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+        """Return the same plan for each question."""
+        plan = _one(_number(fold, self.name))
+        return lambda _question: plan
+
+
+class BestSingle(ChoosingArm):
+    """The worker with the best mean score on the training part answers everything."""
+
+    def __init__(self) -> None:
+        super().__init__("best single")
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+        """Return the same plan for each question."""
+        plan = _one(_number(fold, best_of(fold.train)))
+        return lambda _question: plan
+
+
+class RandomWorker(ChoosingArm):
+    """A worker drawn for each question answers it."""
+
+    def __init__(self) -> None:
+        super().__init__("random worker")
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
+        """Return plans with a worker that depends on the seed and the question."""
+        count = len(fold.test.workers)
+        return lambda question: _one(_random(seed, question).randrange(count))
+
+
+class RandomPlan(ChoosingArm):
+    """One to five workers are drawn for each question, and a vote decides if there are several."""
+
+    def __init__(self) -> None:
+        super().__init__("random plan")
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
+        """Return plans that depend on the seed and the question."""
+        count = len(fold.test.workers)
+
+        def choose(question: Question) -> Plan:
+            random = _random(seed, question)
+            return vote_plan(random.sample(range(count), random.randint(1, min(5, count))), count)
+
+        return choose
+
+
+class KindRule(ChoosingArm):
+    """The worker with the best mean score on a question's kind answers it, as a rule by hand would have it.
+
+    It is told the kind of each question. For a kind without training questions it takes the best single.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("kind rule")
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+        """Return plans with the best worker of each kind."""
+        names = fold.test.workers
+        otherwise = _one(names.index(best_of(fold.train)))
+        best = {
+            kind: _one(names.index(best_of(fold.train.where(lambda each, kind=kind: each.kind == kind))))  # type: ignore[misc]
+            for kind in fold.train.kinds
+        }
+        return lambda question: best.get(question.kind, otherwise)
+
+
+class MajorityVote(ChoosingArm):
+    """The best workers of the training part answer, and the answer that most of them gave wins.
+
+    Args:
+        voters: the number of workers.
+    """
+
+    def __init__(self, voters: int = 3) -> None:
+        super().__init__(f"vote of the best {voters}")
+        self.voters = voters
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+        """Return the same plan for each question.
+
+        Raises:
+            ArmUnfit: the pool has fewer workers.
+        """
+        names = fold.test.workers
+        scores = mean_scores(fold.train)
+        if len(scores) < self.voters:
+            raise ArmUnfit(f"{self.name!r} needs {self.voters} workers: the pool has {len(scores)}")
+        ranked = sorted(scores, key=lambda name: -scores[name])
+        plan = vote_plan([names.index(name) for name in ranked[: self.voters]], len(names))
+        return lambda _question: plan
+
+
+class OwnMajority(ChoosingArm):
+    """The best single worker answers several times, and the answer it gave most often wins.
+
+    Args:
+        times: the number of answers. A question with fewer samples is unrecorded.
+    """
+
+    def __init__(self, times: int = 3) -> None:
+        super().__init__(f"best single {times} times")
+        self._times = times
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+        """Return the same plan for each question."""
+        return own_vote(fold, self._times)
+
+
+class EqualBudgetVote(ChoosingArm):
+    """The best single worker answers as often as the budget of another arm allows, and a vote decides.
+
+    The budget is the mean cost of a question in the other arm, estimated on the training part, and the number
+    of its calls: neither is exceeded. With a more expensive best single, that can be one answer.
+
+    Args:
+        of: the arm whose budget it has.
+    """
+
+    def __init__(self, of: MajorityVote) -> None:
+        super().__init__(f"best single at the budget of {of.name!r}")
+        self._of = of
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+        """Return the same plan for each question.
+
+        Raises:
+            ArmUnfit: the price of a worker is not known.
+        """
+        scores = mean_scores(fold.train)
+        ranked = sorted(scores, key=lambda name: -scores[name])[: self._of.voters]
+        costs = {worker.worker: mean_cost(worker) for worker in recorded_pool(fold.train, ranked)}
+        affordable = int(sum(costs.values()) / costs[ranked[0]] + 1e-9)
+        return own_vote(fold, min(self._of.voters, affordable))
+
+
+class MixtureOfAgents(ChoosingArm):
+    """Several workers answer and the best of them writes an answer from theirs (arXiv 2406.04692).
+
+    The last step reads other answers, so no recording answers it: on recordings each question is unrecorded.
+
+    Args:
+        proposers: the number of workers whose answers the last one reads.
+    """
+
+    def __init__(self, proposers: int = 3) -> None:
+        super().__init__("mixture of agents")
+        self._proposers = proposers
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+        """Return the same plan for each question."""
+        names = fold.test.workers
+        scores = mean_scores(fold.train)
+        ranked = sorted(scores, key=lambda name: -scores[name])[: self._proposers]
+        steps = [Step(names.index(name), ASK) for name in ranked]
+        gather = "Write one answer to the question from the answers of the earlier steps. They may be wrong."
+        steps.append(Step(names.index(ranked[0]), gather, tuple(range(len(steps)))))
+        return lambda _question: Plan(tuple(steps))
+
+
+def mean_scores(recordings: Recordings) -> dict[str, float]:
+    """Return the mean score of each worker over all questions that it answered, a question counting once.
+
+    Raises:
+        ArmUnfit: there are no recorded answers.
+    """
+    scores = defaultdict[str, list[float]](list)
+    for recording in recordings:
+        scores[recording.worker].append(recording.score)
+    if not scores:
+        raise ArmUnfit("there are no training questions to choose a worker by")
+    return {worker: fmean(each) for worker, each in scores.items()}
+
+
+def best_of(recordings: Recordings) -> str:
+    """Return the worker with the best mean score; of several the first."""
+    scores = mean_scores(recordings)
+    return max(scores, key=lambda worker: scores[worker])
+
+
+def mean_cost(worker: RecordedWorker) -> float:
+    """Return the mean cost of an answer of a worker, in USD.
+
+    Raises:
+        ArmUnfit: its price is not known.
+    """
+    price = worker.card.price
+    if price is None:
+        raise ArmUnfit(f"the price of {worker.worker!r} is not known")
+    return fmean(price.cost(usage) for usage in worker.usages())
+
+
+def vote_plan(workers: Sequence[int], pool: int) -> Plan:
+    """Return a plan in which workers answer and a vote decides, if there are several.
+
+    Args:
+        workers: numbers of the workers; a number may repeat.
+        pool: the number of workers in the pool, which `Vote` follows.
+    """
+    if len(workers) == 1:
+        return _one(workers[0])
+    steps = [Step(number, ASK) for number in workers]
+    return Plan((*steps, Step(pool, "Choose.", tuple(range(len(steps))))))
+
+
+def own_vote(fold: Fold, times: int) -> Callable[[Question], Plan]:
+    """Return a function that has the best single answer several times, and refuses to use a sample twice."""
+    names, best = fold.test.workers, best_of(fold.train)
+    plan = vote_plan([names.index(best)] * times, len(names))
+
+    def choose(question: Question) -> Plan:
+        recorded = len(fold.test.samples(question, best))
+        if recorded < times:
+            raise Unrecorded(f"{best!r} answered {question.id!r} {recorded} times, and not {times} times")
+        return plan
+
+    return choose
+
+
+def _random(seed: int, question: Question) -> Random:
+    return Random(f"{seed}/{question.key}")  # noqa: S311 - the same draw each time is wanted
+
+
+def _one(worker: int) -> Plan:
+    return Plan((Step(worker, ASK),))
+
+
+def _number(fold: Fold, worker: str) -> int:
+    return fold.test.workers.index(worker)

@@ -1,0 +1,61 @@
+"""Folds: what arms are fitted on, and what is new to them when they are asked."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from podium_evals.arms.arm import Fold
+from podium_evals.errors import ArmUnfit
+from podium_evals.recorded import Recordings
+from podium_evals.statistics import halves, leave_kinds_out
+from podium_evals.statistics.splits import Places
+
+SplitName = Literal["questions", "kinds", "workers"]
+"""What is new to an arm: the questions, their kinds too, or some workers too."""
+
+
+def folds(recordings: Recordings, split: SplitName, *, count: int = 5, seed: int = 0) -> Iterator[Fold]:
+    """Yield the folds of a split.
+
+    - `questions`: one fold, fitted on half of each kind and asked the other half.
+    - `kinds`: `count` folds; each kind is asked once, by arms that were fitted on other kinds.
+    - `workers`: one fold for each worker, which is missing in the half that arms are fitted on.
+
+    Args:
+        recordings: recorded answers of the pool. Each worker has answered each question.
+        split: what is new.
+        count: the number of folds of kinds.
+        seed: the seed of the split.
+
+    Raises:
+        ArmUnfit: a worker has not answered a question, or there are too few kinds or workers to split.
+    """
+    incomplete = [worker for worker in recordings.workers if not _has_all(recordings, worker)]
+    if incomplete:
+        raise ArmUnfit(f"{incomplete[0]!r} has not answered each question: use `recordings.only(pool)`")
+    if split == "kinds":
+        try:
+            parts = list(leave_kinds_out(recordings.questions, folds=count, seed=seed))
+        except ValueError as error:
+            raise ArmUnfit(str(error)) from error
+        for others, left_out in parts:
+            yield Fold(train=_at(recordings, others), test=_at(recordings, left_out))
+        return
+    first, second = halves(recordings.questions, seed=seed)
+    train, test = _at(recordings, first), _at(recordings, second)
+    if split == "questions":
+        yield Fold(train=train, test=test)
+        return
+    if len(recordings.workers) < 3:
+        raise ArmUnfit("to leave a worker out, the pool needs at least three")
+    for worker in recordings.workers:
+        rest = [name for name in recordings.workers if name != worker]
+        yield Fold(train=train.only(rest), test=test)
+
+
+def _has_all(recordings: Recordings, worker: str) -> bool:
+    return all(recordings.samples(question, worker) for question in recordings.questions)
+
+
+def _at(recordings: Recordings, places: Places) -> Recordings:
+    chosen = {recordings.questions[place].key for place in places.tolist()}
+    return recordings.where(lambda question: question.key in chosen)

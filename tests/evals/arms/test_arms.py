@@ -1,0 +1,227 @@
+"""Tests of arms on recordings whose right figures are known."""
+
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from podium import Plan, Step
+from podium.planners import FixedPlanner, Planner, RulePlanner
+from podium.usage import Usage
+from podium_evals.arms import (
+    Alone,
+    AnyCorrect,
+    Arm,
+    ArmResult,
+    BestSingle,
+    EqualBudgetVote,
+    Fold,
+    KindRule,
+    MajorityVote,
+    MixtureOfAgents,
+    OwnMajority,
+    PlannerArm,
+    RandomPlan,
+    RandomWorker,
+    RoutingOracle,
+    SplitName,
+    evaluate,
+    folds,
+)
+from podium_evals.errors import ArmUnfit
+from podium_evals.recorded import Question, Recording, Recordings, Sample
+
+pytestmark = pytest.mark.anyio
+
+CHEAP, DEAR, WEAK = "google_gemma-3-27b-it", "anthropic_claude-sonnet-4", "meta-llama_llama-3.3-70b-instruct"
+POOL = (CHEAP, DEAR, WEAK)
+GOOD_AT = {CHEAP: "verbs", DEAR: "sums", WEAK: ""}
+
+
+def _sample(worker: str, *, is_right: bool) -> Sample:
+    text = "yes" if is_right else f"no, says {worker}"
+    return Sample(text=text, score=float(is_right), usage=Usage(100, 10))
+
+
+def _recorded(right: Callable[[str, Question, int], bool], samples: int = 1) -> Recordings:
+    """Return forty questions of four kinds, half of them verbs, answered by three workers."""
+
+    def recordings() -> Iterator[Recording]:
+        for number in range(40):
+            kind = ("verbs", "sums", "verbs too", "sums too")[number % 4]
+            question = Question(id=f"q{number}", kind=kind, text=f"{kind} {number}?", expected="yes")
+            for worker in POOL:
+                answers = [right(worker, question, sample) for sample in range(samples)]
+                yield Recording(question, worker, tuple(_sample(worker, is_right=each) for each in answers))
+
+    return Recordings(recordings())
+
+
+def _coin(*of: object) -> bool:
+    return sha256(repr(of).encode()).digest()[0] % 2 == 0
+
+
+def _specialists(worker: str, question: Question, sample: int) -> bool:
+    del sample
+    return bool(GOOD_AT[worker]) and question.kind.startswith(GOOD_AT[worker])
+
+
+async def _evaluate(
+    recordings: Recordings, *arms: Arm, split: SplitName = "questions", seeds: Sequence[int] = (0,)
+) -> dict[str, ArmResult]:
+    parts = list(folds(recordings, split, count=2))
+    unit: Any = "kind" if split == "kinds" else "question"
+    results = await evaluate([BestSingle(), *arms], parts, base="best single", unit=unit, seeds=seeds)
+    return {result.name: result for result in results}
+
+
+def _mean(result: ArmResult) -> float:
+    assert result.score is not None
+    assert result.recorded == result.questions
+    return result.score.mean
+
+
+async def test_two_specialists_gain_from_a_rule_and_not_from_a_vote() -> None:
+    """Each worker alone is right on half; who knows the kind is always right."""
+    found = await _evaluate(
+        _recorded(_specialists), *map(Alone, POOL), KindRule(), MajorityVote(3), AnyCorrect(), RandomWorker()
+    )
+    assert [_mean(found[worker]) for worker in POOL] == [0.5, 0.5, 0]
+    assert _mean(found["kind rule"]) == _mean(found["any correct, not achievable"]) == 1
+    assert _mean(found["vote of the best 3"]) == 0.5
+    assert 0.1 < _mean(found["random worker"]) < 0.6
+    rule, vote = found["kind rule"].difference, found["vote of the best 3"].difference
+    assert rule is not None
+    assert vote is not None
+    assert (rule.alone.mean, rule.together.excludes_zero, vote.alone.mean) == (0.5, True, 0)
+    assert found["kind rule"].kinds == {"sums": 1, "sums too": 1, "verbs": 1, "verbs too": 1}
+    assert found["best single"].difference is None
+
+
+async def test_a_rule_by_kind_knows_nothing_of_other_kinds() -> None:
+    """It falls back to the best single, and every question is asked once."""
+    found = await _evaluate(_recorded(_specialists), KindRule(), split="kinds")
+    assert found["kind rule"].questions == 40
+    assert _mean(found["kind rule"]) == _mean(found["best single"])
+
+
+async def test_new_workers_are_unknown_to_what_is_fitted() -> None:
+    """With the best worker missing in training, the best single is the second best."""
+    recordings = _recorded(lambda worker, question, _n: worker == DEAR or _specialists(worker, question, 0))
+    parts = list(folds(recordings, "workers"))
+    assert [set(POOL) - set(fold.train.workers) for fold in parts] == [{worker} for worker in POOL]
+    assert all(fold.test.workers == POOL for fold in parts)
+    found = await _evaluate(recordings, split="workers")
+    assert _mean(found["best single"]) == pytest.approx((1 + 0.5 + 1) / 3)
+
+
+async def test_calls_tokens_and_cost_are_those_of_the_plan() -> None:
+    """A reducer is no call; the price is that of the table."""
+    found = await _evaluate(_recorded(_specialists), Alone(CHEAP), Alone(DEAR), MajorityVote(3))
+    alone, vote = found[DEAR], found["vote of the best 3"]
+    assert (alone.calls, alone.tokens, alone.cost) == (1, 110, pytest.approx((100 * 3 + 10 * 15) / 1e6))
+    assert (vote.calls, vote.tokens) == (3, 330)
+    assert vote.cost is not None
+    assert alone.cost is not None
+    assert vote.cost > alone.cost
+    assert alone.latency_s is None
+
+
+async def test_the_own_majority_needs_a_sample_for_each_answer() -> None:
+    """Two of three right: the majority is always right. With fewer samples, nothing is guessed."""
+    often = _recorded(lambda worker, _question, sample: worker == DEAR and sample != 1, samples=3)
+    found = await _evaluate(often, OwnMajority(3), OwnMajority(4), seeds=(0, 1, 2))
+    assert _mean(found["best single 3 times"]) == 1
+    assert _mean(found["best single"]) == pytest.approx(2 / 3)
+    lacking = found["best single 4 times"]
+    assert (lacking.recorded, lacking.score, lacking.difference) == (0, None, None)
+    assert "3 times, and not 4 times" in lacking.unrecorded
+
+
+async def test_the_vote_at_equal_budget_spends_no_more() -> None:
+    """A cheap best single may answer thrice for three others; an expensive one once."""
+    vote = MajorityVote(3)
+    for best, calls in ((CHEAP, 3), (DEAR, 1)):
+        recordings = _recorded(lambda worker, _question, _sample, best=best: worker == best, samples=3)
+        found = await _evaluate(recordings, vote, EqualBudgetVote(vote))
+        other, own = found[vote.name], found[f"best single at the budget of {vote.name!r}"]
+        assert own.calls == calls
+        assert own.cost is not None
+        assert other.cost is not None
+        assert own.cost <= other.cost
+
+
+async def test_a_mixture_of_agents_is_not_recorded() -> None:
+    """Its last step reads other answers: the table says so, and no score is made up."""
+    found = await _evaluate(_recorded(_specialists), MixtureOfAgents())
+    mixture = found["mixture of agents"]
+    assert (mixture.recorded, mixture.score, mixture.difference) == (0, None, None)
+    assert "recordings have questions alone" in mixture.unrecorded
+
+
+async def test_an_oracle_gains_nothing_from_luck() -> None:
+    """Workers that guess: the oracle, judged by other samples, is no better. Any correct is."""
+    coins = _recorded(
+        lambda worker, question, sample: hash((worker, question.id, sample, 7)) % 2 == 0, samples=3
+    )
+    found = await _evaluate(coins, RoutingOracle(), AnyCorrect(), seeds=(0, 1, 2))
+    assert not found["routing oracle"].achievable
+    assert _mean(found["any correct, not achievable"]) > 0.75
+    assert 0.25 < _mean(found["routing oracle"]) < 0.75
+    single = await _evaluate(_recorded(_specialists), RoutingOracle())
+    assert "one sample" in single["routing oracle"].unrecorded
+
+
+async def test_any_planner_can_be_an_arm() -> None:
+    """One that writes no plan scores nothing; one that writes a plan that was not recorded has no score."""
+
+    class Planned(PlannerArm):
+        def __init__(self, name: str, planner: Planner) -> None:
+            super().__init__(name)
+            self._planner = planner
+
+        def planner(self, fold: Fold, seed: int) -> Planner:
+            del fold, seed
+            return self._planner
+
+    two = Plan((Step(0, "Answer the question."), Step(1, "Improve it.", (0,))))
+    found = await _evaluate(
+        _recorded(_specialists),
+        Planned("none", FixedPlanner("I cannot plan.")),
+        Planned("rule", RulePlanner()),
+        Planned("two", FixedPlanner(two)),
+    )
+    assert _mean(found["none"]) == 0
+    assert found["rule"].questions == 20
+    assert found["two"].recorded == 0
+
+
+async def test_random_plans_vote() -> None:
+    """They have one to three workers here; another seed draws others."""
+    found = await _evaluate(_recorded(_specialists), RandomPlan(), RandomWorker())
+    assert 1 < found["random plan"].calls < 3
+    assert found["random worker"].calls == 1
+
+
+async def test_an_arm_that_does_not_fit_says_why() -> None:
+    """The others are compared all the same; without a base there is no comparison."""
+    recordings = _recorded(_specialists)
+    found = await _evaluate(recordings, MajorityVote(4))
+    assert "needs 4 workers: the pool has 3" in found["vote of the best 4"].unfit
+    parts = list(folds(recordings, "questions"))
+    with pytest.raises(ArmUnfit, match="no arm is called 'worst'"):
+        await evaluate([BestSingle()], parts, base="worst", unit="question")
+    with pytest.raises(ArmUnfit, match="nothing can be compared"):
+        await evaluate([MixtureOfAgents()], parts, base="mixture of agents", unit="question")
+    with pytest.raises(ArmUnfit, match="7 folds"):
+        list(folds(recordings, "kinds", count=7))
+
+
+def test_folds_need_an_answer_of_each_worker() -> None:
+    """Otherwise arms would be asked different questions."""
+    question = Question(id="q", kind="a", text="?")
+    some = [Recording(question, "a", (Sample(text="x", score=1),))]
+    other = Recording(Question(id="r", kind="a", text="!"), "b", (Sample(text="x", score=1),))
+    with pytest.raises(ArmUnfit, match=r"recordings\.only"):
+        list(folds(Recordings([*some, other]), "questions"))
