@@ -48,9 +48,9 @@ class RecordedWorker(Worker):
         card: the card; `None` makes one with the worker's name and its price.
         prices: where the price of such a card is looked up; `None` takes the table of this package.
         on: the day of the price; `None` takes the latest.
-        seed: chooses the samples. A question's samples are taken in turn: the next step, attempt or round gets
-            the next one, and after the last comes the first. The next seed begins one sample later, so that as
-            many seeds as there are samples take each sample once.
+        seed: chooses the samples. A question's samples are taken in turn: the next step, attempt or round
+            gets the next one, and after the last comes the first. The next seed begins one sample later, so
+            that as many seeds as there are samples take each sample once.
         latency: whether calls take as long as recorded; by default they take no time.
 
     Raises:
