@@ -36,6 +36,16 @@ def test_an_empty_answer_scores_nothing(tmp_path: Path) -> None:
     assert [sample.score for sample in read.samples(question, WEAK)] == [0.3, 0.0, 0.3]
 
 
+def test_an_answer_that_the_source_lacks_is_empty(tmp_path: Path) -> None:
+    """It is packed as `None`, which would win votes; a graded answer `None` is an answer."""
+    row = dice_row(1)
+    row["answers"] = {STRONG: [["None", 0.01], ["None", 0.0]], WEAK: [["None", 1.0]]}
+    read = read_reasoning_gym(write_packed(tmp_path / "rg.gz", [row]))
+    (question,) = read.questions
+    assert [(each.text, each.score) for each in read.samples(question, STRONG)] == [("", 0.0), ("", 0.0)]
+    assert read.samples(question, WEAK)[0].text == "None"
+
+
 def test_a_text_counts_once(tmp_path: Path) -> None:
     """Another question of the same text is left out, and counted; one level alone has no twin."""
     twin = dice_row(1, level="hard")

@@ -24,6 +24,18 @@ class RecordingInvalid(PodiumError):
     code = "recording_invalid"
 
 
+class OriginUnavailable(PodiumError):
+    """A public recording cannot be downloaded; what has arrived of it is kept."""
+
+    code = "origin_unavailable"
+
+
+class ChecksumMismatch(PodiumError):
+    """A downloaded file is not the one that is listed: the origin was changed, or somebody is between."""
+
+    code = "checksum_mismatch"
+
+
 class Unrecorded(WorkerRefused):
     """A recorded worker is asked something to which no answer was recorded.
 

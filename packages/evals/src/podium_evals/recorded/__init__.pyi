@@ -1,3 +1,19 @@
+from .downloader import (
+    Progress as Progress,
+    default_folder as default_folder,
+    download as download,
+)
+from .fetch import (
+    fetch_mmlu_pro as fetch_mmlu_pro,
+    fetch_reasoning_gym as fetch_reasoning_gym,
+)
+from .origins import (
+    Origin as Origin,
+    OriginFile as OriginFile,
+    mmlu_pro_origin as mmlu_pro_origin,
+    read_manifest as read_manifest,
+    reasoning_gym_origin as reasoning_gym_origin,
+)
 from .packed import (
     Level as Level,
     read_mmlu_pro as read_mmlu_pro,
@@ -16,6 +32,10 @@ from .recorded_worker import (
     INSTRUCTIONS as INSTRUCTIONS,
     RecordedWorker as RecordedWorker,
     recorded_pool as recorded_pool,
+)
+from .recording_file import (
+    read_recordings as read_recordings,
+    write_recordings as write_recordings,
 )
 from .recordings import (
     NO_ANSWER as NO_ANSWER,

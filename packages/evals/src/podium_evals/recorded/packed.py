@@ -53,9 +53,13 @@ def _of_reasoning_gym(rows: _Rows, level: Level | None, left_out: Counter[str]) 
             continue
         question = reasoning_gym.question(row["level"], row["dataset"], row["index"], row["question"])
         for worker, answers in row["answers"].items():
-            yield Recording(
-                question, worker, tuple(Sample(text=text, score=score) for text, score in answers)
-            )
+            yield Recording(question, worker, tuple(_sample(text, score) for text, score in answers))
+
+
+def _sample(text: str, score: float) -> Sample:
+    """Return a sample; where the source lacks an answer, packing wrote `None`, and graders gave 0 or 0.01."""
+    is_missing = text == "None" and score <= 0.01
+    return Sample(text="" if is_missing else text, score=score)
 
 
 def _of_mmlu_pro(rows: _Rows) -> Iterator[Recording]:

@@ -1,0 +1,217 @@
+"""Downloads the files of an origin: a few at a time, resumed where they broke off, checked by checksum."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from random import random
+
+import anyio
+import anyio.to_thread
+import httpx2
+from platformdirs import user_cache_path
+
+from podium_evals.errors import ChecksumMismatch, OriginUnavailable
+from podium_evals.recorded.origins import Origin, OriginFile
+
+AT_ONCE = 4
+"""Files that are downloaded at the same time."""
+ATTEMPTS = 5
+"""Requests for one file that may fail in a row without a byte in between."""
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
+"""Seconds before the second request; it doubles with each failure, up to the longest."""
+TIMEOUTS = httpx2.Timeout(30.0, connect=10.0)
+"""Seconds for each read, write and wait for a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a download is."""
+
+    files: int
+    """Files that are whole."""
+    of_files: int
+    bytes: int
+    """Their size."""
+    of_bytes: int
+
+
+def default_folder() -> Path:
+    """Return the folder for downloads: `podium/evals` in the user's cache folder."""
+    return user_cache_path("podium", appauthor=False) / "evals"
+
+
+async def download(
+    origin: Origin,
+    folder: Path | None = None,
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Path:
+    """Download what is missing of an origin, and check all of it.
+
+    A file that broke off goes on where it stopped, in another process too.
+
+    Args:
+        origin: the files.
+        folder: where they are kept, each under its path, in a folder with the origin's name; `None` takes
+            the default folder.
+        on_progress: is called after each file.
+
+    Returns:
+        The origin's folder.
+
+    Raises:
+        OriginUnavailable: a file is not served, or the connection fails again and again.
+        ChecksumMismatch: a file is not the one that is listed.
+    """
+    target = (folder or default_folder()) / origin.name
+    done = list[OriginFile]()
+    slots = anyio.CapacityLimiter(AT_ONCE)
+
+    async def one(file: OriginFile) -> None:
+        async with slots:
+            await _Download(client, origin.url_of(file), file, target / file.path).run()
+        done.append(file)
+        if on_progress is not None:
+            on_progress(
+                Progress(
+                    len(done),
+                    len(origin.files),
+                    sum(each.size for each in done),
+                    sum(each.size for each in origin.files),
+                )
+            )
+
+    try:
+        async with (
+            httpx2.AsyncClient(timeout=TIMEOUTS, follow_redirects=True) as client,
+            anyio.create_task_group() as group,
+        ):
+            for file in origin.files:
+                group.start_soon(one, file)
+    except BaseExceptionGroup as failures:
+        raise _first(failures) from None
+    return target
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the failure that the others were cancelled for."""
+    first = failures.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+class _Again(Exception):
+    """The request failed, and the next may succeed.
+
+    Args:
+        told: why.
+        wait: seconds that the server asks to wait.
+    """
+
+    def __init__(self, told: str, wait: float = 0.0) -> None:
+        super().__init__(told)
+        self.wait = wait
+
+
+@dataclass(slots=True)
+class _Download:
+    """One file on its way."""
+
+    client: httpx2.AsyncClient
+    url: str
+    file: OriginFile
+    target: Path
+
+    @property
+    def part(self) -> Path:
+        """What has arrived so far."""
+        return self.target.with_name(self.target.name + ".part")
+
+    async def run(self) -> None:
+        """Download the file unless it is there."""
+        if await anyio.to_thread.run_sync(_digest, self.target) == self.file.sha256:
+            return
+        try:
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            await self._until_whole()
+            await anyio.to_thread.run_sync(self._finish)
+        except OSError as error:
+            raise OriginUnavailable(f"{self.target} cannot be written: {error}") from error
+
+    async def _until_whole(self) -> None:
+        failures = 0
+        while (arrived := _size(self.part)) < self.file.size:
+            try:
+                await self._request(arrived)
+            except _Again as again:
+                failures = 1 if _size(self.part) > arrived else failures + 1
+                if failures >= ATTEMPTS:
+                    raise OriginUnavailable(f"{self.url}: {again}; {ATTEMPTS} requests failed") from again
+                wait = min(FIRST_WAIT * 2**failures, LONGEST_WAIT) * random()  # noqa: S311 - spreads requests
+                await anyio.sleep(min(max(wait, again.wait), LONGEST_WAIT))
+
+    async def _request(self, arrived: int) -> None:
+        """Ask for what is missing, and append it."""
+        headers = {"Accept-Encoding": "identity"}  # ranges and checksums are of the plain bytes
+        if arrived:
+            headers["Range"] = f"bytes={arrived}-"
+        try:
+            async with self.client.stream("GET", self.url, headers=headers) as response:
+                self._check_status(response)
+                resumes = response.status_code == 206
+                if resumes and not response.headers.get("content-range", "").startswith(f"bytes {arrived}-"):
+                    raise _Again("the server sent another range than it was asked for")
+                await self._append(response, resumes=resumes)
+        except httpx2.HTTPError as error:
+            raise _Again(f"{type(error).__name__}: {error}") from error
+
+    async def _append(self, response: httpx2.Response, *, resumes: bool) -> None:
+        async with await anyio.open_file(self.part, "ab" if resumes else "wb") as part:
+            async for piece in response.aiter_raw():
+                await part.write(piece)
+                if await part.tell() > self.file.size:
+                    break  # the checksum will tell
+        if _size(self.part) < self.file.size and response.status_code == 200:
+            raise _Again("the server sent less than the whole file")
+
+    def _check_status(self, response: httpx2.Response) -> None:
+        status = response.status_code
+        if status in (200, 206):
+            return
+        if status == 416:
+            self.part.unlink(missing_ok=True)
+            raise _Again("the server has no such range")
+        if status == 429 or status >= 500:
+            raise _Again(f"the server answered {status}", _retry_after(response))
+        raise OriginUnavailable(f"{self.url}: the server answered {status}")
+
+    def _finish(self) -> None:
+        found = _digest(self.part)
+        if found != self.file.sha256:
+            self.part.unlink()
+            raise ChecksumMismatch(f"{self.url} has the SHA-256 {found}, and {self.file.sha256} is listed")
+        with self.part.open("rb+") as part:
+            os.fsync(part.fileno())
+        self.part.replace(self.target)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _digest(path: Path) -> str:
+    """Return the checksum of a file; empty where there is none."""
+    if not path.exists():
+        return ""
+    digest = sha256()
+    with path.open("rb") as file:
+        while piece := file.read(2**20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _retry_after(response: httpx2.Response) -> float:
+    """Return the seconds that the server asks to wait; 0 where it asks for none, or for a date."""
+    told = response.headers.get("retry-after", "")
+    return float(told) if told.isdecimal() else 0.0

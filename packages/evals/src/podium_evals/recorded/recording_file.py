@@ -1,0 +1,146 @@
+"""A recording as a file of JSON lines, which can be appended to, and read while it grows.
+
+The first line says where the answers are from. A question stands before its samples:
+
+    {"type": "recording", "version": 1, "source": "…", "revision": "", "licence": "", "citation": ""}
+    {"type": "question", "id": "…", "kind": "…", "level": "", "text": "…", "expected": null, "split_key": "…"}
+    {"type": "sample", "question": "…", "worker": "…", "text": "…", "score": 1, "usage": {…}, "latency_s": 2}
+
+A sample names its question by the key of the content.
+"""
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import IO, Any
+
+from podium.usage import Usage
+from podium_evals.errors import RecordingInvalid
+from podium_evals.recorded.question import Question
+from podium_evals.recorded.recordings import Provenance, Recording, Recordings, Sample
+
+VERSION = 1
+_USAGE = tuple(field.name for field in fields(Usage))
+
+
+def header_line(provenance: Provenance) -> str:
+    """Return the first line of a file."""
+    return _line({"type": "recording", "version": VERSION} | asdict(provenance))
+
+
+def question_line(question: Question) -> str:
+    """Return the line of a question."""
+    told = {
+        name: getattr(question, name) for name in ("id", "kind", "level", "text", "expected", "split_key")
+    }
+    return _line({"type": "question"} | told)
+
+
+def sample_line(question: Question, worker: str, sample: Sample) -> str:
+    """Return the line of a sample."""
+    told = {"type": "sample", "question": question.key, "worker": worker, "text": sample.text}
+    measured = {"score": sample.score, "usage": None, "latency_s": sample.latency_s}
+    if sample.usage is not None:
+        usage = asdict(sample.usage)
+        measured["usage"] = {name: count for name, count in usage.items() if count}  # type: ignore[assignment]
+    return _line(told | measured)
+
+
+def write_recordings(recordings: Recordings, path: Path | str) -> None:
+    """Write a recording to a new file, gzipped where its name ends in `.gz`.
+
+    Raises:
+        FileExistsError: the file is there already.
+    """
+    with _open(Path(path), "xt") as file:
+        file.write(header_line(recordings.provenance or Provenance(source=str(path))))
+        told = set[str]()
+        for each in recordings:
+            if each.question.key not in told:
+                file.write(question_line(each.question))
+                told.add(each.question.key)
+            file.writelines(sample_line(each.question, each.worker, sample) for sample in each.samples)
+
+
+def read_recordings(path: Path | str) -> Recordings:
+    """Read a file that `write_recordings` or `podium record` wrote.
+
+    A last line without its end was cut when the process died that wrote it; it is left out.
+
+    Raises:
+        RecordingInvalid: the file is no recording.
+    """
+    questions = dict[str, Question]()
+    samples = defaultdict[tuple[str, str], list[Sample]](list)
+    provenance: Provenance | None = None
+    for where, row in _rows(Path(path)):
+        try:
+            match row["type"]:
+                case "recording":
+                    provenance = _provenance(row)
+                case "question":
+                    question = _question(row)
+                    questions.setdefault(question.key, question)
+                case "sample":
+                    samples[row["question"], row["worker"]].append(_sample(row))
+                case other:
+                    raise RecordingInvalid(f"{where}: there is no type {other!r}")
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RecordingInvalid(f"{where} cannot be read: {type(error).__name__}: {error}") from error
+    if provenance is None:
+        raise RecordingInvalid(f"{path} is no recording: no line has the type 'recording'")
+    if unknown := next((key for key, _ in samples if key not in questions), None):
+        raise RecordingInvalid(f"{path} has answers to a question that it lacks: {unknown!r}")
+    found = (Recording(questions[key], worker, tuple(given)) for (key, worker), given in samples.items())
+    return Recordings(found, provenance)
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each row, with the place that errors name."""
+    try:
+        with _open(path, "rt") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith("\n"):
+                    return
+                yield f"{path}, line {number}", json.loads(line)
+    except (OSError, EOFError, ValueError) as error:
+        raise RecordingInvalid(f"{path} cannot be read: {error}") from error
+
+
+def _provenance(row: Mapping[str, Any]) -> Provenance:
+    if row["version"] != VERSION:
+        raise RecordingInvalid(
+            f"the recording is of version {row['version']!r}; this package reads {VERSION}"
+        )
+    return Provenance(
+        source=row["source"], revision=row["revision"], licence=row["licence"], citation=row["citation"]
+    )
+
+
+def _question(row: Mapping[str, Any]) -> Question:
+    return Question(
+        id=row["id"],
+        kind=row["kind"],
+        level=row["level"],
+        text=row["text"],
+        expected=row["expected"],
+        split_key=row["split_key"],
+    )
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    usage = None if row["usage"] is None else Usage(**row["usage"])
+    return Sample(text=row["text"], score=row["score"], usage=usage, latency_s=row["latency_s"])
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _open(path: Path, mode: str) -> IO[str]:
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    opened: IO[str] = opener(path, mode, encoding="utf-8")
+    return opened

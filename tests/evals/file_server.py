@@ -1,0 +1,78 @@
+"""A loopback server of files, as GitHub serves them, which can fail in the ways that servers do."""
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote
+
+
+@dataclass
+class FileServer:
+    """Serves a folder; a fault is called with the number of the request for a path, from 1."""
+
+    folder: Path
+    fault: Callable[[str, int], str] = lambda _path, _number: ""
+    """Returns `""`, a status, `cut` (half of what was asked for), `whole` (ignores ranges) or `other`
+    (another range than asked for)."""
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    """Path and range of each request, in order."""
+    url: str = ""
+
+    @contextmanager
+    def in_thread(self) -> Iterator["FileServer"]:
+        """Serve until the block ends."""
+        server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.url = f"http://127.0.0.1:{server.server_port}/"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        serving = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                serving.answer(self)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        return Handler
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        """Answer one request."""
+        path = unquote(handler.path).removeprefix("/")
+        asked = handler.headers.get("range", "")
+        self.requests.append((path, asked))
+        fault = self.fault(path, sum(path == before for before, _ in self.requests))
+        if fault.isdecimal():
+            handler.send_response(int(fault))
+            handler.send_header("retry-after", "0")
+            handler.send_header("content-length", "0")
+            handler.end_headers()
+            return
+        whole = (self.folder / path).read_bytes()
+        start = int(match[1]) if (match := re.fullmatch(r"bytes=(\d+)-", asked)) and fault != "whole" else 0
+        body = whole[start:]
+        handler.send_response(206 if start else 200)
+        if start:
+            told = start + 1 if fault == "other" else start
+            handler.send_header("content-range", f"bytes {told}-{len(whole) - 1}/{len(whole)}")
+        handler.send_header("content-length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body[: len(body) // 2] if fault == "cut" else body)
+        if fault == "cut":
+            handler.wfile.flush()
+            handler.close_connection = True
+            handler.connection.shutdown(2)

@@ -1,0 +1,290 @@
+"""Public recordings are fetched from a server with the layout of their origin, whole or not at all."""
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evals.file_server import FileServer
+
+from podium.errors import ConfigError
+from podium_evals.errors import ChecksumMismatch, OriginUnavailable, RecordingInvalid
+from podium_evals.recorded import (
+    Origin,
+    OriginFile,
+    Progress,
+    Provenance,
+    Recordings,
+    Sample,
+    download,
+    fetch_mmlu_pro,
+    fetch_reasoning_gym,
+    mmlu_pro_origin,
+    read_mmlu_pro,
+    read_reasoning_gym,
+    reasoning_gym_origin,
+)
+
+pytestmark = pytest.mark.anyio
+Fault = Callable[[str, int], str]
+
+
+def results(*rows: tuple[str, str, list[tuple[str | None, float]]]) -> str:
+    """Return a file of Reasoning Gym's evaluation."""
+    return json.dumps(
+        {
+            "system_prompt": "Think step by step.",
+            "results": [
+                {
+                    "question": question,
+                    "expected_answer": expected,
+                    "completions": [
+                        {"model_answer": text, "full_model_response": "I think. " * 40, "score": score}
+                        for text, score in answers
+                    ],
+                }
+                for question, expected, answers in rows
+            ],
+        }
+    )
+
+
+def choices(*rows: dict[str, Any], text: str = "generated_text") -> str:
+    """Return a file of MMLU-Pro's evaluation; names of categories stand between the rows of one model."""
+    whole = {"question": "Which?", "options": ["x", "y"], "answer": "B", "category": "law", "question_id": 1}
+    return json.dumps([whole | {text: "The answer is (B)."} | row for row in rows] + ["law"])
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Path:
+    """Write small files in the layout of both origins."""
+    folder = tmp_path / "served"
+    gym = {
+        "easy/maker_model-a_20250315_163713/arithmetic/dice.json": results(
+            ("What is 1 + 1?", "2", [("2", 1.0), ("2", 1.0), (None, 0.01)]),
+            ("What is 2 + 2?", "4", [("5", 0.0)]),
+        ),
+        "easy/maker_model-b_20250401_000000/arithmetic/dice.json": results(
+            ("What is 1 + 1? ", "2", [("3", 0.0)]), ("What is 3 + 3?", "6", [("6", 1.0)])
+        ),
+        "hard/maker_model-b_20250401_000000/logic/aiw.json": results(("Who?", "Alice", [("Alice", 1.0)])),
+    }
+    for path, text in gym.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    for name, text in {
+        "a": choices({"pred": "B"}),
+        "b(1)": choices({"pred": None}, text="model_outputs"),
+    }.items():
+        with zipfile.ZipFile(folder / f"model_outputs_{name}_5shots.zip", "w") as archive:
+            archive.writestr(f"model_outputs_{name}_5shots.json", text)
+            archive.writestr("__MACOSX/._x.json", "")
+    return folder
+
+
+@contextmanager
+def serving(folder: Path, fault: Fault = lambda _path, _number: "") -> Iterator[tuple[FileServer, Origin]]:
+    """Serve a folder, and list its files."""
+    with FileServer(folder, fault).in_thread() as server:
+        files = tuple(
+            OriginFile(
+                path=str(path.relative_to(folder)),
+                size=path.stat().st_size,
+                sha256=sha256(path.read_bytes()).hexdigest(),
+            )
+            for path in sorted(folder.rglob("*.*"))
+        )
+        provenance = Provenance(source="loopback", licence="Apache-2.0", citation="Nobody 2025")
+        yield server, Origin(name="small", provenance=provenance, url=server.url, files=files)
+
+
+async def test_reasoning_gym(served: Path, tmp_path: Path) -> None:
+    """Questions are joined by content; another question under the same number has a name of its own."""
+    with serving(served) as (_, origin):
+        read = await fetch_reasoning_gym(level="easy", folder=tmp_path / "cache", origin=origin)
+    assert [question.id.removeprefix("reasoning_gym/easy/dice/")[:2] for question in read.questions] == [
+        "0",
+        "1",
+        "1~",
+    ]
+    first, second, third = read.questions
+    assert (read.workers, first.expected) == (("maker_model-a", "maker_model-b"), "2")
+    assert [sample.text for sample in read.samples(first, "maker_model-a")] == ["2", "2", ""]
+    assert [sample.score for sample in read.samples(first, "maker_model-a")] == [1.0, 1.0, 0.0]
+    assert read.samples(first, "maker_model-b")[0].text == "3"
+    assert not read.samples(second, "maker_model-b")
+    assert third.text == "What is 3 + 3?"
+    assert read.provenance == origin.provenance
+
+
+async def test_usage_counts_the_text_before_the_answer(served: Path, tmp_path: Path) -> None:
+    """Estimated, and marked so."""
+    with serving(served) as (_, origin):
+        read = await fetch_reasoning_gym(
+            level="hard", kinds=["aiw"], folder=tmp_path / "cache", origin=origin
+        )
+    usage = read.samples(read.questions[0], "maker_model-b")[0].usage
+    assert usage is not None
+    assert usage.estimated
+    assert (usage.input_tokens > 5, usage.output_tokens > 80) == (True, True)
+
+
+async def test_mmlu_pro(served: Path, tmp_path: Path) -> None:
+    """Archives, with the text of APIs under another name, and names with brackets in their URL."""
+    with serving(served) as (_, origin):
+        read = await fetch_mmlu_pro(workers=["a", "b(1)"], folder=tmp_path / "cache", origin=origin)
+    (question,) = read.questions
+    assert question.kind == "law"
+    assert [read.samples(question, worker)[0].score for worker in ("a", "b(1)")] == [1.0, 0.0]
+
+
+async def test_nothing_is_downloaded_twice(served: Path, tmp_path: Path) -> None:
+    """What is there, and right, is read; what was changed since is fetched again."""
+    told: list[Progress] = []
+    with serving(served) as (server, origin):
+        for _ in range(2):
+            folder = await download(origin, tmp_path / "cache", on_progress=told.append)
+        assert len(server.requests) == len(origin.files)
+        (folder / "model_outputs_a_5shots.zip").write_text("changed")
+        await download(origin, tmp_path / "cache")
+        assert server.requests[len(origin.files) :] == [("model_outputs_a_5shots.zip", "")]
+    assert (told[-1].files, told[-1].bytes) == (told[-1].of_files, told[-1].of_bytes)
+
+
+@pytest.mark.parametrize(
+    "faults", [["cut"], ["cut", "whole"], ["cut", "other"], ["cut", "416"], ["503", "503"]]
+)
+async def test_what_broke_off_goes_on(served: Path, tmp_path: Path, faults: list[str]) -> None:
+    """From where it stopped; from the start where the server has no ranges, or another."""
+    name = "model_outputs_a_5shots.zip"
+    with serving(served, lambda _path, number: faults[number - 1] if number <= len(faults) else "") as (
+        server,
+        origin,
+    ):
+        folder = await download(origin.only(lambda path: path.name == name), tmp_path / "cache")
+    assert (folder / name).read_bytes() == (served / name).read_bytes()
+    assert len(server.requests) == len(faults) + (faults[-1] != "whole")
+    if faults[0] == "cut":
+        half = (served / name).stat().st_size // 2
+        assert server.requests[1] == (name, f"bytes={half}-")
+    assert sorted(path.name for path in folder.iterdir()) == [name]
+
+
+async def test_a_part_of_another_process_is_used(served: Path, tmp_path: Path) -> None:
+    """After a kill, the next process asks for the rest."""
+    name = "model_outputs_a_5shots.zip"
+    with serving(served) as (server, origin):
+        part = tmp_path / "cache" / "small" / f"{name}.part"
+        part.parent.mkdir(parents=True)
+        part.write_bytes((served / name).read_bytes()[:10])
+        await download(origin.only(lambda path: path.name == name), tmp_path / "cache")
+    assert server.requests == [(name, "bytes=10-")]
+
+
+async def test_a_changed_file_is_refused(served: Path, tmp_path: Path) -> None:
+    """And leaves nothing that would be resumed."""
+    name = "model_outputs_a_5shots.zip"
+    with serving(served) as (_, origin):
+        whole = (served / name).read_bytes()
+        (served / name).write_bytes(whole[:-1] + b"?")
+        with pytest.raises(ChecksumMismatch, match="SHA-256") as caught:
+            await download(origin.only(lambda path: path.name == name), tmp_path / "cache")
+    assert caught.value.code == "checksum_mismatch"
+    assert list((tmp_path / "cache" / "small").iterdir()) == []
+
+
+@pytest.mark.parametrize(("fault", "requests"), [("404", 1), ("503", 5)])
+async def test_what_is_not_served_is_told(
+    served: Path, tmp_path: Path, fault: str, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once where it is not there; after some requests where the server is down."""
+    monkeypatch.setattr("podium_evals.recorded.downloader.FIRST_WAIT", 0.001)
+    name = "model_outputs_a_5shots.zip"
+    with serving(served, lambda _path, _number: fault) as (server, origin):
+        with pytest.raises(OriginUnavailable, match=fault) as caught:
+            await download(origin.only(lambda path: path.name == name), tmp_path / "cache")
+        assert len(server.requests) == requests
+    assert caught.value.code == "origin_unavailable"
+
+
+async def test_kinds_and_workers_that_may_not_be_fetched(tmp_path: Path) -> None:
+    """Before anything is downloaded."""
+    with pytest.raises(ConfigError, match="no kind"):
+        await fetch_reasoning_gym(level="easy", kinds=["unlisted"], folder=tmp_path)
+    with pytest.raises(ConfigError, match="'gpt'"):
+        await fetch_mmlu_pro(workers=["gpt"], folder=tmp_path)
+
+
+async def test_a_file_of_another_form_is_told(served: Path, tmp_path: Path) -> None:
+    """With its name."""
+    path = "easy/maker_model-a_20250315_163713/arithmetic/dice.json"
+    (served / path).write_text('{"results": []}')
+    with serving(served) as (_, origin), pytest.raises(RecordingInvalid, match=r"dice\.json.*system_prompt"):
+        await fetch_reasoning_gym(level="easy", folder=tmp_path / "cache", origin=origin)
+
+
+def test_the_lists_name_what_is_there() -> None:
+    """Each file once, with a checksum, below the commit of the repository."""
+    for origin, files, models in ((reasoning_gym_origin(), 1628, 11), (mmlu_pro_origin(), 29, 29)):
+        assert len({file.path for file in origin.files}) == len(origin.files) == files
+        assert {len(file.sha256) for file in origin.files} == {64}
+        assert origin.provenance.revision in origin.url_of(origin.files[0])
+        parts = {
+            file.path.split("/")[-3].rsplit("_", 2)[0] if "/" in file.path else file.path
+            for file in origin.files
+        }
+        assert len(parts) == models
+
+
+REAL, ORIGINS = os.environ.get("PODIUM_EVALS_DATA", ""), os.environ.get("PODIUM_EVALS_ORIGINS", "")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(
+    not (REAL and ORIGINS), reason="PODIUM_EVALS_ORIGINS names no folder with copies of the origins"
+)
+async def test_real_origins_have_what_is_packed(tmp_path: Path) -> None:
+    """Fetched from a loopback server of a copy: the same answers and scores as in the packed files."""
+    with FileServer(Path(ORIGINS)).in_thread() as server:
+        for level in ("easy", "hard"):
+            listed = reasoning_gym_origin()
+            origin = Origin(
+                name="rg", provenance=listed.provenance, url=f"{server.url}reasoning_gym/", files=listed.files
+            )
+            fetched = await fetch_reasoning_gym(
+                level="easy" if level == "easy" else "hard", folder=tmp_path, origin=origin
+            )
+            packed = read_reasoning_gym(
+                Path(REAL) / "reasoning_gym_recorded.jsonl.gz", level="easy" if level == "easy" else "hard"
+            )
+            assert disagreements(packed, fetched) == []
+        listed = mmlu_pro_origin()
+        origin = Origin(
+            name="mmlu", provenance=listed.provenance, url=f"{server.url}mmlu_pro/", files=listed.files
+        )
+        fetched = await fetch_mmlu_pro(folder=tmp_path, origin=origin)
+        packed = read_mmlu_pro(Path(REAL) / "mmlu_pro_recorded.jsonl.gz").only(fetched.workers)
+        # Files of some models have other wordings of a dozen questions, which were joined in packing.
+        assert len(disagreements(packed, fetched)) < 200 < len(list(packed)) / 500
+
+
+def disagreements(packed: Recordings, fetched: Recordings) -> list[str]:
+    """Return what is packed, and is not in the origin; packed scores have four digits."""
+
+    def agree(here: Sample, there: Sample) -> bool:
+        assert here.score is not None
+        assert there.score is not None
+        return here.text.strip() == there.text[:2000].strip() and abs(here.score - there.score) < 1e-3
+
+    wrong = []
+    for each in packed:
+        found = fetched.samples(each.question, each.worker)
+        if len(found) != len(each.samples) or not all(map(agree, each.samples, found)):
+            wrong.append(f"{each.question.id} {each.worker}")
+    return wrong

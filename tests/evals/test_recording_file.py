@@ -1,0 +1,85 @@
+"""Recordings as files: written, read, and refused where they are something else."""
+
+from pathlib import Path
+
+import pytest
+
+from podium.usage import Usage
+from podium_evals.errors import RecordingInvalid
+from podium_evals.recorded import (
+    Provenance,
+    Question,
+    Recording,
+    Recordings,
+    Sample,
+    read_recordings,
+    write_recordings,
+)
+
+SKY = Question(id="sky", kind="colours", level="easy", text="What colour is\nthe sky?", expected="blue")
+SEA = Question(id="sea", kind="colours", text="¿De qué color es el mar? 🌊", split_key="water")
+WHOLE = Recordings(
+    [
+        Recording(
+            SKY,
+            "a",
+            (Sample(text="blue", score=1.0, usage=Usage(3, 40, reasoning_tokens=30), latency_s=0.5),),
+        ),
+        Recording(SKY, "b", (Sample(text="", score=0.0), Sample(text="grey"))),
+        Recording(SEA, "a", (Sample(text="azul", score=0.25, usage=Usage(5, 6, estimated=True)),)),
+    ],
+    Provenance(source="here", revision="r1", licence="CC0-1.0", citation="Us 2026"),
+)
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])
+def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
+    """All of it, gzipped or not."""
+    write_recordings(WHOLE, tmp_path / name)
+    read = read_recordings(tmp_path / name)
+    assert list(read) == list(WHOLE)
+    assert read.provenance == WHOLE.provenance
+
+
+def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
+    """It may have cost money."""
+    write_recordings(WHOLE, tmp_path / "r.jsonl")
+    with pytest.raises(FileExistsError):
+        write_recordings(WHOLE, tmp_path / "r.jsonl")
+
+
+def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
+    """As by a kill while it was written."""
+    path = tmp_path / "r.jsonl"
+    write_recordings(WHOLE, path)
+    path.write_bytes(path.read_bytes()[:-5])
+    assert list(read_recordings(path)) == list(WHOLE)[:-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no line has the type"),
+        ("no JSON\n", "cannot be read"),
+        ("[]\n", "line 1"),
+        ('{"type": "other"}\n', "no type 'other'"),
+        ('{"type": "recording", "version": 9}\n', "version 9"),
+        ('{"type": "sample", "question": "k"}\n', "line 1 cannot be read: KeyError"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, text: str, told: str) -> None:
+    """With the line."""
+    path = tmp_path / "r.jsonl"
+    path.write_text(text)
+    with pytest.raises(RecordingInvalid, match=told):
+        read_recordings(path)
+
+
+def test_samples_need_their_question(tmp_path: Path) -> None:
+    """A file whose lines were lost is not read in part."""
+    path = tmp_path / "r.jsonl"
+    write_recordings(WHOLE, path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if '"question", "id": "sea"' not in line))
+    with pytest.raises(RecordingInvalid, match="a question that it lacks"):
+        read_recordings(path)
