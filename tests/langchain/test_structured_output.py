@@ -7,6 +7,7 @@ from langchain_core.exceptions import OutputParserException
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 from servers.chat_server import Call, ChatServer, Reply, says
+from typing_extensions import TypedDict
 
 from langchain_podium import ChatPodium, as_worker
 from podium import Conductor, Plan, ScriptedWorker, Step
@@ -67,3 +68,38 @@ async def test_a_call_that_is_cut_is_an_error(form: Any) -> None:
         model = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
         with pytest.raises(OutputParserException, match="cut"):
             await over(as_worker(model)).with_structured_output(form).ainvoke("Who?")
+
+
+class Place(TypedDict):
+    """A place."""
+
+    city: str
+    country: str
+
+
+PLACE = {
+    "title": "Place",
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "country": {"type": "string"}},
+    "required": ["city", "country"],
+}
+
+
+@pytest.mark.parametrize("form", [Place, PLACE], ids=["typed-dict", "schema"])
+@pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
+async def test_a_missing_key_is_an_error(form: Any, method: Any) -> None:
+    """As it is for a class of Pydantic; a dict without the key would fail only where it is read."""
+
+    def reply(call: Call) -> Reply:
+        said = '{"city": "Paris"}' if len(server.calls) == 1 else '{"city": "Paris", "country": "France"}'
+        function = {"name": "Place", "arguments": said}
+        if method != "function_calling":
+            return says(call, said)
+        return says(call, "", tool_calls=[{"id": "1", "type": "function", "function": function}])
+
+    async with ChatServer(reply) as server:
+        model = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
+        asks = over(as_worker(model)).with_structured_output(form, method=method)
+        with pytest.raises(OutputParserException, match="'country' is a required property"):
+            await asks.ainvoke("Where?")
+        assert await asks.ainvoke("Where?") == {"city": "Paris", "country": "France"}

@@ -18,7 +18,7 @@ from servers.postgres import postgres_server, postgres_url
 
 from langchain_podium.graph.conductor_nodes import Executor
 from podium import Conductor, Limits, Plan, Step
-from podium.errors import JournalBroken
+from podium.errors import ConfigError, JournalBroken
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
@@ -402,3 +402,16 @@ async def test_a_record_that_was_tampered_with_is_no_record(calls: Calls) -> Non
     await graph.aupdate_state(inner.config, {"podium_record": ["{}"]}, as_node="plan")
     with pytest.raises(JournalBroken, match="record"):
         await graph.ainvoke(None, CONFIG)
+
+
+@EXECUTORS
+async def test_a_graph_that_cannot_wait_is_refused_before_the_planner_is_paid(
+    executor: Executor, calls: Calls
+) -> None:
+    """Without a checkpointer nobody could answer; a `thread_id` alone keeps nothing."""
+    plans = Plans(DIAMOND)
+    graph = around(Conductor(plans, calls.workers("ABCD")), executor=executor, approve=True)
+    for config in ({}, CONFIG):
+        with pytest.raises(ConfigError, match="no checkpointer"):
+            await graph.ainvoke(ASKED, config)
+    assert (plans.asked, calls.names) == (0, [])

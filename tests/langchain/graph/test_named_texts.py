@@ -10,7 +10,7 @@ from langgraph.types import Command
 
 from langchain_podium.graph.conductor_nodes import Executor
 from podium import Conductor, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError
+from podium.errors import ConfigError, PlannerError
 from podium.planners import FixedPlanner
 
 pytestmark = pytest.mark.anyio
@@ -110,3 +110,19 @@ async def test_data_is_written_as_json(executor: Executor) -> None:
     (text,) = _texts(clerk)
     assert '{"rent": 900}' in text
     assert "The text document_2:" in text
+
+
+@EXECUTORS
+async def test_a_plan_that_refers_to_an_item_of_an_empty_list_is_refused(executor: Executor) -> None:
+    """A worker would read the reference as text."""
+    clerk = ScriptedWorker("clerk", "read")
+    graph = around(
+        Conductor(FixedPlanner(Plan((Step(0, "Read {{document_1}}."),))), [clerk]),
+        executor=executor,
+        state=Desk,
+        input="question",
+        context={"document": "documents"},
+    )
+    with pytest.raises(PlannerError, match=r"there is no text {{document_1}}: the texts are document"):
+        await graph.ainvoke({"question": "What?", "documents": []})
+    assert clerk.requests == []

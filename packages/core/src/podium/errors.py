@@ -27,6 +27,7 @@
         │   └── AgentNeedsAuth     a remote agent needs authorization to continue
         ├── WorkerTimeout      the worker did not answer in time; a request that was sent may be billed
         ├── WorkerBroken       the response is not a complete answer
+        │   ├── AnswerCut          the answer was cut at the token limit and cannot be read
         │   ├── AnswerToolCalls    the answer calls tools, and none were offered
         │   └── AnswerNotUtf8      the answer's bytes are not UTF-8
         └── WorkerFailed       the worker's code raised
@@ -314,6 +315,12 @@ class WorkerBroken(WorkerError):
     """The response is not a complete answer: it is malformed, cut off or empty."""
 
     code = "worker_broken"
+
+
+class AnswerCut(WorkerBroken):
+    """The answer was cut at the token limit, and what there is of it cannot be read in the form asked for."""
+
+    code = "cut"
 
 
 class AnswerToolCalls(WorkerBroken):

@@ -29,6 +29,7 @@ class UsageMeter:
 
     def __init__(self) -> None:
         self._llms: list[BaseLLM] = []
+        self._cut = Usage()
         self.finish_reason: str | None = "stop"
         """Of the latest answer, in the provider's word: `stop` where the LLM never says; `None` where it
         does and there was none, as in a stream that was cut."""
@@ -42,6 +43,10 @@ class UsageMeter:
                 vars(copy)[name] = self._hearing(method, copy)
         self._llms.append(copy)
         return copy
+
+    def add_cut(self, usage: Usage) -> None:
+        """Count the tokens of an answer that its LLM did not count, because it was cut."""
+        self._cut += usage
 
     def _hearing(self, method: Callable[..., Any], llm: BaseLLM) -> Callable[..., Any]:
         def tell(*args: Any, **options: Any) -> Any:
@@ -61,7 +66,10 @@ class UsageMeter:
     @property
     def usage(self) -> Usage | None:
         """Tokens of all copies so far; `None` where no LLM reported any."""
-        return read_usage(self.metrics)
+        counted = read_usage(self.metrics)
+        if self._cut == Usage():
+            return counted
+        return self._cut if counted is None else counted + self._cut
 
 
 def counted(meter: UsageMeter, used: Usage) -> UsageMetrics:

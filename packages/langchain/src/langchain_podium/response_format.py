@@ -21,6 +21,22 @@ from podium.types import Result, Tools
 _MAX_QUOTE = 500
 
 
+def validator_of(schema: dict[str, Any]) -> Draft202012Validator:
+    """Return what checks data against a JSON schema; it follows no reference out of the schema."""
+    return Draft202012Validator(schema, registry=Registry())
+
+
+def checked(data: Any, validator: Draft202012Validator) -> Any:
+    """Return data that fit the schema of a validator.
+
+    Raises:
+        ValidationError: they do not, for example because a required key is missing.
+    """
+    if (error := best_match(validator.iter_errors(data))) is not None:
+        raise error
+    return data
+
+
 class ResponseFormat:
     """A form of answers.
 
@@ -41,9 +57,7 @@ class ResponseFormat:
             raise ConfigError(f"{told}: {scrub(str(error))[:_MAX_QUOTE]}") from error
         self.name: str = tool["function"]["name"]
         self.tools = Tools((tool,), {"type": "function", "function": {"name": self.name}})
-        self._validator = Draft202012Validator(
-            tool["function"].get("parameters") or {"type": "object"}, registry=Registry()
-        )
+        self._validator = validator_of(tool["function"].get("parameters") or {"type": "object"})
 
     def read(self, result: Result) -> Any:
         """Return the answer of a run in this form: an object of the Pydantic class, else a dict.
@@ -78,9 +92,7 @@ class ResponseFormat:
         if self._model is not None:
             read = getattr(self._model, "model_validate", None) or self._model.parse_obj  # of Pydantic 1
             return read(data)
-        if (error := best_match(self._validator.iter_errors(data))) is not None:
-            raise error
-        return data
+        return checked(data, self._validator)
 
     def _unread(self, result: Result, why: str) -> RunFailed:
         hint = "" if result.tool_calls else " (its worker called no tool: see `takes_tools` of the workers)"

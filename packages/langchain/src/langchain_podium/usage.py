@@ -15,6 +15,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import read_usage
+from podium.hosts import cut_answer_usage
 from podium.usage import Usage, text_usage
 
 
@@ -36,6 +37,15 @@ class Spent(BaseCallbackHandler):
     def is_open(self) -> bool:
         """Whether a call has not ended, or not well: what it has spent is not known."""
         return bool(self._asked)
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Add up what a call has spent whose answer could not be parsed; others stay open."""
+        del kwargs
+        if (used := cut_answer_usage(error)) is None:
+            return
+        self._asked.pop(run_id, None)
+        with self._lock:
+            self.usage += used
 
     @property
     def known(self) -> Usage | None:

@@ -15,6 +15,7 @@ from podium.errors import (
     AgentNeedsAuth,
     AgentNeedsInput,
     AgentRejected,
+    AnswerCut,
     AnswerNotUtf8,
     AnswerRefused,
     AnswerToolCalls,
@@ -41,7 +42,7 @@ OnFailure = Literal["note", "skip", "replan", "fail"]
 - `fail`: the other steps are cancelled.
 """
 
-_REFUSED = (WorkerRefused, AnswerRefused, AnswerToolCalls, AnswerNotUtf8)
+_REFUSED = (WorkerRefused, AnswerRefused, AnswerCut, AnswerToolCalls, AnswerNotUtf8)
 _REFUSED_BY_AGENT = (AgentRejected, AgentNeedsInput, AgentNeedsAuth)
 _REFUSALS = frozenset(kind.code for kind in (*_REFUSED, *_REFUSED_BY_AGENT))
 _FAILURES = (WorkerUnavailable, WorkerTimeout, WorkerBroken, WorkerFailed, ToolFailed, AgentFailed)

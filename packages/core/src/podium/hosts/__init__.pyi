@@ -18,6 +18,7 @@ from .errors import (
     GuardrailTripped as GuardrailTripped,
     HostErrorReader as HostErrorReader,
     ReportedFault as ReportedFault,
+    cut_answer_usage as cut_answer_usage,
     worker_error as worker_error,
     worker_errors as worker_errors,
 )

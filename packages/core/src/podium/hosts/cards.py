@@ -86,7 +86,8 @@ class CardMaker:
         if not isinstance(worker, Worker):
             return None
         if self._card is not None or self._has_parts:
-            raise ConfigError(f"{worker!r:.80} has a card already: say it there")
+            told = f"{type(worker).__name__} {worker.card.name!r} has a card already"
+            raise ConfigError(f"{told}: give it its name, description, price and labels where it is made")
         return worker
 
     def card(  # noqa: PLR0913 - one parameter for each fact of an object

@@ -13,8 +13,12 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from podium.errors import (
+    AnswerCut,
     AnswerNotUtf8,
+    AnswerRefused,
     PodiumError,
     WorkerBroken,
     WorkerError,
@@ -26,9 +30,17 @@ from podium.errors import (
 from podium.secrets import Boundary
 from podium.types import storable
 from podium.usage import Usage
+from podium.workers import read_usage
 from podium.workers.openai.error_mapping import Origin, ReportedFault, answer_fault, status_fault
 
-__all__ = ["GuardrailTripped", "HostErrorReader", "ReportedFault", "worker_error", "worker_errors"]
+__all__ = [
+    "GuardrailTripped",
+    "HostErrorReader",
+    "ReportedFault",
+    "cut_answer_usage",
+    "worker_error",
+    "worker_errors",
+]
 
 HostErrorReader = Callable[[BaseException], WorkerError | None]
 """Returns the error for an exception that only this host raises; `None` for any other exception."""
@@ -44,6 +56,11 @@ _STATUSES: Final = range(100, 600)
 _CLIENT_SIDE: Final = "APIConnectionError"
 """Base class of the connection and timeout errors of OpenAI's and Anthropic's clients. Libraries
 derived from these give such errors a status that no server sent."""
+
+_CUT: Final = "LengthFinishReasonError"
+_FILTERED: Final = "ContentFilterFinishReasonError"
+"""Classes of errors that OpenAI's client raises in place of an answer that it was to parse: the answer was
+cut at the token limit, or by a content filter."""
 
 _TEXTS: Final[Sequence[tuple[re.Pattern[str], type[WorkerError], str]]] = (
     # what httpx says of an answer that was cut off; clients of models wrap it as a connection error
@@ -96,8 +113,8 @@ def worker_errors(
 
     Args:
         worker: the name on the worker's card.
-        usage: returns the tokens known to be spent, for an error that does not say; `None`
-            leaves it to an estimate.
+        usage: returns the tokens known to be spent in the block; `None` if they are not known. They
+            replace the tokens that a foreign exception states, which are of its own call alone.
         reader: recognises exceptions that only this host raises; it is asked first.
 
     Raises:
@@ -111,7 +128,10 @@ def worker_errors(
             except PodiumError:
                 raise
             except Exception as error:  # foreign code; `reader` knows its exceptions
-                raise worker_error(error, worker, reader=reader) from error
+                translated = worker_error(error, worker, reader=reader)
+                if usage is not None:
+                    translated.usage = usage() or translated.usage
+                raise translated from error
     except WorkerError as error:
         if usage is not None and error.usage is None:
             error.usage = usage()
@@ -137,6 +157,8 @@ def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader |
     if any(isinstance(each, UnicodeDecodeError) for each in chain):
         return AnswerNotUtf8(f"{origin.url} sent bytes that are not UTF-8: {said}", maybe_paid=True)
     for each in chain:
+        if (unparsed := _unparsed(origin, each, said)) is not None:
+            return unparsed
         if (reported := _reported(each)) is not None:
             return answer_fault(origin, {"error": reported})
         if (status := _status(each)) is not None:
@@ -145,6 +167,29 @@ def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader |
             fault.maybe_paid = fault.maybe_paid or status < HTTPStatus.MULTIPLE_CHOICES
             return fault
     return _by_words(origin, chain, said)
+
+
+def _unparsed(origin: Origin, error: BaseException, said: str) -> WorkerError | None:
+    """Return the error for an answer that OpenAI's client did not parse; `None` for another exception."""
+    names = _class_names(error)
+    if _CUT in names:
+        told = f"{origin.url} was cut at its token limit, and the answer cannot be read: {said}"
+        return AnswerCut(told, maybe_paid=True, usage=cut_answer_usage(error))
+    if _FILTERED in names:
+        return AnswerRefused(f"{origin.url} was stopped by a content filter: {said}", maybe_paid=True)
+    return None
+
+
+def cut_answer_usage(error: BaseException) -> Usage | None:
+    """Return the tokens of an answer that OpenAI's client did not parse because it was cut.
+
+    Returns:
+        `None` for any other exception, and if the server reported no tokens, as in a stream.
+    """
+    if _CUT not in _class_names(error):
+        return None
+    reported = getattr(getattr(error, "completion", None), "usage", None)
+    return read_usage(reported.model_dump()) if isinstance(reported, BaseModel) else None
 
 
 def _by_words(origin: Origin, chain: Sequence[BaseException], said: str) -> WorkerError:

@@ -10,7 +10,14 @@ from pydantic import ValidationError
 
 from crewai_podium.usage import UsageMeter
 from podium.errors import AnswerRefused, AnswerToolCalls, WorkerBroken, WorkerError, WorkerRefused
-from podium.hosts import GuardrailTripped, read_completion, text_of, tool_call, worker_errors
+from podium.hosts import (
+    GuardrailTripped,
+    cut_answer_usage,
+    read_completion,
+    text_of,
+    tool_call,
+    worker_errors,
+)
 from podium.types import Completion, Message, Part
 from podium.usage import Usage
 
@@ -60,6 +67,8 @@ def crewai_errors(
     """
 
     def read(error: BaseException) -> WorkerError | None:
+        if (used := cut_answer_usage(error)) is not None:
+            meter.add_cut(used)
         known = read_error(error)
         if isinstance(known, WorkerBroken) and str(meter.finish_reason).lower() in _FILTERS:
             return AnswerRefused("the model or its content filter refused to answer", maybe_paid=True)

@@ -8,6 +8,7 @@ import re
 from operator import itemgetter
 from typing import Any, Final, Literal, get_args
 
+from jsonschema import ValidationError
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage
@@ -22,6 +23,7 @@ from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
+from langchain_podium.response_format import checked, validator_of
 from podium.errors import ConfigError
 
 Method = Literal["function_calling", "json_schema", "json_mode"]
@@ -29,6 +31,7 @@ Method = Literal["function_calling", "json_schema", "json_mode"]
 by nothing but that the question asks for it."""
 Schema = dict[str, Any] | type
 
+_MAX_QUOTE: Final = 500
 _FENCE: Final = re.compile(r"```(?:json)?\s*\n?(.*?)```", re.DOTALL)
 
 
@@ -64,9 +67,12 @@ def _parser(schema: Schema, *, called: bool) -> BaseOutputParser[Any]:
     if called and model is not None:
         return _WholeModel(tools=[model], first_tool_only=True)
     if called:
-        name = convert_to_openai_tool(schema)["function"]["name"]
-        return _WholeArguments(key_name=name, first_tool_only=True)
-    return _WholeJson() if model is None else _WholeModelText(pydantic_object=model)
+        function = convert_to_openai_tool(schema)["function"]
+        form = function.get("parameters") or {}
+        return _WholeArguments(key_name=function["name"], first_tool_only=True, form=form)
+    if model is None:
+        return _WholeJson(form=convert_to_json_schema(schema))
+    return _WholeModelText(pydantic_object=model)
 
 
 class _WholeCall(BaseOutputParser[Any]):
@@ -86,7 +92,24 @@ class _WholeModel(_WholeCall, PydanticToolsParser):
     pass
 
 
-class _WholeArguments(_WholeCall, JsonOutputKeyToolsParser):
+class _Formed(BaseOutputParser[Any]):
+    """Refuses data that do not fit the JSON schema, as Pydantic does for its classes."""
+
+    form: dict[str, Any]
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        """Return data that fit the schema; within a stream, what there is of them."""
+        data = super().parse_result(result, partial=partial)
+        if partial:
+            return data
+        try:
+            return checked(data, validator_of(self.form))
+        except ValidationError as error:
+            told = f"the answer does not have the form asked for: {error.message[:_MAX_QUOTE]}"
+            raise OutputParserException(told) from error
+
+
+class _WholeArguments(_Formed, _WholeCall, JsonOutputKeyToolsParser):
     pass
 
 
@@ -106,7 +129,7 @@ class _WholeText(BaseOutputParser[Any]):
         return super().parse_result(result, partial=partial)
 
 
-class _WholeJson(_WholeText, JsonOutputParser):
+class _WholeJson(_Formed, _WholeText, JsonOutputParser):
     pass
 
 

@@ -26,7 +26,7 @@ from langchain_podium.graph.named_texts import named_texts
 from langchain_podium.graph.plan_graph import raised_above
 from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
 from langchain_podium.graph.state_keys import MESSAGES, STRUCTURED, answer_message
-from langchain_podium.graph.step_starter import GraphStepStarter, is_kept, pause_round
+from langchain_podium.graph.step_starter import GraphStepStarter, check_checkpointer, is_kept, pause_round
 from langchain_podium.messages import to_query
 from langchain_podium.response_format import ResponseFormat
 from langchain_podium.tracing import child_runs, under
@@ -97,6 +97,8 @@ class ConductorNodes:
     async def plan(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Begin a run, up to its plan, so that this is kept before anything is paid for by it."""
         del is_sync
+        if self.waits:
+            check_checkpointer(config)
         run_id, journal = self._new_id(config), self.conductor.journal or StateJournal()
         return self._kept(await self._begin(state, config, run_id, journal, pause_round), journal)
 

@@ -14,7 +14,8 @@ from podium.errors import ConfigError
 def named_texts(state: State, context: Mapping[str, str]) -> dict[str, str]:
     """Return the named texts of a run.
 
-    A list becomes a text for each item, numbered from 1: `doc_1`, `doc_2`. Messages and documents are
+    A list becomes a text for each item, numbered from 1: `doc_1`, `doc_2`. An empty list becomes an
+    empty text `doc`, so that a plan that refers to `doc_1` is refused. Messages and documents are
     their text; what is neither is written as JSON.
 
     Args:
@@ -29,7 +30,9 @@ def named_texts(state: State, context: Mapping[str, str]) -> dict[str, str]:
         value = state.get(key)
         if value is None:
             raise ConfigError(f"the state has nothing under {key!r}, the text {name!r} of context: set it")
-        if isinstance(value, list | tuple):
+        if isinstance(value, list | tuple) and not value:
+            texts[name] = ""
+        elif isinstance(value, list | tuple):
             texts |= {f"{name}_{number}": _text(item, key) for number, item in enumerate(value, 1)}
         else:
             texts[name] = _text(value, key)

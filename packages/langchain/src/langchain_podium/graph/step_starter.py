@@ -1,11 +1,17 @@
 """Who starts the steps of a run's rounds in a graph: which round is carried out now, and which put off."""
 
+from typing import Final
+
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.errors import GraphInterrupt
 
 from langchain_podium.graph.plan_graph import carry_out
+from podium.errors import ConfigError
 from podium.execution import ExternalScheduler, Pause
+
+_CHECKPOINTER: Final = "__pregel_checkpointer"
+"""Key of the configuration under which LangGraph gives a node the checkpointer of its graph."""
 
 
 class GraphStepStarter:
@@ -52,6 +58,19 @@ async def pause_round(_: ExternalScheduler) -> None:
         Pause: always.
     """
     raise Pause
+
+
+def check_checkpointer(config: RunnableConfig) -> None:
+    """Check that a plan can wait in the graph, before anything is paid for.
+
+    Raises:
+        ConfigError: the graph has no checkpointer.
+    """
+    if not config.get("configurable", {}).get(_CHECKPOINTER):
+        raise ConfigError(
+            "plans wait for approval, and the graph has no checkpointer to keep them: compile it with one, "
+            "as in graph.compile(checkpointer=...) or create_conductor_agent(..., checkpointer=...)"
+        )
 
 
 def is_kept(config: RunnableConfig) -> bool:
