@@ -363,7 +363,7 @@ def test_what_is_wrong_in_a_table_is_told(path: Path, table: str, told: str) -> 
     [
         ("[retry]\nfallbacks = {x = ['solver']}", "podium.toml:10: Retry.fallbacks: 'x'"),
         ("[policy]\nrequired = ['x']", "podium.toml:9: "),
-        ("[[policy.rules]]\nlabel = 'x'", "podium.toml:9: the rule on 'x' needs one of"),
+        ("[[policy.rules]]\nlabel = 'x'", "podium.toml:9: the rule on 'x' must have"),
         ("[journal]\nurl_env = 'NO_SUCH'", "podium.toml:10: the environment variable NO"),
     ],
 )

@@ -55,7 +55,7 @@ async def test_metadata_is_plain_json_without_secrets() -> None:
     assert "output" not in counted["steps"][0]
     assert metadata["planner"] == {
         "name": "fixed",
-        "why": "the plan was fixed beforehand",
+        "why": "the plan is fixed",
         "is_fallback": False,
     }
     assert plan_lines(PLAN, ended.workers)[1:] == ["1. b: guess", "2. c: write (shown step 0)"]
@@ -149,5 +149,5 @@ def test_an_answer_is_one_whose_end_was_seen_and_that_says_something() -> None:
 def test_the_page_for_adapters_has_every_name() -> None:
     """Whoever writes a fifth adapter finds them there."""
     page = (Path(__file__).parents[3] / "docs" / "adapters.md").read_text("utf-8")
-    table = page[page.index("## What `podium.hosts` has") :]
+    table = page[page.index("## Names of `podium.hosts`") :]
     assert [name for name in podium.hosts.__all__ if f"`{name}`" not in table] == []

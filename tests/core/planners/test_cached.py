@@ -69,7 +69,7 @@ async def test_the_same_request_is_planned_once() -> None:
     assert planner.name == "cached counting"
     assert (await plan(planner)).cost == 0.25
     hit = await plan(planner)
-    assert hit == PlanText(text=ROW, why="the same question and pool were planned before", cost=0.0)
+    assert hit == PlanText(text=ROW, why="the plan was cached for the same question and pool", cost=0.0)
     assert behind.asked == 1
 
 

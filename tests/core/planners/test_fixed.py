@@ -26,7 +26,7 @@ async def test_a_plan_is_written_in_the_spelling_asked_for(spelling: Spelling) -
         *_, whole = [piece async for piece in FixedPlanner(PLAN, spelling=spelling).plan(asked(question))]
         assert isinstance(whole, PlanText)
         assert parse_plan(whole.text, workers=2) == PLAN
-        assert whole.why == "the plan was fixed beforehand"
+        assert whole.why == "the plan is fixed"
 
 
 @pytest.mark.parametrize(

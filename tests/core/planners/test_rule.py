@@ -216,7 +216,7 @@ async def test_of_equals_the_earlier_worker_is_chosen() -> None:
     cards = (Card(name="a"), Card(name="b"))
     plan = await written(RulePlanner(), asked("What is x? What is 3+4?", cards))
     assert [name for name, _, _ in plan.steps(cards)] == ["a", "a", "a"]
-    assert "no card speaks of gathering" in plan.whole.why
+    assert "no card mentions gathering" in plan.whole.why
 
 
 async def test_a_writer_gathers_where_nobody_says_gather() -> None:
@@ -406,7 +406,7 @@ async def test_dates_are_subtracted_by_a_worker_that_may_know_how() -> None:
 async def test_a_run_that_no_worker_can_do_costs_nothing() -> None:
     """The error says what cannot be done; no tokens are guessed for rules."""
     with pytest.raises(
-        PlannerError, match="no worker can do 'Who are you\\?': there are calculator"
+        PlannerError, match="no worker can do 'Who are you\\?'; the workers are calculator"
     ) as caught:
         await Conductor(RulePlanner(), [Calculator(), Gather()]).run("Who are you?")
     assert (caught.value.usage, caught.value.cost) == (Usage(), 0.0)

@@ -66,7 +66,7 @@ def test_a_rule_is_proven_along_every_access_list() -> None:
     told = str(caught.value)
     assert caught.value.step == 2
     assert "step 0 (retriever: untrusted) → step 1 (writer) → step 2 (mailer: write-tools)" in told
-    assert "what carries 'untrusted' never reaches 'write-tools'" in told
+    assert "data with the label 'untrusted' never reaches 'write-tools'" in told
     assert "give it to 'gpt', 'mistral', 'retriever', 'writer'" in told
 
 
@@ -85,7 +85,7 @@ def test_the_labels_of_the_query_reach_every_step() -> None:
     policy = Policy(rules=[Rule("confidential", only="eu")])
     check(policy, (4, "Write.", ()), labels=frozenset({"confidential"}))
     told = str(refusal(policy, (3, "Write.", ()), labels=frozenset({"confidential"})))
-    assert "the query, or what its planner has seen (confidential) → step 0 (gpt: strong, us)" in told
+    assert "the query, or data that its planner has seen (confidential) → step 0 (gpt: strong, us)" in told
     assert "give it to 'mistral'" in told
     check(policy, (3, "Write.", ()))
 
@@ -137,8 +137,8 @@ def test_a_step_is_pinned_by_words_or_by_a_function() -> None:
     )
     assert [step.worker for step in plan.steps] == [4, 3, 1]
     assert plan.why == (
-        "the policy gave step 0 to mistral, to whom such steps are pinned, in place of retriever; "
-        "the policy gave step 1 to gpt, to whom such steps are pinned, in place of writer"
+        "the policy gave step 0 to mistral, to which such steps are pinned, instead of retriever; "
+        "the policy gave step 1 to gpt, to which such steps are pinned, instead of writer"
     )
 
 
@@ -170,7 +170,7 @@ def test_a_step_goes_to_the_only_worker_that_is_alike(
     assert [step.worker for step in repaired.steps] == workers
     assert (
         repaired.why
-        == f"the policy gave step 0 to {pool[workers[0]].name}, in place of gpt, who may not do it"
+        == f"the policy gave step 0 to {pool[workers[0]].name}, instead of gpt, which may not run it"
     )
 
 
@@ -196,7 +196,7 @@ def test_a_plan_is_replaced_by_a_function() -> None:
     policy = Policy(replace=lambda _: fixed)
     plan = check(policy, (0, "Find it.", ()))
     assert plan == fixed
-    assert "another plan in place of the one written" in plan.why
+    assert "the policy replaced the plan" in plan.why
     assert policy.check(fixed, CARDS, NONE) is fixed
     with pytest.raises(PlanForbidden):
         check(policy & Policy(denied="writer", allowed=["retriever", "writer"]), (0, "Find it.", ()))
@@ -210,9 +210,9 @@ def _raise(plan: Plan) -> Plan:
     ("function", "told"),
     [
         (_raise, "the policy's replace raised ValueError: no"),
-        (lambda _: None, "the policy's replace gave None"),
-        (lambda _: Plan(()), "give it a plan with steps"),
-        (lambda _: plan_of((9, "x", ())), "gave worker 9; there are 0 to 4"),
+        (lambda _: None, "the policy's replace returned None"),
+        (lambda _: Plan(()), "return a plan with steps"),
+        (lambda _: plan_of((9, "x", ())), "with worker 9; the workers are 0 to 4"),
     ],
 )
 def test_a_function_that_gives_no_plan_is_the_callers_mistake(
@@ -255,7 +255,7 @@ def test_the_guard_says_what_the_proof_says() -> None:
     policy = Policy(rules=[Rule("untrusted", never="write-tools")], denied="gpt")
     policy.guard(CARDS[2], NONE)
     with pytest.raises(
-        PlanForbidden, match=r"'mailer' may not be called: by the policy, what carries 'untrusted'"
+        PlanForbidden, match=r"'mailer' may not be called: by the policy, data with the label 'untrusted'"
     ):
         policy.guard(CARDS[2], frozenset({"untrusted", "other"}))
     with pytest.raises(PlanForbidden, match="the policy denies 'gpt'"):
@@ -270,13 +270,13 @@ def test_a_plan_that_keeps_the_answer_is_let_pass() -> None:
 @pytest.mark.parametrize(
     ("policy", "told"),
     [
-        (Policy(pins=[Pin("mail", "nobody")]), "pins steps to 'nobody'; the pool has retriever, writer"),
-        (Policy(required=["nobody"]), "names 'nobody', which is no worker or label"),
+        (Policy(pins=[Pin("mail", "nobody")]), "pins steps to 'nobody'; the workers are retriever, writer"),
+        (Policy(required=["nobody"]), "names 'nobody', which is not a worker or label"),
         (Policy(allowed=["writer", "nobody"]), "names 'nobody'"),
-        (Policy(regions=["mars"]), "leaves nobody of the pool"),
-        (Policy(allowed=[]), "leaves nobody of the pool"),
-        (Policy(regions=()), "leaves nobody of the pool"),
-        (Policy(allowed=["writer"]) & Policy(denied=["writer"]), "leaves nobody of the pool"),
+        (Policy(regions=["mars"]), "allows no worker of the pool"),
+        (Policy(allowed=[]), "allows no worker of the pool"),
+        (Policy(regions=()), "allows no worker of the pool"),
+        (Policy(allowed=["writer"]) & Policy(denied=["writer"]), "allows no worker of the pool"),
     ],
 )
 def test_a_policy_for_another_pool_is_refused(policy: Policy, told: str) -> None:
@@ -295,16 +295,16 @@ def test_whom_a_policy_denies_need_not_be_there() -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: Rule("x"), "needs one of never and only"),
-        (lambda: Rule("x", never="a", only="b"), "needs one of never and only"),
+        (lambda: Rule("x"), "must have exactly one of never and only"),
+        (lambda: Rule("x", never="a", only="b"), "must have exactly one of never and only"),
         (lambda: Rule("", never="a"), "label is ''"),
-        (lambda: Rule("x", never=[3]), "give it names or labels"),  # type: ignore[list-item]  # what is refused
-        (lambda: Pin("of the", "a"), "words of the subtasks it means"),
+        (lambda: Rule("x", never=[3]), "write names or labels"),  # type: ignore[list-item]  # what is refused
+        (lambda: Pin("of the", "a"), "words of the subtasks it matches"),
         (lambda: Policy(denied=3), "Policy.denied is 3"),  # type: ignore[arg-type]  # what is refused
         (lambda: Policy(steps=0), "a whole number above 0"),
         (lambda: Policy(apart=[("a",)]), "pairs of names"),  # type: ignore[list-item]  # what is refused
         (lambda: Policy(rules=["x"]), "a list of Rule"),  # type: ignore[list-item]  # what is refused
-        (lambda: Policy(approve="never"), "give it a function"),  # type: ignore[arg-type]  # what is refused
+        (lambda: Policy(approve="never"), "set a function"),  # type: ignore[arg-type]  # what is refused
     ],
 )
 def test_what_makes_no_policy(make: Callable[[], object], told: str) -> None:

@@ -78,7 +78,7 @@ async def test_a_repair_is_told_in_the_account_of_the_run() -> None:
     result = await Conductor(boss(rows((1, "mail it", ()))), team(), policy=policy).run("Why?")
     assert result.answer == "mailer"
     assert (
-        "the policy gave step 0 to mailer, to whom such steps are pinned, in place of writer"
+        "the policy gave step 0 to mailer, to which such steps are pinned, instead of writer"
         in result.explain()
     )
 

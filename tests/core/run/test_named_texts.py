@@ -102,7 +102,7 @@ async def test_a_name_that_no_text_has_is_repaired_by_the_planner_and_refused_in
     chief, clerk = _clerk(*rows, name="chief"), ScriptedWorker("clerk", "900")
     result = await Conductor(ChatPlanner(chief), [clerk]).run("What?", context=TEXTS)
     assert result.status == "ok"
-    assert "there is no text {{contrct}}: the texts are contract, letter" in _prompts(chief)[1]
+    assert "the run has no text {{contrct}}: the texts are contract, letter" in _prompts(chief)[1]
     assert "Fill in {{contrct}} of the text contract" in _prompts(clerk)[0]
     with pytest.raises(PlanInvalid, match=r"no text \{\{lettr\}\}"):
         await Conductor(FixedPlanner(PLAN), [clerk]).run(Plan((Step(0, "{{lettr}}"),)), context=TEXTS)

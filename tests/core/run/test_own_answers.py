@@ -46,7 +46,7 @@ def _worker(*pieces: Any, card: Card = PAID) -> Actor:
 @pytest.mark.parametrize(
     ("pieces", "told"),
     [
-        ([PlanText(text=TEXT, cost=-5.0)], r"cost is -5.0: it is a number of USD"),
+        ([PlanText(text=TEXT, cost=-5.0)], r"cost is -5.0: it must be a number of USD"),
         ([PlanText(text=TEXT, cost=float("nan"))], "cost is nan"),
         ([PlanText(text=TEXT, cost=float("inf"))], "cost is inf"),
         ([PlanText(text=TEXT, cost=1e308)], r"cost is 1e[+]308"),
@@ -54,7 +54,7 @@ def _worker(*pieces: Any, card: Card = PAID) -> Actor:
         ([PlanText(text=5)], "text is int"),  # type: ignore[arg-type]
         ([PlanText(text=TEXT, why=5)], "why is 5"),  # type: ignore[arg-type]
         ([PlanText(text=TEXT, finish_reason="weird")], "finish_reason is 'weird'"),  # type: ignore[arg-type]
-        ([rows((0, "early", ())), PlanText(text=TEXT)], "pieces of another text than its PlanText has"),
+        ([rows((0, "early", ())), PlanText(text=TEXT)], "pieces that differ from the text of its PlanText"),
     ],
 )
 async def test_a_plan_text_that_cannot_be_right_fails_the_planner(pieces: Sequence[Any], told: str) -> None:

@@ -156,7 +156,7 @@ async def test_labels_of_the_round_before_count() -> None:
     policy = Policy(rules=[Rule("untrusted", never="mailer")])
     none = frozenset[str]()
     assert policy.check(plan, cards, none, frozenset({"eu"})) == plan
-    with pytest.raises(PlanForbidden, match="the round before") as caught:
+    with pytest.raises(PlanForbidden, match="the previous round") as caught:
         policy.check(plan, cards, none, frozenset({"untrusted"}))
     assert caught.value.step == 0
     assert policy.check(Plan((Step(1, "mail it"),)), cards, none, frozenset({"untrusted"})).steps

@@ -1,4 +1,4 @@
-"""The one rule for what a call counts as in the ledger, however it ended and whoever priced it."""
+"""Computes the amount that the ledger counts for a call."""
 
 from collections.abc import Callable
 
@@ -7,17 +7,16 @@ from podium.usage import Usage
 
 
 def charge(reserved: Spend, usage: Usage, cost: float | None, *, maybe_paid: bool) -> Spend:
-    """Return what a call counts as.
+    """Return the amount that counts for a call.
 
-    A call whose usage was measured counts as what it used. A call whose usage was estimated, or of
-    which nobody knows whether it was paid for, counts as the larger of its reservation and its
-    estimate.
+    A call with reported usage counts with that usage. A call with estimated usage, or a call that may or
+    may not be billed, counts with its reservation or its estimate, whichever is larger.
 
     Args:
-        reserved: the call's worst case, as it was reserved.
-        usage: the tokens of the call, measured or estimated.
-        cost: what they cost in USD; `None` where it is unknown, which counts as what was reserved.
-        maybe_paid: whether nobody knows if the call is on the bill.
+        reserved: the reserved worst case of the call.
+        usage: the tokens of the call, reported or estimated.
+        cost: the cost of the call in USD; `None` means unknown, and the reserved cost counts.
+        maybe_paid: whether it is unknown if the call is billed.
     """
     told = Spend.of(usage, reserved.cost if cost is None else cost, calls=reserved.calls)
     if not (maybe_paid or usage.estimated):
@@ -34,23 +33,23 @@ def charge(reserved: Spend, usage: Usage, cost: float | None, *, maybe_paid: boo
 def beside_nested(
     usage: Usage, cost: float | None, nested: Spend, price: Callable[[Usage], float | None]
 ) -> tuple[Usage, float | None, Spend]:
-    """Return what a call came to whose worker's code began runs, and what of it these have not booked.
+    """Return the usage and cost of a call whose worker started nested runs, and the part not yet counted.
 
-    A worker may report what such runs spent, or part of it, or nothing of it. So the call came to
-    what was reported or to what the runs spent, whichever is more.
+    The worker may report the spending of the nested runs completely, in part, or not at all. So the
+    call counts with the reported amount or the amount of the nested runs, whichever is larger.
 
     Args:
         usage: the tokens that the worker reported.
-        cost: what it reported in USD; `None` where it does not know.
-        nested: what the runs have spent, and have booked in the runs around.
-        price: returns what tokens of the worker's own cost in USD; `None` where that is unknown.
+        cost: the cost that it reported, in USD; `None` when unknown.
+        nested: the spending of the nested runs, which the outer ledgers have counted already.
+        price: returns the cost in USD of the worker's own tokens; `None` when unknown.
 
     Returns:
-        The tokens and the cost of the whole call, and what is still to be booked.
+        The tokens and the cost of the whole call, and the amount that is not yet counted.
     """
     read, written = usage.total_input_tokens, usage.total_output_tokens
-    if read < nested.input_tokens or written < nested.output_tokens:  # it does not report all
-        known = Usage() if usage.estimated else usage  # an estimate stands for no report
+    if read < nested.input_tokens or written < nested.output_tokens:  # the report is incomplete
+        known = Usage() if usage.estimated else usage  # an estimate is not a report
         read = max(known.total_input_tokens, nested.input_tokens)
         written = max(known.total_output_tokens, nested.output_tokens)
         usage = Usage(read, written)

@@ -1,10 +1,10 @@
-"""What a run has spent and reserved, held to its limits.
+"""Counts what a run has spent and reserved, and enforces its limits.
 
-One ledger covers a whole run: its rounds, retries, fallbacks, the planner's calls and the
-runs nested in it. Before a call its worst case is reserved; afterwards that is settled to
-what the call really came to. It knows no worker and no price: it is given amounts.
+One ledger covers a whole run: its rounds, retries, fallbacks, planner calls and nested
+runs. Before a call its worst case is reserved; after the call the reservation is replaced by the
+actual amount.
 
-A worker's code may begin a nested run in another thread, so each method holds the lock of all books.
+A worker's code may start a nested run in another thread, so each method holds the lock of all books.
 """
 
 from asyncio import AbstractEventLoop, get_running_loop
@@ -22,35 +22,35 @@ from podium.errors import LimitExceeded
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """What is set aside for one call until it is settled."""
+    """The amount that is reserved for one call until the call is settled."""
 
     amount: Spend
     books_itself: bool = False
-    """Whether the call books what it spends itself, so that settling it books nothing."""
+    """Whether the call counts its own spending; settling it then counts nothing."""
     settled: bool = False
     released: bool = False
-    """Whether nothing is set aside any more, though the call goes on."""
+    """Whether the reservation was freed before the call has ended."""
     counts: "Sequence[_Counts]" = ()
-    """What it counts as in each of the ledger's books."""
+    """The amount as counted in each of the ledger's books."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What one run, with all that is nested in it, has spent."""
+    """What a run and its nested runs have spent and reserved."""
 
     limits: Limits
     deadline: float
-    """When the run must have ended, on the event loop's clock, in seconds."""
+    """Time by which the run must end, on the event loop's clock, in seconds."""
     parent: "Ledger | None" = None
-    """That of the run this one is nested in; what is booked here is booked there too."""
+    """The ledger of the outer run; amounts of this ledger count there as well."""
     _books: "tuple[_Book, ...]" = field(init=False, repr=False)
-    """This run's own, then those of the runs it is nested in, the nearest first."""
+    """The book of this run, then the books of the outer runs, from the nearest."""
     _limited: frozenset[str] = field(init=False, repr=False)
-    """Names of what is limited in any of them."""
+    """Names of the limits that are set in any of the books."""
     _lock: Lock = field(init=False, repr=False)
-    """One for all books."""
+    """One lock for all books."""
     _before: "_Counts" = field(init=False, repr=False, default=(0, 0, 0, 0, 0))
-    """What was spent before this ledger was made."""
+    """What the run spent before it was resumed with this ledger."""
 
     def __post_init__(self) -> None:
         above = () if self.parent is None else self.parent._books  # noqa: SLF001 - of its own kind
@@ -59,7 +59,7 @@ class Ledger:
         self._limited = frozenset(_NAMES[index] for book in self._books for index, _ in book.most)
 
     def nested(self, limits: Limits, depth: int, deadline: float) -> "Ledger":
-        """Return the ledger of a run nested `depth` deep in this one, which is held to both limits."""
+        """Return the ledger of a run nested `depth` deep in this one; the limits of both apply."""
         deepest = min(self.limits.depth, depth + limits.depth)
         return Ledger(replace(limits, depth=deepest), min(self.deadline, deadline), self)
 
@@ -70,22 +70,22 @@ class Ledger:
 
     @property
     def spent(self) -> Spend:
-        """What was spent so far; its cost is unknown as soon as that of one call is."""
+        """What was spent so far; the cost is unknown if the cost of one call is."""
         return _told(self._books[0].spent)
 
     @property
     def added(self) -> Spend:
-        """What of `spent` was spent since this ledger was made: it is booked in the runs around, too."""
+        """The part of `spent` since this ledger was created, which the outer runs count as well."""
         return _told(tuple(map(sub, self._books[0].spent, self._before)))
 
     @property
     def reserved(self) -> Spend:
-        """What is set aside for calls under way."""
+        """What is reserved for running calls."""
         return _told(self._books[0].reserved)
 
     @property
     def left(self) -> Remaining:
-        """What may still be spent beyond what is reserved, here and in all this ledger is nested in."""
+        """What may still be spent after the reserved amounts, by the limits of this and the outer runs."""
         free: list[int | None] = [None] * len(_NAMES)
         for book in self._books:
             for index, most in book.most:
@@ -96,29 +96,29 @@ class Ledger:
         return Remaining(steps, calls, read, written, None if cost is None else cost / _BILLION)
 
     def limits_any(self, *names: str) -> bool:
-        """Say whether one of these fields of `Limits` is set, here or in what this ledger is nested in.
+        """Return whether one of these fields of `Limits` is set, for this run or an outer run.
 
         Args:
-            names: of what calls spend: `calls`, `input_tokens`, `output_tokens`, `cost`.
+            names: any of `calls`, `input_tokens`, `output_tokens` and `cost`.
         """
         return not self._limited.isdisjoint(names)
 
     def start_step(self, *, last: bool = False) -> None:
-        """Book one step.
+        """Count one started step.
 
         Args:
-            last: whether it is the plan's last, for which one was kept.
+            last: whether it is the plan's last step, which may use the step that was kept for it.
 
         Raises:
-            LimitExceeded: the run has started as many as it may.
+            LimitExceeded: the run has started the maximum number of steps.
         """
         books, own = self._books, self._books[0]
         with self._lock:
             for book in books:
                 keeps = book.keeps_step and not (last and book is own)
                 if book.steps + keeps >= book.limits.steps:
-                    besides, most = ", the last kept for its plan's last" if keeps else "", book.limits.steps
-                    told = f"{book.whose} has started its {most} steps{besides}"
+                    besides = ", and the last one is kept for the plan's last step" if keeps else ""
+                    told = f"{book.whose} may start {book.limits.steps} steps{besides}"
                     raise LimitExceeded("steps", f"{told}: raise Limits.steps for more")
             if last:
                 own.keeps_step = False
@@ -126,14 +126,14 @@ class Ledger:
                 book.steps += 1
 
     def reserve(self, worst: Spend | None, *, last: bool = False) -> Reservation:
-        """Set aside what a call may spend at most.
+        """Reserve the maximum that a call may spend.
 
         Args:
-            worst: its worst case; `None` for a call that books what it spends itself.
-            last: whether it is of the plan's last step, for which what was kept is set free.
+            worst: the call's worst case; `None` for a call that counts its own spending.
+            last: whether the call is for the plan's last step, which may use the kept amount.
 
         Raises:
-            LimitExceeded: it does not fit; nothing was booked.
+            LimitExceeded: the amount does not fit the limits; nothing is reserved.
         """
         books, own = self._books, self._books[0]
         with self._lock:
@@ -149,7 +149,7 @@ class Ledger:
         return reservation
 
     def release(self, reservation: Reservation) -> None:
-        """Set free what is set aside for a call that goes on: a run nested in it reserves its own calls."""
+        """Free the reservation of a running call, whose nested run reserves its own calls."""
         with self._lock:
             if reservation.settled or reservation.released or reservation.books_itself:
                 return
@@ -162,9 +162,9 @@ class Ledger:
             book.reserved = tuple(map(sub, book.reserved, reserved))
 
     def settle(self, reservation: Reservation, spent: Spend) -> None:
-        """Put what a call came to in the place of what was set aside for it; once settled, it stays so.
+        """Replace a call's reservation by its actual amount. A second call of `settle` has no effect.
 
-        A call whose cost turned out unknown counts against the limit as what was set aside.
+        If the actual cost is unknown, the reserved cost counts.
         """
         with self._lock:
             if reservation.settled:
@@ -179,12 +179,12 @@ class Ledger:
                 book.spent = tuple(map(add, book.spent, book.counts(spent, worst)))
 
     async def freed(self) -> bool:
-        """Wait until a call under way anywhere in the run is settled, which may leave room for another.
+        """Wait until any running call is settled, which may free enough for another call.
 
         Returns:
-            `False`, at once, where no call is under way.
+            Whether it waited: `False` at once if no call is running.
         """
-        outermost = self._books[-1]  # every call of the run is booked there too
+        outermost = self._books[-1]  # counts every call of the run
         waiter = get_running_loop(), anyio.Event()
         with self._lock:
             if outermost.reserved == _ZERO:
@@ -199,27 +199,27 @@ class Ledger:
         return True
 
     def keep(self, amount: Spend) -> None:
-        """Keep this much for the last step, in place of what was kept before.
+        """Keep this amount for the plan's last step; it replaces the amount that was kept before.
 
-        No other call of this run is let near it. The runs this one is nested in keep nothing
-        for it. With a call, a step is kept too.
+        No other call of this run may use the amount. The outer runs do not keep it. If the amount has a
+        call, a step is kept as well.
         """
         own = self._books[0]
         own.kept = own.counts(amount)
         own.keeps_step = amount.calls > 0
 
     def charge(self, spent: Spend, *, steps: int = 0) -> None:
-        """Book what was spent before this ledger was made, as by a run that is resumed.
+        """Count what a resumed run spent earlier.
 
-        That may be more than the limits allow; then nothing more can be reserved. A run around this
-        one has booked it already, or did not spend it: it is booked here only.
+        The amount may exceed the limits; then nothing more can be reserved. The outer runs have counted
+        it already or did not spend it, so it counts only here.
 
         Args:
-            spent: what was spent.
-            steps: how many steps were started.
+            spent: the amount that was spent.
+            steps: the number of steps that were started.
 
         Raises:
-            LimitExceeded: its cost is unknown, is limited, and no one says what that counts as.
+            LimitExceeded: the cost is unknown and limited, and `Limits.unpriced` is not set.
         """
         own = self._books[0]
         own.check_known(spent)
@@ -231,10 +231,10 @@ class Ledger:
 
 
 _Counts = tuple[int, ...]
-"""Calls, input tokens, output tokens, money in whole billionths of a dollar, so that it balances, and of
-how many calls that is not known."""
+"""Calls, input tokens, output tokens, cost in billionths of a dollar (an integer, so sums are exact), and
+the number of calls with unknown cost."""
 _NAMES = ("calls", "input_tokens", "output_tokens", "cost")
-"""What `Spend` and `Limits` call them."""
+"""The names of the counts in `Spend` and `Limits`."""
 _BILLION = 1_000_000_000
 _ZERO: _Counts = (0, 0, 0, 0, 0)
 
@@ -245,7 +245,7 @@ def _told(counts: _Counts) -> Spend:
 
 
 class _Book:
-    """One run's own limits, and what counts against them."""
+    """The limits of one run, and the amounts that count against them."""
 
     __slots__ = ("keeps_step", "kept", "limits", "most", "reserved", "spent", "steps", "waiters", "whose")
 
@@ -254,7 +254,7 @@ class _Book:
         cost = None if limits.cost is None else round(limits.cost * _BILLION)
         most = (limits.calls, limits.input_tokens, limits.output_tokens, cost)
         self.most = [(index, limit) for index, limit in enumerate(most) if limit is not None]
-        """The limits that are set, by their place among the counts."""
+        """The limits that are set, each with its index in `_Counts`."""
         self.whose = "the nested run" if nested else "the run"
         self.steps = 0
         self.spent = _ZERO
@@ -262,16 +262,16 @@ class _Book:
         self.kept = _ZERO
         self.keeps_step = False
         self.waiters: list[tuple[AbstractEventLoop, anyio.Event]] = []
-        """What to set when the next call is settled, and the event loop that waits for it."""
+        """The events to set when the next call is settled, each with its event loop."""
 
     def wake(self) -> None:
-        """Let all go on that wait for a call to be settled."""
+        """Wake all tasks that wait in `freed`."""
         for loop, event in self.waiters:
             loop.call_soon_threadsafe(event.set)
         self.waiters.clear()
 
     def counts(self, amount: Spend, otherwise: float | None = None) -> _Counts:
-        """Return what an amount counts as here; of unknown cost, as `otherwise`, else as the limits say."""
+        """Return an amount as counts; an unknown cost counts as `otherwise`, or as `Limits.unpriced`."""
         cost = otherwise if amount.cost is None else amount.cost
         if cost is None:
             cost = (self.limits.unpriced or 0.0) * amount.calls
@@ -279,11 +279,11 @@ class _Book:
         return (amount.calls, amount.input_tokens, amount.output_tokens, money, amount.cost is None)
 
     def free(self, index: int, most: int, kept: _Counts = _ZERO) -> int:
-        """Return what is neither spent, nor reserved, nor kept of a limit."""
+        """Return the part of a limit that is not spent, reserved or kept."""
         return max(most - self.spent[index] - self.reserved[index] - kept[index], 0)
 
     def check(self, worst: Spend, kept: _Counts) -> _Counts:
-        """Return what it counts as; raise `LimitExceeded` unless it fits besides what is kept."""
+        """Return an amount as counts; raise `LimitExceeded` unless it fits in addition to the kept amount."""
         if worst.cost is None:
             self.check_known(worst)
         needed, spent, reserved = self.counts(worst), self.spent, self.reserved
@@ -295,19 +295,19 @@ class _Book:
 
     def _refused(self, index: int, needed: int, free: int, kept: int) -> LimitExceeded:
         name, most = _NAMES[index], dict(self.most)[index]
-        besides = f", besides {_amount(name, kept)} kept for the plan's last step" if kept else ""
+        besides = f" (another {_amount(name, kept)} kept for the plan's last step)" if kept else ""
         message = (
-            f"a call may come to {_amount(name, needed)}, and {self.whose} has {_amount(name, free)} "
+            f"a call may need {_amount(name, needed)}, and {self.whose} has {_amount(name, free)} "
             f"left of its {_amount(name, most)}{besides}: raise Limits.{name} for more"
         )
         return LimitExceeded(name, message)
 
     def check_known(self, amount: Spend) -> None:
-        """Raise `LimitExceeded` for an unknown cost that counts as nothing anyone has chosen."""
+        """Raise `LimitExceeded` if the cost is unknown and limited, and `Limits.unpriced` is not set."""
         if amount.cost is None and self.limits.cost is not None and self.limits.unpriced is None:
             message = (
-                f"{self.whose} is held to ${self.limits.cost:g}, and the price of a call is unknown: "
-                "put a price on the worker's card, or say with Limits.unpriced what it counts as, in USD"
+                f"{self.whose} is limited to ${self.limits.cost:g}, and the price of a call is unknown: "
+                "set a price on the worker's card, or set Limits.unpriced, the USD that such a call counts as"
             )
             raise LimitExceeded("unpriced", message)
 

@@ -1,4 +1,4 @@
-"""What a run may spend."""
+"""The limits of a run."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -8,51 +8,52 @@ from podium.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a run may spend."""
+    """The limits of a run."""
 
     plan_steps: int = 32
-    """Steps of one plan; a longer one is refused before it runs. Planners are asked for fewer: see
+    """Maximum steps of one plan; a longer plan is invalid. Planners are asked for fewer steps: see
     `PlanRequest.asked_steps`."""
     rounds: int = 1
-    """Rounds: the first plan, and those that improve its answer. With 1 no answer is improved."""
+    """Maximum rounds: the first plan, and the plans that improve its answer. 1 means no improvement."""
     replans: int = 1
-    """Further plans after a step has failed, with `on_failure="replan"`; they do not count as `rounds`."""
+    """Maximum further plans after a failed step with `on_failure="replan"`; they do not count as `rounds`."""
     depth: int = 2
-    """How deep conductors may nest as workers; 1 means that none may."""
+    """Maximum nesting depth of conductors as workers; 1 means no nesting."""
     steps: int = 32
-    """Steps started in the whole run, over all rounds and nested runs."""
+    """Maximum started steps of the whole run, including all rounds and nested runs."""
     calls: int = 128
-    """Calls of workers and planners in the whole run, retries included."""
+    """Maximum calls of workers and planners in the whole run, including retries."""
     input_tokens: int | None = None
-    """Tokens read by all calls of the run; `None` sets no limit, as below."""
+    """Maximum tokens read by all calls of the run; `None` means no limit."""
     output_tokens: int | None = None
-    """Tokens written by all calls of the run."""
+    """Maximum tokens written by all calls of the run; `None` means no limit."""
     cost: float | None = None
-    """USD for all calls of the run."""
+    """Maximum cost of all calls of the run, in USD; `None` means no limit."""
     unpriced: float | None = None
-    """USD a call of unknown price counts as under `cost`; `None` refuses to run workers of unknown price."""
+    """Cost in USD that counts for a call with unknown price if `cost` is set; `None` means that workers
+    with unknown price raise an error."""
     answer_tokens: int = 4096
-    """Most tokens of one answer that no one else bounds, where a token or cost limit is set."""
+    """Maximum tokens of an answer without another limit, if a token or cost limit is set."""
     concurrency: int = 16
-    """Steps of one round that run at the same time."""
+    """Maximum steps of one round that run at the same time."""
     seconds: float = 600.0
-    """From acceptance to answer."""
+    """Time limit of the run."""
     step_seconds: float = 300.0
-    """One step, with all its attempts and the waits between them."""
+    """Time limit of one step, including all its attempts and the waits between them."""
     attempt_seconds: float = 120.0
-    """One call of a worker."""
+    """Time limit of one call of a worker."""
     planner_seconds: float = 120.0
-    """One call of the planner."""
+    """Time limit of one call of a planner."""
     output_chars: int = 400_000
-    """Longest text one step may return, in characters."""
+    """Maximum length of a step's output, in characters."""
 
     def keeping(self, begun: "Limits | None") -> "Limits":
-        """Return these limits with those of a whole run replaced by the ones that the run was begun with.
+        """Return these limits with the limits of the whole run taken from `begun`.
 
-        Limits of one plan, step or call stay as they are.
+        Limits of one plan, step or call stay unchanged.
 
         Args:
-            begun: the limits that the run was begun with; `None` where they are not recorded.
+            begun: the limits with which the run began; `None` if they are not recorded.
         """
         return self if begun is None else replace(self, **{name: getattr(begun, name) for name in OF_RUN})
 
@@ -83,7 +84,7 @@ OF_RUN = (
     "unpriced",
     "seconds",
 )
-"""The limits of a whole run, which hold for it when it is resumed, too."""
+"""The limits of a whole run, which a resumed run keeps."""
 _USD = ("cost", "unpriced")
 _MAY_BE_0 = "unpriced"
 

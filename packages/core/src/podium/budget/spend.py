@@ -1,4 +1,4 @@
-"""Amounts: what calls may spend, have spent, or have left."""
+"""Amounts of calls, tokens and cost."""
 
 from dataclasses import dataclass
 from typing import Self, TypeGuard
@@ -6,27 +6,27 @@ from typing import Self, TypeGuard
 from podium.usage import Usage
 
 MAX_COST = 1e9
-"""Costs and prices from here on are impossible, in USD."""
+"""The lowest cost or price, in USD, that is invalid."""
 
 
 def is_cost(value: object) -> TypeGuard[float]:
-    """Say whether it is a number of USD that something can cost: 0 or more, and below `MAX_COST`."""
+    """Return whether `value` is a valid cost in USD: a number from 0 to below `MAX_COST`."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_COST
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What a call, or many, may spend or have spent."""
+    """The spending of one or more calls, actual or maximum."""
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0
-    """In USD; `None` when it is unknown."""
+    """In USD; `None` when unknown."""
 
     @classmethod
     def of(cls, usage: Usage, cost: float | None, *, calls: int = 1) -> Self:
-        """Return what a call has spent; a hosted conductor's own tokens count as all others."""
+        """Return the spending of a call, including a hosted conductor's own tokens."""
         read = usage.input_tokens + usage.orchestration_input_tokens
         return cls(calls, read, usage.output_tokens + usage.orchestration_output_tokens, cost)
 
@@ -36,7 +36,7 @@ NOTHING = Spend()
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What a run may still spend. `None` means that there is no limit."""
+    """What a run may still spend. `None` means no limit."""
 
     steps: int | None = None
     calls: int | None = None
@@ -47,7 +47,7 @@ class Remaining:
 
     @property
     def rounded(self) -> "Remaining":
-        """The same in round figures: down to one digit that is not 0."""
+        """The amounts rounded down to one significant digit."""
         return Remaining(
             steps=None if self.steps is None else _rounded(self.steps),
             calls=None if self.calls is None else _rounded(self.calls),

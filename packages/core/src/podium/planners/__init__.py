@@ -1,4 +1,4 @@
-"""The planner seam, and the planners that come with Podium."""
+"""The base class of planners, and the planners of Podium."""
 
 import lazy_loader
 

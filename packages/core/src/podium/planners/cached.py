@@ -16,15 +16,15 @@ from podium.types.messages import Message
 
 
 class CachedPlanner(Planner):
-    """Asks another planner only for plans that it has not written before.
+    """Caches the plans of another planner.
 
-    Two requests are the same if they differ in nothing but `max_tokens`, `deadline`, `stream`
-    and `middleware`. A hit costs nothing. Only whole texts that hold a plan are cached.
-    Requests that run at the same time each ask the planner.
+    Two requests are the same if they differ only in `max_tokens`, `deadline`, `stream`
+    and `middleware`. A cache hit costs nothing. Only complete texts with a valid plan are cached.
+    If equal requests run at the same time, each calls the planner.
 
     Args:
         planner: writes the plans.
-        size: most texts in the cache; the least recently used text is dropped first.
+        size: maximum number of plans in the cache; the least recently used plan is removed first.
 
     Raises:
         ConfigError: `size` is below 1.
@@ -42,10 +42,10 @@ class CachedPlanner(Planner):
         self._texts: OrderedDict[str, str] = OrderedDict()
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Plan, or remember.
+        """Yield the cached plan, or call the other planner.
 
         Raises:
-            PodiumError: there is no plan text, and why.
+            PodiumError: the other planner gave no plan text.
         """
         key = _key(request)
         known = self._texts.get(key)
@@ -53,7 +53,7 @@ class CachedPlanner(Planner):
             self._texts.move_to_end(key)
             if request.stream:
                 yield known
-            yield PlanText(text=known, why="the same question and pool were planned before", cost=0.0)
+            yield PlanText(text=known, why="the plan was cached for the same question and pool", cost=0.0)
             return
         async with aclosing(self._planner.plan(request)) as pieces:
             async for piece in pieces:
@@ -64,15 +64,15 @@ class CachedPlanner(Planner):
                 yield piece
 
     def order(self, workers: int, run_id: str) -> Sequence[int]:
-        """Return the order the other planner wants the workers shown in."""
+        """Return the order in which the other planner sees the workers."""
         return self._planner.order(workers, run_id)
 
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
-        """Return what the other planner may spend; nothing, for what is remembered."""
+        """Return the maximum that the other planner may spend; nothing for a cache hit."""
         return Spend() if _key(request) in self._texts else self._planner.worst_case(request, answer_tokens)
 
     def messages(self, request: PlanRequest) -> Sequence[Message]:
-        """Return the messages that the other planner's model is sent."""
+        """Return the messages that the other planner sends to its model."""
         return self._planner.messages(request)
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:

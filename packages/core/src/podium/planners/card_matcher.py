@@ -1,4 +1,4 @@
-"""Which worker's card fits a part of a question best, by what it asks and by shared words."""
+"""Finds the worker whose card fits a part of a question best: by its kind of task and by common words."""
 
 import re
 from collections.abc import Sequence
@@ -29,22 +29,22 @@ class Match:
 
     worker: int
     why: str = ""
-    """For what, as in "its arithmetic"; empty when nothing on its card spoke for it."""
+    """What of the part fits the worker's card, such as "its arithmetic"; empty if nothing does."""
     alone: bool = False
-    """Whether no other worker fits as well."""
+    """Whether no other worker fits equally well."""
 
 
 def best_fit(part: str, cards: Sequence[Card], *, back: bool = False) -> Match | None:
-    """Return the worker whose card fits `part` best; of equals the earlier one.
+    """Return the worker whose card fits `part` best; if several fit equally, the first.
 
     Args:
-        part: what is to be done.
-        cards: the workers.
-        back: whether it goes on from an earlier step, which its worker is shown.
+        part: the text of a subtask.
+        cards: the workers' cards.
+        back: whether the part refers to an earlier step, which the worker sees.
 
     Returns:
-        The worker; `None` where none can do it, as a calculator cannot without arithmetic, and a search
-        cannot with dates to be subtracted.
+        The worker; `None` if no worker can do the part: a calculator needs arithmetic, and a
+        search cannot subtract dates.
     """
     able = [number for number, card in enumerate(cards) if _can(card, part[:_READ], back=back)]
     if not able:
@@ -54,7 +54,7 @@ def best_fit(part: str, cards: Sequence[Card], *, back: bool = False) -> Match |
 
 
 def _can(card: Card, text: str, *, back: bool) -> bool:
-    """Say whether a worker can do something with a subtask at all; only of Podium's own is it known."""
+    """Return whether a worker can do a subtask; Podium's offline workers and search workers cannot do all."""
     if card.description == gather.DESCRIPTION:
         return back
     if card.description == calculator.DESCRIPTION:
@@ -80,14 +80,14 @@ def _best(text: str, cards: Sequence[Card], *, back: bool) -> Match:
         for card in told
     ]
     if any(scores):
-        return _highest(scores, "its question" if looks_up else "what its card speaks of")
+        return _highest(scores, "its question" if looks_up else "words on its card")
     return _highest([_generality(card) for card in told], "")
 
 
 def gatherer(cards: Sequence[Card]) -> Match | None:
-    """Return the worker that is to join results; of those that do not say that they do, the most general.
+    """Return the worker that joins results: one whose card mentions joining or writing, else a general one.
 
-    `None` where none can.
+    `None` if no worker can join results.
     """
     for kind in (_GATHERS, _WRITES):
         scores = [float(bool(kind.search(f"{card.name} {card.description[:_READ]}"))) for card in cards]
@@ -97,12 +97,12 @@ def gatherer(cards: Sequence[Card]) -> Match | None:
 
 
 def _is_tool(card: str) -> bool:
-    """Say whether a worker does one thing only, which is no answering of questions."""
+    """Return whether a worker has one special task and does not answer questions."""
     return bool(_TOOL.search(card)) and not (_WRITES.search(card) or _GENERAL.search(card))
 
 
 def _generality(card: str) -> int:
-    """Rank a worker by how much it takes on: anything, writing, what it says, searches, one thing only."""
+    """Return the rank of a worker: 4 general, 3 writing, 2 other, 1 search, 0 one special task."""
     if _GENERAL.search(card):
         return 4
     if _WRITES.search(card):

@@ -1,4 +1,4 @@
-"""A chat model as the conductor."""
+"""A planner that calls a chat model."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -18,31 +18,30 @@ from podium.usage import Usage
 from podium.workers.worker import Request, Worker
 
 _EXAMPLES: Mapping[Spelling, int] = {"lists": MAX_EXAMPLES, "json": 2, "rows": 2}
-"""How many examples are shown by default: as many as the paper's conductors were trained with, or few."""
+"""Default number of examples. For `lists` it is the number with which the paper's conductors were trained."""
 
 
 class ChatPlanner(Planner):
-    """Asks a chat model for the plan.
+    """Calls a chat model for the plan.
 
-    Where the model's server can hold a text to a form while decoding it, the plan is
-    held to its spelling: to a grammar, or for `json` at least to a JSON schema.
+    If the model's server supports constrained decoding, the plan is constrained to its spelling: by
+    a grammar, or for `json` by a JSON schema if the server has no grammars.
 
     Args:
-        worker: the model, as any worker; its card names and prices the planner.
-        spelling: how the plan is to be written. Only `rows` lets a step start while the
-            next is still being written; `lists` is what the paper's conductors write.
-        show: whether workers are shown with their cards, or as bare ordinals to a
-            conductor that was trained so.
-        shuffle: show the workers in another order in every run, against a bias for the
-            first. Not for a conductor that has learned who stands where.
-        examples: how many example plans the prompt shows, from 0 to 4, none of one step; `None`
-            shows four where plans are `lists`, as the paper's conductors are trained, else two.
-        constrain: hold the text to its spelling where the server can.
-        sampling: how to write; `None` leaves it to the worker.
+        worker: the worker that calls the model; the planner has the name and price of its card.
+        spelling: the form of the plan's text. Only with `rows` can a step start while the
+            planner writes the next step; the paper's conductors write `lists`.
+        show: whether the prompt describes workers by their cards, or only by their numbers, for
+            conductors that were trained with numbers.
+        shuffle: show the workers in a different order in each run, to avoid a preference for the
+            first. Do not use it with a conductor that was trained on a fixed order.
+        examples: number of example plans in the prompt, from 0 to 4; `None` means 4 for
+            `lists`, as in the training of the paper's conductors, else 2.
+        constrain: use constrained decoding if the server supports it.
+        sampling: the sampling settings; `None` means the worker's.
 
     Raises:
-        ConfigError: the spelling, the way to show workers or the number of examples is none
-            there is.
+        ConfigError: `spelling`, `show` or `examples` is invalid.
     """
 
     worker: Worker
@@ -72,22 +71,22 @@ class ChatPlanner(Planner):
         self._sampling = sampling or Sampling()
 
     def order(self, workers: int, run_id: str) -> Sequence[int]:
-        """Return the pool's order, or with `shuffle` one that the run's id decides."""
+        """Return the pool's order, or with `shuffle` a random order with the run's id as its seed."""
         order = list(range(workers))
         if self._shuffle:
-            Random(run_id).shuffle(order)  # noqa: S311 - a shuffle that can be repeated, no secret
+            Random(run_id).shuffle(order)  # noqa: S311 - not for security, and repeatable on resume
         return order
 
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
-        """Return the most that asking the model may spend."""
+        """Return the maximum that the model's call may spend."""
         return self.worker.worst_case(self._call(request), answer_tokens) or Spend()
 
     def messages(self, request: PlanRequest) -> Sequence[Message]:
-        """Return the messages that the model is sent."""
+        """Return the messages that are sent to the model."""
         return self._call(request).messages
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Ask the model."""
+        """Call the model and yield its text."""
         asked, middleware = self._call(request), request.middleware
         call = self.worker.call(asked) if middleware is None else middleware(self.worker, asked)
         async with aclosing(call) as pieces:
@@ -117,11 +116,11 @@ class ChatPlanner(Planner):
 
     def _constrained(self, request: PlanRequest) -> Sampling:
         kinds = self.worker.constraint_kinds if self._constrain else frozenset()
-        # Not `max_steps`: a grammar grows with the square of its steps (rows with 20 workers: 1.5 kB
-        # at 5 steps, 29 kB at 32), is sent with each call, and should say what the prompt says.
+        # `asked_steps`, not `max_steps`: a grammar is sent with each call and grows with the square of
+        # its steps (rows with 20 workers: 1.5 kB at 5 steps, 29 kB at 32).
         size, steps, keep = len(request.cards), request.asked_steps, request.may_keep
         constraint = None
-        if "grammar" in kinds:  # says more than a schema can: who may see whom
+        if "grammar" in kinds:  # only a grammar can restrict access lists to earlier steps
             constraint = Constraint("grammar", plan_grammar(self.spelling, size, steps, keep=keep))
         elif self.spelling == "json" and "json" in kinds:
             constraint = Constraint("json", plan_schema(size, steps, keep=keep))

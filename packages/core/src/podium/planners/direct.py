@@ -1,4 +1,4 @@
-"""A gate before another planner: what one worker can answer needs no planning."""
+"""A planner that sends simple questions directly to one worker, and others to another planner."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -15,18 +15,18 @@ from podium.types.plan import Plan, Step
 from podium.types.references import literal
 
 MAX_CHARS = 200
-"""Longest question that is sent on directly, in characters."""
+"""Maximum length of a question that is sent directly to a worker, in characters."""
 
 
 class DirectPlanner(Planner):
-    """Sends a short question of one part straight to the one worker whose card fits it; calls no model.
+    """Sends a short question with one part to the worker whose card fits it, without a planner call.
 
-    All else goes to the planner behind it: long questions and those of several parts or
-    several lines, attachments, repairs and further rounds, and questions that no worker's
-    card, or more than one's, fits best.
+    Other requests go to the other planner: long questions, questions with several parts or
+    lines, attachments, repairs and further rounds, and questions that fit no card or several
+    cards equally.
 
     Args:
-        planner: whom to ask for all else.
+        planner: plans all other requests.
     """
 
     def __init__(self, planner: Planner) -> None:
@@ -37,10 +37,10 @@ class DirectPlanner(Planner):
         self._planner = planner
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Plan one step, or hand the request on.
+        """Yield a plan with one step, or call the other planner.
 
         Raises:
-            PodiumError: there is no plan text, and why.
+            PodiumError: the other planner gave no plan text.
         """
         planned = _plan(request)
         if planned is None:
@@ -53,15 +53,15 @@ class DirectPlanner(Planner):
         yield planned
 
     def order(self, workers: int, run_id: str) -> Sequence[int]:
-        """Return the order the other planner wants the workers shown in."""
+        """Return the order in which the other planner sees the workers."""
         return self._planner.order(workers, run_id)
 
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
-        """Return what the other planner may spend; nothing, for what needs no planning."""
+        """Return the maximum that the other planner may spend; nothing for a direct question."""
         return Spend() if _plan(request) else self._planner.worst_case(request, answer_tokens)
 
     def messages(self, request: PlanRequest) -> Sequence[Message]:
-        """Return the messages that the other planner's model is sent."""
+        """Return the messages that the other planner sends to its model."""
         return self._planner.messages(request)
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
@@ -69,7 +69,7 @@ class DirectPlanner(Planner):
 
 
 def _plan(request: PlanRequest) -> PlanText | None:
-    """Return the plan of one step; `None` for what is to be handed on."""
+    """Return the plan with one step; `None` if the other planner must plan the request."""
     question = request.query[-1].text.strip()
     fit = best_fit(question, request.cards)
     if not (fit and fit.alone and _is_simple(question, request)):

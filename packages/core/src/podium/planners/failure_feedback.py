@@ -1,4 +1,4 @@
-"""What a planner is told when steps of its plan failed, to plan again."""
+"""Writes the prompt that asks a planner for another plan after steps failed."""
 
 from collections.abc import Sequence
 
@@ -9,18 +9,18 @@ from podium.types.plan import Plan
 from podium.types.references import renumbered
 
 MAX_EXCERPT = 1_000
-"""Most of an output that a planner is shown, in characters from its beginning."""
+"""Maximum number of characters of an output in the prompt, from its beginning."""
 _MAX_REASON = 300
-"""Most of what is said of a failure, in characters."""
+"""Maximum number of characters of a failure's reason in the prompt."""
 
 
 def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spelling, may_keep: bool) -> str:
-    """Show a planner which steps failed and why, and what is paid for; ask for another plan.
+    """Return a prompt with the failed steps, their reasons and the outputs of the other steps.
 
     Args:
-        plan: the plan that was carried out.
-        outcomes: what its steps came to, in its order.
-        spelling: how the planner writes.
+        plan: the plan that was run.
+        outcomes: the outcomes of its steps, in the plan's order.
+        spelling: the spelling of the planner.
         may_keep: whether there is an answer, which a plan without steps keeps.
     """
     labels = plan.labels
@@ -41,7 +41,7 @@ def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spell
 
 
 def _reason(plan: Plan, outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
-    """Return why a step has no output, with steps numbered as in the plan's own text."""
+    """Return why a step has no output, with the step numbers of the plan's text."""
     problem = outcome.problem
     if problem is not None and problem.code == "dependency":
         bad = [seen for seen in plan.steps[outcome.step].access if outcomes[seen].status != "ok"]

@@ -8,12 +8,12 @@ from podium.types.plan import Plan
 
 
 class FixedPlanner(Planner):
-    """Answers every request with one plan, whatever is asked and whoever the workers are.
+    """Returns the same plan for every request.
 
     Args:
-        plan: the plan, its workers numbered as the pool numbers them; or a text, which is
-            handed on as it is, well formed or not.
-        spelling: how a plan is written; a text has its own.
+        plan: the plan, with the pool's numbers of workers; or a text, which is
+            returned unchanged, even if it is not a valid plan.
+        spelling: the spelling in which the plan is written; a text keeps its own.
     """
 
     name = "fixed"
@@ -23,8 +23,8 @@ class FixedPlanner(Planner):
         self._text = plan if isinstance(plan, str) else write_plan(plan, spelling)
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Write the plan, line by line."""
+        """Yield the plan, line by line."""
         if request.stream:
             for line in self._text.splitlines(keepends=True):
                 yield line
-        yield PlanText(text=self._text, why="the plan was fixed beforehand", cost=0.0)
+        yield PlanText(text=self._text, why="the plan is fixed", cost=0.0)

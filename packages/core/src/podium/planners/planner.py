@@ -1,7 +1,7 @@
-"""The seam between a run and whoever plans it: one method.
+"""The base class of planners.
 
-A planner is given a query and the workers' cards and answers with plan text, in any of
-the three spellings. Reading that text, judging it and paying for it are not its business.
+A planner gets a query and the workers' cards, and returns plan text in any of the three
+spellings. The run parses and checks the text and counts its cost.
 """
 
 from abc import ABC, abstractmethod
@@ -16,12 +16,12 @@ from podium.usage import Usage
 from podium.workers.worker import CallMiddleware, Card, Worker
 
 _ASKED_STEPS = 5
-"""How many steps are asked for with few workers; as many as in the paper."""
+"""Number of steps that a prompt asks for with up to three workers, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A text the planner wrote before, and what is to be said to it."""
+    """An earlier text of the planner, and the feedback on it."""
 
     text: str
     feedback: str
@@ -32,97 +32,98 @@ class PlanRequest:
     """One call of a planner."""
 
     query: tuple[Message, ...]
-    """The conversation, its question last."""
+    """The conversation; its last message is the question."""
     context: tuple[tuple[str, int], ...] = ()
     """The run's named texts: the name and the length in characters of each."""
     cards: tuple[Card, ...]
-    """The workers, in the order in which the plan is to number them."""
+    """The workers' cards; their order gives the numbers of the workers in the plan."""
     max_steps: int
-    """Most steps the plan may have; a longer one is refused."""
+    """Maximum number of steps; a longer plan is invalid."""
     turns: tuple[Turn, ...] = ()
-    """What was written before, oldest first: a plan to repair, or the plans of earlier rounds."""
+    """Earlier texts of the planner, oldest first: a plan to repair, or the plans of earlier rounds."""
     may_keep: bool = False
-    """Whether a plan of no steps, which keeps the previous answer, has a place."""
+    """Whether a plan without steps, which keeps the previous answer, is valid."""
     shows_question: bool = True
-    """Whether workers will be shown the question besides their subtask."""
+    """Whether workers see the question in addition to their subtask."""
     fills: tuple[int, ...] = ()
-    """Places in `cards` of the workers that read no prose: in their subtasks outputs replace `{{n}}`."""
+    """Indices in `cards` of the workers that read no prose: in their subtasks outputs replace `{{n}}`."""
     left: Remaining | None = None
-    """What the run may still spend, in round figures, so that requests which differ by little
-    are the same; `None` where nothing is limited that could run out."""
+    """What the run may still spend, rounded, so that similar requests are equal; `None` if no such
+    limit is set."""
     max_tokens: int | None = None
-    """Most tokens of the text, for a planner that bounds it by nothing of its own; `None` sets no bound."""
+    """Maximum tokens of the text, for planners without their own limit; `None` means no limit."""
     deadline: float | None = None
-    """When the text must be whole, on the event loop's clock, in seconds; `None` means any time."""
+    """Time limit for the complete text, on the event loop's clock, in seconds; `None` means no limit."""
     stream: bool = True
-    """Whether the text is read while it is written."""
+    """Whether the run reads the text while the planner writes it."""
     middleware: CallMiddleware | None = None
-    """How a worker is called that plans; `None` calls it."""
+    """Wraps the calls of the planner's worker; `None` calls the worker directly."""
 
     @property
     def asked_steps(self) -> int:
-        """Most steps to ask a model for: two more than there are workers, at least 5, at most `max_steps`."""
+        """Number of steps to ask a model for: the number of workers + 2, at least 5, at most `max_steps`."""
         return min(self.max_steps, max(_ASKED_STEPS, len(self.cards) + 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanText:
-    """A whole plan text."""
+    """A complete plan text."""
 
     text: str
     why: str = ""
-    """What the planner has to say of its choice, in a sentence without a full stop."""
+    """Why the planner chose this plan, in a sentence without a full stop."""
     finish_reason: FinishReason = "stop"
     usage: Usage = Usage()
     cost: float | None = None
-    """In USD; `None` when it is unknown."""
+    """In USD; `None` when unknown."""
 
 
 class Planner(ResourceGroup, ABC):
-    """Something that plans. Used as a worker is: enter it to keep open what it holds open."""
+    """Base class of planners. As an async context manager it keeps its connections open between calls."""
 
     name: str
-    """What events and results call it."""
+    """Name of the planner in events and results."""
     spelling: Spelling = "rows"
-    """How it writes its plans."""
+    """The spelling of its plans."""
     worker: Worker | None = None
-    """Whom it asks; `None` when it asks nobody."""
+    """The worker that the planner calls; `None` if it calls none."""
     reads_cards: bool = True
-    """Whether it numbers the workers it is shown; one that writes a plan made beforehand is shown all."""
+    """Whether the plan's worker numbers follow the order of the cards in the request. A planner with a
+    plan written in advance sets `False`, and gets the cards of all workers."""
 
     @property
     def card(self) -> Card | None:
-        """The card of whom it asks; `None` when it asks nobody, and a plan costs nothing."""
+        """The card of the planner's worker; `None` if it calls no worker, and plans cost nothing."""
         return None if self.worker is None else self.worker.card
 
     @abstractmethod
     def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Plan: yield pieces of text as they come, then one `PlanText` with all of it.
+        """Yield pieces of the plan's text as they arrive, then one `PlanText` with the whole text.
 
-        Implementations are async generators. A caller who stops early must `aclose` it.
+        Implementations are async generators. A caller that stops early must `aclose` the generator.
 
         Raises:
-            PodiumError: there is no plan text, and why.
+            PodiumError: the planner gave no plan text.
         """
 
     def order(self, workers: int, run_id: str) -> Sequence[int]:
-        """Return the order in which this run's workers are shown, as numbers of the pool."""
+        """Return the order in which the planner sees the workers of this run, as numbers of the pool."""
         del run_id
         return range(workers)
 
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
-        """Return the most that planning may spend; nothing, for a planner that asks nobody.
+        """Return the maximum that a call may spend; nothing for a planner that calls no worker.
 
         Args:
             request: the call.
-            answer_tokens: what a text counts as whose length nobody bounds.
+            answer_tokens: tokens of a text without a length limit.
         """
         del request, answer_tokens
         return Spend()
 
     def messages(self, request: PlanRequest) -> Sequence[Message]:
-        """Return the messages that its model is sent, by default the question.
+        """Return the messages that are sent to the planner's model, by default the conversation.
 
-        Tokens that nobody reported are estimated from them.
+        If the model reports no usage, it is estimated from these messages.
         """
         return request.query

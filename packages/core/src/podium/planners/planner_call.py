@@ -1,4 +1,4 @@
-"""What one call of a planner has written so far, and what is to be paid for it."""
+"""One call of a planner: its text so far, its tokens and its cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,33 +20,33 @@ _REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
 @dataclass(slots=True)
 class PlannerCall:
-    """A plan text that may still be arriving."""
+    """A call of a planner that may still be running."""
 
     planner: Planner
     role: Literal["plan", "repair", "fallback"]
     pieces: list[str] = field(default_factory=list)
     whole: PlanText | None = None
     reserved: Reservation | None = None
-    """What is set aside for the call; `None` when it was not made."""
+    """The amount that is reserved for the call; `None` if the call was not made."""
     breaker: CircuitBreaker | None = None
-    """That of the planner's model; `None` where the model is no worker of the pool."""
+    """The circuit breaker of the planner's model; `None` if the model is not a worker of the pool."""
     tries: bool = False
-    """Whether the call finds out if a model that was left out is back."""
+    """Whether the call tests if an unavailable model works again."""
     messages: Sequence[Message] = ()
-    """What the planner's model is sent."""
+    """The messages that are sent to the planner's model."""
     is_sent: bool = False
-    """Whether the planner was asked: before that, the journal records the call's start and reservation."""
+    """Whether the planner was called, which happens after the journal has recorded the call's start."""
     changed: str = ""
-    """What the policy changed in the plan, in words."""
+    """The policy's changes of the plan, in words."""
 
     @property
     def text(self) -> str:
-        """As much of it as a plan's text may have."""
+        """The text so far, cut at the maximum length of a plan's text."""
         text = self.whole.text if self.whole is not None else "".join(self.pieces)
         return storable(text[:MAX_CHARS])
 
     def proposal(self, problem: Problem | None, error: PodiumError | None, seconds: float) -> Proposal:
-        """Return the text as it goes into the result, with its bill."""
+        """Return the call as it appears in the result, with its tokens and cost."""
         usage, cost, maybe_paid = self._bill(error)
         why = (self.whole.why if self.whole is not None else "", self.changed)
         return Proposal(
@@ -63,12 +63,12 @@ class PlannerCall:
         )
 
     def spent(self, proposal: Proposal) -> Spend:
-        """Return what the call counts as in the ledger."""
+        """Return the amount that the ledger counts for the call."""
         worst = Spend() if self.reserved is None or not self.is_sent else self.reserved.amount
         return charge(worst, proposal.usage, proposal.cost, maybe_paid=proposal.maybe_paid)
 
     def _bill(self, error: PodiumError | None) -> tuple[Usage, float | None, bool]:
-        """Return tokens, USD, and whether nobody knows if it is on the bill."""
+        """Return the tokens, the cost in USD, and whether it is unknown if the call is billed."""
         if not self.is_sent:
             return Usage(), 0.0, False
         assert self.reserved is not None
@@ -81,7 +81,7 @@ class PlannerCall:
         elif not self.pieces and isinstance(error, WorkerError) and not error.maybe_paid:
             return Usage(), 0.0, False
         elif self.planner.card is None and self.reserved.amount == Spend():
-            return Usage(), 0.0, False  # it asks nobody
+            return Usage(), 0.0, False  # the planner calls no worker
         else:
             usage, told, maybe_paid = estimate_usage(self.messages, self.text), None, True
         cost = self._cost(usage, told)
@@ -90,7 +90,7 @@ class PlannerCall:
         return usage, cost, maybe_paid
 
     def _measured(self, usage: Usage) -> Usage:
-        """Return a reported usage; an estimate where it cannot be right. A planner of no model has none."""
+        """Return the reported usage, or an estimate if it is impossible for a call of a model."""
         assert self.reserved is not None
         if not self.reserved.amount.output_tokens and is_well_formed(usage):
             return usage
@@ -102,26 +102,26 @@ class PlannerCall:
 
 
 def misfit(whole: PlanText, pieces: Sequence[str]) -> str:
-    """Say what is wrong with a plan text, as a planner of the user's own may yield it; empty if nothing is.
+    """Return what is wrong with the plan text of a user's planner; empty if it is valid.
 
     Args:
         whole: the plan text.
-        pieces: what the planner yielded before it.
+        pieces: the pieces that the planner yielded before it.
     """
     text: object = whole.text
     why: object = whole.why
     if not isinstance(text, str):
-        return f"a PlanText whose text is {type(text).__name__}"
+        return f"a PlanText whose text is {type(text).__name__}: it must be text"
     if not isinstance(why, str):
-        return f"a PlanText whose why is {why!r:.80}: it is text"
+        return f"a PlanText whose why is {why!r:.80}: it must be text"
     if whole.finish_reason not in _REASONS:
         reasons = ", ".join(_REASONS)
-        return f"a PlanText whose finish_reason is {whole.finish_reason!r:.80}: it is one of {reasons}"
+        return f"a PlanText whose finish_reason is {whole.finish_reason!r:.80}: it must be one of {reasons}"
     if whole.cost is not None and not is_cost(whole.cost):
         return (
             f"a PlanText whose cost is {whole.cost!r:.80}: "
-            f"it is a number of USD, 0 or more and below {MAX_COST:g}, or None"
+            f"it must be a number of USD, 0 or more and below {MAX_COST:g}, or None"
         )
     if pieces and "".join(pieces).split() != storable(text).split():
-        return "pieces of another text than its PlanText has"
+        return "pieces that differ from the text of its PlanText"
     return ""

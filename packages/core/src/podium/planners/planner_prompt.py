@@ -1,4 +1,4 @@
-"""Turns a query and a pool's cards into the messages a chat model is asked for a plan with."""
+"""Writes the messages that ask a chat model for a plan, from a query and the workers' cards."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from podium.types.plan import Plan, Step
 from podium.workers.worker import Card
 
 Show = Literal["cards", "ordinals"]
-"""How workers are shown to a planner: with their cards, or as bare numbers."""
+"""How a prompt describes workers: with their cards, or only by their numbers."""
 
 _SEES = {
     True: "Every worker is shown the user's question, the steps on its access list, and its subtask.",
@@ -24,7 +24,7 @@ _SEES = {
 
 
 MAX_EXAMPLES = 4
-"""Most examples that a planner can be shown; as many as in the paper."""
+"""Maximum number of examples in a prompt, as in the paper."""
 
 
 def planner_messages(
@@ -32,14 +32,14 @@ def planner_messages(
 ) -> tuple[Message, ...]:
     """Return the messages that ask a chat model for a plan.
 
-    What is the same for all questions comes first, then the workers, then the question: so
-    providers' prompt caches hit. Pools of three workers or more share all before the workers.
+    The instructions are first, then the workers, then the question, so that providers' prompt caches
+    hit. Pools of three or more workers have the same instructions.
 
     Args:
-        request: what is to be planned.
-        spelling: how the plan is to be written.
-        show: how the workers are shown.
-        examples: how many example plans to show, from 0 to `MAX_EXAMPLES`.
+        request: the request for a plan.
+        spelling: the spelling of the plan.
+        show: how the workers are described.
+        examples: number of example plans, from 0 to `MAX_EXAMPLES`.
     """
     task = fill(
         "conductor",
@@ -58,17 +58,17 @@ def planner_messages(
 
 
 def repair_feedback(error: PodiumError) -> str:
-    """Say what was wrong with a plan text, to the planner that wrote it."""
+    """Return the prompt that asks a planner to repair an invalid plan."""
     return fill("repair", problem=str(error))
 
 
 def round_feedback(answer: str, *, spelling: Spelling, reason: str = "") -> str:
-    """Show a planner what its plan came to, and ask for another or for this to be kept.
+    """Return the prompt that shows a planner the answer, and asks for another plan or to keep the answer.
 
     Args:
-        answer: the final response.
-        spelling: how the planner writes.
-        reason: what an `accept` check found wanting; empty when there was none.
+        answer: the answer of its plan.
+        spelling: the spelling of the planner.
+        reason: why `accept` rejected the answer; empty without `accept`.
     """
     keep = keep_text(spelling)
     mark = mark_of(answer, reason)
@@ -90,13 +90,13 @@ def _conversation(query: Sequence[Message]) -> str:
 
 
 def with_texts(request: PlanRequest) -> str:
-    """Return what a planner without a model adds to a subtask: references to all named texts."""
+    """Return the references to all named texts that a planner without a model adds to a subtask."""
     references = ", ".join(f"{{{{{name}}}}}" for name, _ in request.context)
     return f"\nUse {references}." if references else ""
 
 
 def _texts(context: Sequence[tuple[str, int]]) -> str:
-    """List the run's named texts, where it has any, and say how subtasks refer to them."""
+    """Return the prompt on the run's named texts; empty if it has none."""
     if not context:
         return ""
     listed = "\n".join(f"- {name} ({characters:,} characters)" for name, characters in context)
@@ -104,7 +104,7 @@ def _texts(context: Sequence[tuple[str, int]]) -> str:
 
 
 def _left(left: Remaining) -> str:
-    """Say what the plan must fit into."""
+    """Return the prompt on what the plan may still spend."""
     facts = [
         f"{amount:,} {what}"
         for amount, what in (
@@ -127,7 +127,7 @@ def _workers(cards: Sequence[Card], show: Show) -> str:
 
 
 def _references(workers: Sequence[int]) -> str:
-    """Explain `{{n}}`, where the pool has workers whose subtasks it is filled in for."""
+    """Return the prompt on `{{n}}`; empty if all workers read prose."""
     if not workers:
         return ""
     who = " and ".join(filter(None, (", ".join(map(str, workers[:-1])), str(workers[-1]))))
@@ -150,7 +150,7 @@ def _card(number: int, card: Card, show: Show) -> str:
 
 @cache
 def _examples(spelling: Spelling, workers: int, max_steps: int, count: int) -> str:
-    """Write so many of the examples that fit, their workers renumbered into a pool of this size."""
+    """Return up to `count` examples that have at most `max_steps` steps, with workers of this pool."""
     shown: list[str] = []
     for example in json.loads(read_prompt("examples.json")):
         steps = example["plan"]

@@ -1,7 +1,7 @@
-"""Splits a question into the parts that can be answered apart; knows no workers.
+"""Splits a question into parts that can be answered separately.
 
-At list items, sentences, and an "and" before something that asks. English, but for the
-ends of sentences.
+Splits at list items, at ends of sentences, and at an "and" before another question or order. Except for
+ends of sentences, it supports only English.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from podium.workers.offline.expression_finder import find_expressions
 
 MAX_READ = 16 * 1024
-"""How much of a question is looked at, in characters; the rest goes with the last part."""
+"""Number of characters of a question that are split; the rest is added to the last part."""
 
 _QUOTED = re.compile(
     r"`[^`\n]{1,500}`|\"[^\"\n]{1,500}\"|“[^“”\n]{1,500}”|(?<!\w)'[^'\n]{1,200}'(?!\w)|\((?![0-9]{1,2}\))[^()\n]{1,500}\)"
@@ -39,17 +39,17 @@ _BACK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing that is asked for."""
+    """One part of a question."""
 
     text: str
     back: bool = False
-    """Whether it goes on from the part before it: "then …", "multiply that by 3"."""
+    """Whether the part refers to the part before it: "then …", "multiply that by 3"."""
 
 
 def split(question: str) -> list[Part]:
     """Return the parts of `question` in order, at least one.
 
-    Statements stay with the request that follows them. Linear in the length of the question.
+    A statement belongs to the request that follows it. Linear in the length of the question.
     """
     found: list[str] = []
     statement = ""
@@ -65,7 +65,7 @@ def split(question: str) -> list[Part]:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Cut `text` at every boundary; say of each piece whether it is a list item."""
+    """Yield the pieces of `text` between its boundaries, each with whether it is a list item."""
     masked = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
     start, is_item = 0, False
     for end in _END.finditer(masked):
@@ -88,7 +88,7 @@ def _starts_with_sums(text: str) -> bool:
 
 
 def _apart(left: str, right: str) -> bool:
-    """Say whether what stands before and behind an "and" can be asked apart."""
+    """Return whether the texts before and after an "and" are separate requests."""
     if len(left.split()) < 3 and not find_expressions(left):
         return False
     if right[0] in "-(0123456789":

@@ -1,4 +1,4 @@
-"""A planner without a model: it splits the question and matches the parts to the workers' cards."""
+"""A planner without a model, which splits the question and matches its parts to the workers' cards."""
 
 from collections.abc import AsyncGenerator
 
@@ -12,7 +12,7 @@ from podium.types.plan import Plan, Step
 from podium.types.references import literal
 
 MAX_SUBTASK_CHARS = 8 * 1024
-"""Longest subtask it writes, in characters; what is longer is cut, with a note."""
+"""Maximum length of a subtask, in characters; longer subtasks are cut, with a note."""
 
 _CUT = " … (cut short here)"
 _CUT_SHOWN = " … (cut short here: the rest is in the question)"
@@ -20,26 +20,25 @@ _GATHER = "Gather what the steps before returned into one answer to the question
 
 
 class RulePlanner(Planner):
-    """Plans by rules: one step for each part of the question, then one that gathers.
+    """Plans by rules: one step for each part of the question, then one step that joins the outputs.
 
-    A question splits at list items, sentences, and an "and" before a question or an order.
-    Each part goes to the worker whose card fits it best, arithmetic to one that calculates,
-    and sees no other step; a part that goes on from the one before ("multiply that by 3")
-    sees that one. A question of one part is one step. In languages other than English
-    sentences are split, and little else.
+    A question is split at list items, at ends of sentences, and at an "and" before a question or an order.
+    Each part goes to the worker whose card fits it best; arithmetic goes to a calculator.
+    A part sees no other step, except that a part which refers to the part before it ("multiply
+    that by 3") sees the step of that part. A question with one part becomes one step. In languages other
+    than English only sentences and list items are split.
 
-    It plans the same for a repair or a further round, so a caller that asks again must
-    look out for a plan it has had.
+    Repairs and further rounds get the same plan again.
     """
 
     name = "rule"
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Plan, row by row.
+        """Yield the plan, row by row.
 
         Raises:
-            PlannerError: no worker of the pool can do what is asked, as where there is only a calculator
-                and no arithmetic.
+            PlannerError: no worker of the pool can do a part; for example, the pool has only a calculator
+                and the question has no arithmetic.
         """
         plan, why = _plan(request)
         text = write_plan(plan, "rows")
@@ -50,14 +49,14 @@ class RulePlanner(Planner):
 
 
 def _plan(request: PlanRequest) -> tuple[Plan, str]:
-    """Return the plan for a request, and in words why it is so.
+    """Return the plan for a request, and its reason in words.
 
     Raises:
-        PlannerError: no worker can do a part of it.
+        PlannerError: no worker can do a part of the question.
     """
     question = request.query[-1].text.strip() or "Answer the question, going by what is attached to it."
     parts, last = split(question), gatherer(request.cards)
-    most = max(request.asked_steps - 1, 1)  # one step is left for gathering
+    most = max(request.asked_steps - 1, 1)  # the last step joins the outputs
     if most == 1 or last is None:
         parts = [Part(question)]
     elif len(parts) > most:
@@ -67,14 +66,14 @@ def _plan(request: PlanRequest) -> tuple[Plan, str]:
         fit = best_fit(part.text, request.cards, back=part.back)
         if fit is None:
             workers = ", ".join(card.name for card in request.cards)
-            raise PlannerError(f"no worker can do {part.text[:200]!r}: there are {workers}")
+            raise PlannerError(f"no worker can do {part.text[:200]!r}; the workers are {workers}")
         subtask = literal(_shortened(part.text, request)) + with_texts(request)
         steps.append(Step(fit.worker, subtask, (number - 1,) if part.back else ()))
         reasons.append(f"{request.cards[fit.worker].name} {_because(fit.why, 'fits better')}")
     if len(parts) == 1 or last is None:
-        return Plan(tuple(steps)), f"the question is of one part: {reasons[0]}"
+        return Plan(tuple(steps)), f"the question has one part: {reasons[0]}"
     steps.append(Step(last.worker, _GATHER, tuple(range(len(parts)))))
-    reasons.append(f"and {request.cards[last.worker].name} {_because(last.why, 'speaks of gathering')}")
+    reasons.append(f"and {request.cards[last.worker].name} {_because(last.why, 'mentions gathering')}")
     return Plan(tuple(steps)), f"matched {len(parts)} parts: {', '.join(reasons)}"
 
 

@@ -1,4 +1,4 @@
-"""What plans may do: who may work, on what data, in how many steps, and who must approve."""
+"""Rules for plans: allowed workers, their access to data, the number of steps, and approvals."""
 
 import lazy_loader
 

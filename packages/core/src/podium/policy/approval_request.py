@@ -1,4 +1,4 @@
-"""What somebody who approves plans is given, and what they may say."""
+"""The request for the approval of a plan, and its possible answers."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ from podium.types.plan import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """A plan that waits for being approved. Nothing of it has been started."""
+    """A plan that waits for approval. None of its steps has started."""
 
     run_id: str
     round: int
     """From 1."""
     plan: Plan
     workers: tuple[str, ...]
-    """Names of the pool's workers, which the plan numbers."""
+    """Names of the pool's workers, in the order of the plan's worker numbers."""
     query: tuple[Message, ...] = ()
-    """The conversation; empty where a plan was given without one."""
+    """The conversation; empty if the caller gave a plan without a query."""
     labels: frozenset[str] = frozenset()
-    """Those every step is shown, which are the query's in a first round."""
+    """The labels of the data that every step sees; in the first round, the labels of the query."""
     forecast: Forecast
-    """What the plan may come to."""
+    """The expected calls, tokens, cost and time of the plan."""
 
 
 Verdict = bool | str | Plan
-"""`True` approves the plan; `False`, or a text that says why, refuses it; a plan is approved in its place."""
+"""`True` approves the plan; `False` or a text with the reason rejects it; a plan replaces it."""
 Asked = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
-"""A function that is asked; one that is not async runs in a thread."""
+"""A function that decides; a synchronous function runs in a thread."""
 Approve = Asked | Literal["later"]
-"""Who approves: a function, or somebody out of band, for whom the run waits in its journal."""
+"""A function that decides, or `"later"`: the run stops and waits in its journal for `Conductor.decide`."""

@@ -1,4 +1,4 @@
-"""Finds what a policy forbids in a plan, before anything of it runs. Changes nothing."""
+"""Finds the breaches of a policy in a plan, before the plan runs."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
@@ -9,17 +9,18 @@ from podium.types.plan import Plan
 
 
 class Breach(NamedTuple):
-    """Where a plan does what it may not."""
+    """A breach of a policy by a plan."""
 
     step: int | None
-    """`None` where the plan as a whole does."""
+    """Index of the step; `None` for a breach of the plan as a whole."""
     told: str
+    """The error message."""
 
 
 def broken_rules(
     plan: Plan, cards: Sequence[Party], flows: Sequence[Flow], rules: Collection[Rule]
 ) -> Iterator[Breach]:
-    """Yield the steps that would be shown what a rule keeps from their worker, with the way it takes."""
+    """Yield the steps whose worker would see data that a rule forbids, with the data's path."""
     for index, step in enumerate(plan.steps):
         for rule in rules:
             if not rule.allows(cards[step.worker], flows[index].shown):
@@ -27,7 +28,7 @@ def broken_rules(
 
 
 def _way(plan: Plan, cards: Sequence[Party], label: str, index: int) -> str:
-    """Say how a label reaches a step."""
+    """Return the path on which a label reaches a step, as text."""
     steps = route(plan, cards, label, index)
     names = [f"step {number} ({cards[plan.steps[number].worker].name}" for number in steps or (index,)]
     labels = ", ".join(sorted(cards[plan.steps[index].worker].labels)) or "no label"
@@ -37,22 +38,22 @@ def _way(plan: Plan, cards: Sequence[Party], label: str, index: int) -> str:
     told = " → ".join(f"{name})" for name in names)
     if steps:
         return told
-    sources = "the query, or what its planner has seen"
+    sources = "the query, or data that its planner has seen"
     if any(step.previous for step in plan.steps[: index + 1]):
-        sources = "the query, the round before, or what its planner has seen"
+        sources = "the query, the previous round, or data that its planner has seen"
     return f"{sources} ({label}) → {told}"
 
 
 def broken_pins(plan: Plan, cards: Sequence[Party], pins: Sequence[Pin]) -> Iterator[Breach]:
-    """Yield the steps that are pinned to another worker than theirs."""
+    """Yield the steps that are pinned to another worker."""
     for index, step in enumerate(plan.steps):
         pin = next((pin for pin in pins if pin.means(step)), None)
         if pin is not None and cards[step.worker].name != pin.worker:
-            yield Breach(index, f"step {index}: the policy gives steps of its kind to {pin.worker}")
+            yield Breach(index, f"step {index}: the policy pins steps of this kind to {pin.worker}")
 
 
 def lacking(plan: Plan, cards: Sequence[Party], required: Collection[str]) -> Iterator[Breach]:
-    """Yield what is required and does no step that reaches the answer."""
+    """Yield the required workers and labels that have no step which reaches the answer."""
     needed = plan.needed
     workers = [cards[step.worker] for index, step in enumerate(plan.steps) if index in needed]
     for word in sorted(required):
@@ -62,11 +63,11 @@ def lacking(plan: Plan, cards: Sequence[Party], required: Collection[str]) -> It
 
 
 def together(plan: Plan, cards: Sequence[Party], apart: Sequence[tuple[str, str]]) -> Iterator[Breach]:
-    """Yield the pairs that may not work in one plan and do."""
+    """Yield the pairs that the policy keeps apart and that both have a step."""
     for one, other in apart:
         ones = {step.worker for step in plan.steps if named(cards[step.worker], (one,))}
         others = {step.worker for step in plan.steps if named(cards[step.worker], (other,))}
-        # One worker that is both is no pair, and neither is one label worn twice by the same worker.
+        # One worker with both labels is not a pair.
         if any(first != second for first in ones for second in others):
             told = f"the policy keeps {one!r} and {other!r} apart: use only one of them in a plan"
             yield Breach(None, told)

@@ -1,7 +1,7 @@
-"""How labels flow along access lists.
+"""Computes how labels flow along access lists.
 
-A worker's output carries the labels of its worker, that worker's name, and those of all
-it was shown. Knows no rule: `rules` says which labels may reach whom.
+A worker's output has the worker's labels, the worker's name, and the labels of all data that the
+worker saw. `podium.policy.rules` restricts which labels may reach which workers.
 """
 
 from collections import deque
@@ -12,26 +12,26 @@ from podium.types.plan import Plan
 
 
 class Party(Protocol):
-    """Whoever is shown data: a worker, a planner, a judge. A `Card` is one."""
+    """A worker, planner or judge that sees data. `Card` implements it."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name."""
 
     @property
     def labels(self) -> frozenset[str]:
-        """What rules know it by."""
+        """The labels that rules refer to."""
 
 
 class Flow(NamedTuple):
-    """The labels of what a step is shown and of what comes out of it."""
+    """The labels of the data that a step sees, and of its output."""
 
     shown: frozenset[str]
     output: frozenset[str]
 
 
 def after(party: Party, shown: frozenset[str]) -> frozenset[str]:
-    """Return the labels of what `party` writes when all it is shown carries `shown`."""
+    """Return the labels of the output of `party` if it sees data with the labels `shown`."""
     return shown | party.labels | {party.name}
 
 
@@ -41,11 +41,11 @@ def labels_of(
     """Return the labels that flow through each step of a plan.
 
     Args:
-        plan: its workers are numbers of `cards`.
-        cards: the pool's.
-        labels: what every step is shown: those of the query, and of all that whoever
-            wrote the subtasks had seen.
-        previous: those of the round before, for the steps that are shown it.
+        plan: the plan.
+        cards: the cards of the pool's workers.
+        labels: the labels of the data that every step sees: those of the query, and of all data that the
+            planner had seen.
+        previous: the labels of the previous round, for the steps that see it.
     """
     flows: list[Flow] = []
     for step in plan.steps:
@@ -56,9 +56,9 @@ def labels_of(
 
 
 def route(plan: Plan, cards: Sequence[Party], label: str, step: int) -> tuple[int, ...]:
-    """Return the shortest way on which a label reaches a step: its source first, the step last.
+    """Return the shortest path of steps on which a label reaches a step: first its source, last the step.
 
-    Empty when no step before it is a source of the label, so that the query must be.
+    Empty if no earlier step is a source of the label: it then comes from the query.
     """
     ways: deque[tuple[int, ...]] = deque([(step,)])
     met = {step}
@@ -75,5 +75,5 @@ def route(plan: Plan, cards: Sequence[Party], label: str, step: int) -> tuple[in
 
 
 def named(party: Party, words: Collection[str]) -> bool:
-    """Say whether one of the words is the party's name or one of its labels."""
+    """Return whether one of the words is the party's name or one of its labels."""
     return party.name in words or any(label in words for label in party.labels)

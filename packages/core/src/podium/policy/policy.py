@@ -1,4 +1,4 @@
-"""What plans may do. It looks at plans and at who is shown what; it carries nothing out."""
+"""The class `Policy`: rules for plans and for the data that workers see."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,44 +12,44 @@ from podium.policy.rules import Pin, Rule, listed, names
 from podium.types.plan import Plan
 
 _MOST_TOLD = 5
-"""Most breaches that are told of one plan."""
+"""Maximum number of breaches in an error message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What plans may do. One that says nothing allows everything.
+    """The rules for plans. An empty policy allows everything.
 
-    Wherever a policy names workers, a worker's name will do, or a label. `first & second`
-    is a policy under which both must allow.
+    All fields that name workers accept names and labels. `first & second` is a policy that
+    allows only what both policies allow.
 
     Raises:
-        ConfigError: a field is not what it should be.
+        ConfigError: a field is invalid.
     """
 
     allowed: Collection[str] | None = None
-    """Who may carry out steps; `None` allows everybody."""
+    """Workers that may run steps; `None` allows all workers."""
     denied: Collection[str] = ()
-    """Who may be shown nothing at all, be it as worker, planner or judge."""
+    """Workers, planners and judges that must not see any data."""
     regions: Collection[str] | None = None
-    """Only who has one of these labels may be shown anything; `None` means everybody."""
+    """Labels, one of which every worker, planner and judge that sees data must have; `None` means no rule."""
     required: Collection[str] = ()
-    """Each of these must do a step that reaches the answer."""
+    """Workers that must each have a step that reaches the answer."""
     apart: Sequence[tuple[str, str]] = ()
-    """Pairs that never work in one plan."""
+    """Pairs of workers that must not be in the same plan."""
     steps: int | None = None
-    """Most steps of a plan; `None` leaves it to `Limits.plan_steps`."""
+    """Maximum steps of a plan; `None` means only `Limits.plan_steps` applies."""
     rules: Sequence[Rule] = ()
-    """Whom data that carries a label may reach."""
+    """Workers that data with a label may reach."""
     pins: Sequence[Pin] = ()
-    """Kinds of step that go to one worker; the first that means a step counts."""
+    """Kinds of steps that go to one worker; for each step the first matching pin applies."""
     replace: Callable[[Plan], Plan] | None = None
-    """Gives another plan in place of one; `None` takes plans as they are."""
+    """A function that returns a plan to run instead; `None` keeps plans."""
     approve: Approve | None = None
-    """Who looks at a plan before it is carried out; `None` asks nobody."""
+    """Approves plans before they run; `None` means no approval."""
     also: tuple["Policy", ...] = ()
-    """Policies that must allow it too."""
+    """Further policies that must also allow a plan."""
     silent: bool = field(init=False, repr=False, compare=False)
-    """Whether it says nothing of plans and labels."""
+    """Whether the policy has no rules for plans and labels."""
 
     def __post_init__(self) -> None:
         for name in ("allowed", "denied", "regions", "required"):
@@ -59,62 +59,59 @@ class Policy:
         for name, kind in (("rules", Rule), ("pins", Pin)):
             found = tuple(getattr(self, name))
             if not all(isinstance(item, kind) for item in found):
-                raise ConfigError(f"Policy.{name} is {found!r:.80}: give it a list of {kind.__name__}")
+                raise ConfigError(f"Policy.{name} is {found!r:.80}: write a list of {kind.__name__}")
             object.__setattr__(self, name, found)
         apart = tuple(tuple(pair) for pair in self.apart)
         if any(len(names(pair, "Policy.apart")) != 2 for pair in apart):
-            raise ConfigError(f"Policy.apart is {apart!r:.80}: give it pairs of names or labels")
+            raise ConfigError(f"Policy.apart is {apart!r:.80}: write pairs of names or labels")
         object.__setattr__(self, "apart", apart)
         if self.steps is not None and (type(self.steps) is not int or self.steps < 1):
-            raise ConfigError(f"Policy.steps is {self.steps!r:.40}: give it a whole number above 0")
+            raise ConfigError(f"Policy.steps is {self.steps!r:.40}: write a whole number above 0")
         if not (self.approve is None or self.approve == "later" or callable(self.approve)):
-            raise ConfigError(f"Policy.approve is {self.approve!r:.80}: give it a function, or 'later'")
+            raise ConfigError(f"Policy.approve is {self.approve!r:.80}: set a function, or 'later'")
         found = (self.denied, self.required, self.apart, self.steps, self.rules, self.pins, self.replace)
         said = self.allowed is not None or self.regions is not None or any(found)
         object.__setattr__(self, "silent", not said and all(part.silent for part in self.also))
 
     @property
     def parts(self) -> tuple["Policy", ...]:
-        """The policies it consists of; all of them must allow."""
+        """This policy and all policies in `also`."""
         return (self, *(part for other in self.also for part in other.parts))
 
     def __and__(self, other: "Policy") -> "Policy":
-        """Return a policy under which both must allow."""
+        """Return a policy that allows only what both policies allow."""
         return replace(self, also=(*self.also, other))
 
     @property
     def everywhere(self) -> "Policy":
-        """What holds for everybody whom the run's data reaches: planner, judge, nested runs.
-
-        Whom it denies, its regions and its rules. The rest is about plans over this pool.
-        """
+        """The fields that apply also to planners, judges and nested runs: `denied`, `regions` and `rules`."""
         also = tuple(part.everywhere for part in self.also if not part.silent)
         return Policy(denied=self.denied, regions=self.regions, rules=self.rules, also=also)
 
     @property
     def approvers(self) -> tuple[Approve, ...]:
-        """Who must approve a plan, in the order in which they are asked; out of band comes last."""
+        """The approvals that a plan needs, in order; `"later"` is last."""
         asked = [part.approve for part in self.parts if part.approve is not None]
         return tuple(sorted(asked, key=lambda approve: approve == "later"))
 
     @property
     def asks(self) -> bool:
-        """Whether somebody must approve plans."""
+        """Whether plans need an approval."""
         return bool(self.approvers)
 
     @property
     def waits(self) -> bool:
-        """Whether plans are approved out of band, while the run waits in its journal."""
+        """Whether a plan needs an approval for which the run waits in its journal."""
         return "later" in self.approvers
 
     @property
     def needs_whole_plan(self) -> bool:
-        """Whether `required`, `apart` or `replace` is set, which cannot be decided step by step."""
+        """Whether `required`, `apart` or `replace` is set, which need the whole plan and not single steps."""
         return any(part.required or part.apart or part.replace is not None for part in self.parts)
 
     @property
     def most_steps(self) -> int | None:
-        """Most steps of a plan, over all parts; `None` where nobody says."""
+        """The lowest `steps` of all parts; `None` if no part sets it."""
         return min((part.steps for part in self.parts if part.steps is not None), default=None)
 
     def check(
@@ -124,24 +121,23 @@ class Policy:
         labels: frozenset[str],
         previous: frozenset[str] = frozenset(),
     ) -> Plan:
-        """Return the plan as it may be carried out: as it is, replaced, or repaired.
+        """Return the plan, replaced or repaired where the policy requires it.
 
-        A repair is made where there is one way to make it: a pinned step goes to its
-        worker, and a step of a worker that may not do it to the only one that may and is
-        alike. Alike is who has the same labels, at least one, and besides only such as
-        the policy asks for.
-        What was changed is said in the plan's `why`.
+        A pinned step goes to the worker of its pin. A step whose worker is not allowed goes to a
+        similar worker that is allowed, if there is exactly one. A similar worker has all labels
+        of the original worker, which has at least one, and otherwise only labels that the policy asks for.
+        The plan's `why` describes the changes.
 
         Args:
-            plan: its workers are numbers of `cards`. One without steps is let pass.
-            cards: the pool's.
-            labels: those every step is shown: the query's, and those of all that whoever
-                wrote the plan had seen.
-            previous: those of the round before, for the steps that are shown it.
+            plan: the plan. A plan without steps is always allowed.
+            cards: the cards of the pool's workers.
+            labels: the labels of the data that every step sees: those of the query, and of all data that
+                the planner had seen.
+            previous: the labels of the previous round, for the steps that see it.
 
         Raises:
-            PlanForbidden: it cannot be allowed; the message is one for its planner.
-            ConfigError: a function of the policy raised, or gave what is no plan.
+            PlanForbidden: the policy does not allow the plan; the message is written for the planner.
+            ConfigError: a function of the policy raised, or returned an invalid plan.
         """
         if self.silent or not plan.steps:
             return plan
@@ -168,10 +164,10 @@ class Policy:
         labels: frozenset[str],
         previous: frozenset[str] = frozenset(),
     ) -> None:
-        """See that a plan is allowed as it is, and change nothing; arguments are those of `check`.
+        """Check that a plan is allowed without changes. The arguments are those of `check`.
 
         Raises:
-            PlanForbidden: it is not.
+            PlanForbidden: the policy does not allow the plan.
             ConfigError: a function of the policy raised.
         """
         if self.silent or not plan.steps:
@@ -184,19 +180,19 @@ class Policy:
         steps = sorted({breach.step for breach in breaches if breach.step is not None})
         for index in steps[:_MOST_TOLD]:
             able = [card.name for card in cards if self.admits(card, flows[index].shown)]
-            rather = f"give it to {listed(able)}" if able else "nobody may be shown what it is: leave it out"
-            told += f". Step {index}: {rather}, or take what it may not be shown off its access list"
+            rather = f"give it to {listed(able)}" if able else "no worker may see its data, so leave it out"
+            told += f". Step {index}: {rather}, or remove the steps with forbidden data from its access list"
         raise PlanForbidden(told, step=steps[0] if steps else None)
 
     def guard(self, card: Party, labels: frozenset[str]) -> None:
-        """Check once more what a call is about to show a worker.
+        """Check before a call that the worker may see its input.
 
         Args:
-            card: the worker's; of planners and judges under `everywhere`.
-            labels: those of all it would be shown.
+            card: the worker's card. For planners and judges, call `everywhere.guard`.
+            labels: the labels of all data in the input.
 
         Raises:
-            PlanForbidden: it may not see that.
+            PlanForbidden: the worker may not see the input.
         """
         if self.silent:
             return
@@ -205,11 +201,11 @@ class Policy:
             raise PlanForbidden(f"{card.name!r} may not be called: {reason}")
 
     def admits(self, card: Party, labels: frozenset[str]) -> bool:
-        """Say whether `guard` lets a worker be shown what carries these labels."""
+        """Return whether a worker may see data with these labels."""
         return self.silent or not self.objection(card, labels)
 
     def objection(self, card: Party, labels: frozenset[str]) -> str:
-        """Return why a worker may not be shown what carries these labels; empty when it may."""
+        """Return why a worker may not see data with these labels; empty if it may."""
         for part in self.parts:
             if reason := _exclusion(part, card):
                 return reason
@@ -219,23 +215,23 @@ class Policy:
         return ""
 
     def fit(self, cards: Sequence[Party]) -> None:
-        """See that the policy is one for this pool.
+        """Check that the policy fits the pool.
 
         Raises:
-            ConfigError: it pins or requires somebody who is not in the pool, or leaves nobody to work.
+            ConfigError: the policy names a worker or label that the pool lacks, or allows no worker.
         """
         pool = ", ".join(card.name for card in cards)
         for part in self.parts:
             for pin in part.pins:
                 if all(card.name != pin.worker for card in cards):
-                    raise ConfigError(f"the policy pins steps to {pin.worker!r}; the pool has {pool}")
+                    raise ConfigError(f"the policy pins steps to {pin.worker!r}; the workers are {pool}")
             for word in sorted({*part.required, *(part.allowed or ())}):
                 if not any(named(card, (word,)) for card in cards):
                     raise ConfigError(
-                        f"the policy names {word!r}, which is no worker or label of the pool ({pool})"
+                        f"the policy names {word!r}, which is not a worker or label of the pool ({pool})"
                     )
         if not any(self.admits(card, frozenset()) for card in cards):
-            raise ConfigError(f"the policy leaves nobody of the pool ({pool}) to work")
+            raise ConfigError(f"the policy allows no worker of the pool ({pool})")
 
 
 def _breaches(part: Policy, plan: Plan, cards: Sequence[Party], flows: Sequence[Flow]) -> Iterator[Breach]:
@@ -252,14 +248,14 @@ def _breaches(part: Policy, plan: Plan, cards: Sequence[Party], flows: Sequence[
 
 
 def _wanted(part: Policy) -> frozenset[str]:
-    """Return the labels a policy asks workers to have."""
+    """Return the labels that a policy asks workers to have."""
     return frozenset(
         {*(part.allowed or ()), *(part.regions or ())}.union(*(rule.only for rule in part.rules))
     )
 
 
 def _exclusion(part: Policy, card: Party) -> str:
-    """Return why a worker may be shown nothing at all."""
+    """Return why a worker may see no data; empty if it may."""
     if named(card, part.denied):
         return f"the policy denies {listed(part.denied)}"
     if part.allowed is not None and not named(card, part.allowed):

@@ -1,4 +1,4 @@
-"""Mends what of a plan can be mended in one way only; what was mended is said in `Plan.why`."""
+"""Repairs plans that break a policy, if there is exactly one repair. `Plan.why` describes the repairs."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -11,33 +11,36 @@ from podium.types.plan import Plan, Step
 
 
 def replaced(plan: Plan, cards: Sequence[Party], functions: Iterable[Callable[[Plan], Plan]]) -> Plan:
-    """Return the plan that the policy's functions give in place of one.
+    """Return the plan after the policy's `replace` functions.
 
     Raises:
-        ConfigError: one raised, or gave something that cannot be carried out.
+        ConfigError: a function raised, or returned an invalid plan.
     """
     for function in functions:
         with Boundary("the policy's replace", ConfigError):
             given: object = function(plan)
         if not isinstance(given, Plan) or not given.steps:
-            raise ConfigError(f"the policy's replace gave {given!r:.80}: give it a plan with steps")
+            raise ConfigError(
+                f"the policy's replace returned {given!r:.80}: it must return a plan with steps"
+            )
         highest = max(step.worker for step in given.steps)
         if highest >= len(cards):
-            raise ConfigError(f"the policy's replace gave worker {highest}; there are 0 to {len(cards) - 1}")
+            told = f"the policy's replace returned a plan with worker {highest}"
+            raise ConfigError(f"{told}; the workers are 0 to {len(cards) - 1}")
         if given != plan:
-            why = _joined(plan.why, given.why, "the policy gave another plan in place of the one written")
+            why = _joined(plan.why, given.why, "the policy replaced the plan")
             plan = replace(given, query=plan.query, why=why)
     return plan
 
 
 def pinned(plan: Plan, cards: Sequence[Party], pins: Sequence[Pin]) -> Plan:
-    """Give the steps that pins mean to their workers."""
+    """Return the plan with pinned steps given to the workers of their pins."""
     numbers = {card.name: number for number, card in enumerate(cards)}
     for index, step in enumerate(plan.steps):
         pin = next((pin for pin in pins if pin.means(step)), None)
         if pin is not None and pin.worker in numbers:
             plan = _given(
-                plan, cards, index, numbers[pin.worker], "to whom such steps are pinned, in place of {}"
+                plan, cards, index, numbers[pin.worker], "to which such steps are pinned, instead of {}"
             )
     return plan
 
@@ -50,15 +53,15 @@ def with_twins(
     wanted: Collection[str],
     kept: Callable[[int], bool],
 ) -> Plan:
-    """Give a step whose worker may not do it to the one other worker that may and is alike.
+    """Return the plan with forbidden steps given to a similar worker, if exactly one is allowed.
 
     Args:
-        plan: its workers are numbers of `cards`.
-        cards: the pool's.
-        labels: those a step is shown besides the labels of the steps on its access list.
-        admits: says whether a worker may be shown what carries certain labels.
-        wanted: labels the policy asks for, which one that is alike may have besides.
-        kept: says which steps keep their worker all the same.
+        plan: the plan.
+        cards: the cards of the pool's workers.
+        labels: returns the labels of the data that a step sees, without those of its access list.
+        admits: returns whether a worker may see data with certain labels.
+        wanted: labels that the policy asks for, which a similar worker may have in addition.
+        kept: returns whether a step keeps its worker in any case.
     """
     outputs: list[frozenset[str]] = []
     for index, step in enumerate(plan.steps):
@@ -72,7 +75,7 @@ def with_twins(
                 if own and own <= card.labels <= own.union(wanted) and admits(card, shown)
             ]
             if len(twins) == 1:
-                plan = _given(plan, cards, index, twins[0], "in place of {}, who may not do it")
+                plan = _given(plan, cards, index, twins[0], "instead of {}, which may not run it")
                 worker = twins[0]
         outputs.append(after(cards[worker], shown))
     return plan

@@ -1,4 +1,4 @@
-"""What a policy is made of: rules on data, and pins of workers to kinds of step."""
+"""The parts of a policy: rules for data, and pins of kinds of steps to workers."""
 
 from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass, field
@@ -11,69 +11,70 @@ from podium.types.plan import Step
 
 
 def names(value: object, what: str) -> frozenset[str]:
-    """Return a set of names or labels, given as a collection or as one word.
+    """Return names or labels, given as a collection or as one text, as a set.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the value is not text or a collection of texts.
     """
     found = (value,) if isinstance(value, str) else value
     if not isinstance(found, Collection) or not all(isinstance(word, str) and word for word in found):
-        raise ConfigError(f"{what} is {value!r:.80}: give it names or labels of workers, as texts")
+        raise ConfigError(f"{what} is {value!r:.80}: write names or labels of workers, as texts")
     return frozenset(found)
 
 
 def listed(found: Collection[str]) -> str:
-    """Say names or labels in a sentence."""
+    """Return names or labels as text."""
     return ", ".join(repr(word) for word in sorted(found))
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Whom data that carries a label may reach; it holds for whatever is made of the data too.
+    """Restricts which workers may see data with a label, and outputs that were written from such data.
 
     Raises:
-        ConfigError: it names both `never` and `only`, or neither.
+        ConfigError: both `never` and `only` are set, or neither.
     """
 
     label: str
-    """A label of the query or of a worker, whose output carries it; a worker's name does, too."""
+    """A label of the query, or a label or name of a worker, which all its outputs have."""
     _: KW_ONLY
     never: Collection[str] = ()
-    """Names or labels of those it never reaches."""
+    """Names or labels of workers that must not see the data."""
     only: Collection[str] = ()
-    """Names or labels of those it may reach, and no others."""
+    """Names or labels of the only workers that may see the data."""
 
     def __post_init__(self) -> None:
         label: object = self.label
         if not isinstance(label, str) or not label:
-            raise ConfigError(f"a rule's label is {label!r:.80}: give it one label, as text")
+            raise ConfigError(f"a rule's label is {label!r:.80}: write one label, as text")
         object.__setattr__(self, "never", names(self.never, "Rule.never"))
         object.__setattr__(self, "only", names(self.only, "Rule.only"))
         if bool(self.never) == bool(self.only):
-            raise ConfigError(f"the rule on {self.label!r} needs one of never and only, and not both")
+            raise ConfigError(f"the rule on {self.label!r} must have exactly one of never and only")
 
     def allows(self, party: Party, labels: Collection[str]) -> bool:
-        """Say whether data with these labels may reach `party`."""
+        """Return whether `party` may see data with these labels."""
         if self.label not in labels:
             return True
         return named(party, self.only) if self.only else not named(party, self.never)
 
     def __str__(self) -> str:
-        """Say the rule in a sentence."""
+        """Return the rule as a sentence."""
         way = f"only reaches {listed(self.only)}" if self.only else f"never reaches {listed(self.never)}"
-        return f"what carries {self.label!r} {way}"
+        return f"data with the label {self.label!r} {way}"
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Gives a kind of step to one worker, whatever the planner wrote.
+    """Gives a kind of step to one worker, whichever worker the planner chose.
 
     Raises:
-        ConfigError: `steps` are words that say nothing, like "the".
+        ConfigError: `steps` has only stop words, like "the".
     """
 
     steps: str | Callable[[Step], bool]
-    """Words that all stand in the subtasks it means, in any order and form; or a function that says so."""
+    """Words that must all be in the subtask of a step, in any order and form; or a function that
+    returns whether a step matches."""
     worker: str
     """The worker's name."""
     _stems: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -81,11 +82,11 @@ class Pin:
     def __post_init__(self) -> None:
         stems = frozenset(words(self.steps)) if isinstance(self.steps, str) else frozenset()
         if not stems and not callable(self.steps):
-            raise ConfigError(f"a pin's steps are {self.steps!r:.80}: give it words of the subtasks it means")
+            raise ConfigError(f"a pin's steps are {self.steps!r:.80}: write words of the subtasks it matches")
         object.__setattr__(self, "_stems", stems)
 
     def means(self, step: Step) -> bool:
-        """Say whether a step is of the kind.
+        """Return whether the pin matches a step.
 
         Raises:
             ConfigError: the function raised.

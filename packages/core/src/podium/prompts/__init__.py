@@ -1,4 +1,4 @@
-"""Every sentence that a model is sent: texts, and the code that fills them in."""
+"""The prompts that are sent to models: texts, and the code that fills them in."""
 
 import lazy_loader
 

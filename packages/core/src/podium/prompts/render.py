@@ -1,8 +1,8 @@
-"""Turns steps into the messages workers are sent, and holds the sentences all models are sent.
+"""Fills in prompts, and writes the messages that are sent to workers and judges.
 
-The sentences are data, in `prompts/`. What a worker wrote is put between tags whose
-names hold a mark that stands nowhere in it, so that no text can close them. What planners
-are sent is `planners.task`'s.
+The texts of prompts are files in `prompts/`. Outputs of workers are put between tags whose names
+contain a mark that is not in the output, so an output cannot close its tag. The messages for planners
+are in `podium.planners.planner_prompt`.
 """
 
 import re
@@ -17,16 +17,16 @@ from podium.workers.worker import Card, StepInput, VisibleStep
 
 
 def judge_prompt(query: Sequence[Message], answer: str) -> str:
-    """Return what asks a worker whether an answer will do."""
+    """Return the prompt that asks a worker to judge an answer."""
     question = query[-1].text if query else "(not known)"
     return fill("judge", question=question, answer=answer, mark=mark_of(question, answer))
 
 
 def worker_messages(step_input: StepInput, card: Card) -> tuple[Message, ...]:
-    """Return the messages a worker is sent: the question, its named texts, the visible steps, its subtask.
+    """Return the messages for a worker: the question, its named texts, the visible steps, its subtask.
 
-    Parts of the conversation that are not text reach workers whose card takes them; the
-    others are told that something is missing.
+    Workers get parts of the conversation that are not text if their card accepts them; otherwise
+    the message says that an attachment is missing.
     """
     if not step_input.query and not step_input.visible and not step_input.texts:
         return (Message("user", step_input.subtask),)
@@ -55,7 +55,7 @@ _NO_QUESTION = (Message("user", ""),)
 
 
 def _shown(shown: VisibleStep, mark: str) -> str:
-    """Return what a worker is told of an earlier step; that it has no output is said in our words alone."""
+    """Return an earlier step as text: its subtask, and its output or why it has none."""
     subtask = tagged("subtask", mark, shown.subtask)
     number = shown.step if shown.label is None else shown.label
     step = f"Step {number} of the round before" if shown.previous else f"Step {number}"
@@ -67,7 +67,7 @@ def _shown(shown: VisibleStep, mark: str) -> str:
 
 
 def _for_card(message: Message, card: Card) -> Message:
-    """Return the message as it is, if its worker takes all of it."""
+    """Return the message without the parts that its worker does not accept."""
     content = message.content
     if isinstance(content, str) or all(part.get("type") in ("text", *card.parts) for part in content):
         return message
@@ -86,19 +86,19 @@ def _with_parts(message: Message, content: str | tuple[Part, ...], card: Card) -
 
 
 def fill(name: str, **values: object) -> str:
-    """Return the sentences of `prompts/NAME.txt` with these values in them."""
+    """Return the prompt `prompts/NAME.txt` with the values filled in."""
     parts = list(_template(name))
     parts[1::2] = [str(values[blank]) for blank in parts[1::2]]
     return "".join(parts).strip()
 
 
 def tagged(name: str, mark: str, text: str) -> str:
-    """Return `text` between tags that hold `mark`."""
+    """Return `text` between tags with `mark` in their names."""
     return f"<{name}-{mark}>\n{text}\n</{name}-{mark}>\n"
 
 
 def mark_of(*texts: str) -> str:
-    """Return a mark that stands in none of the texts."""
+    """Return a mark that none of the texts contains."""
     text = "\0".join(texts)
     mark = _digest(text)
     while mark in text:
@@ -117,5 +117,5 @@ def _digest(text: str) -> str:
 
 @cache
 def _template(name: str) -> tuple[str, ...]:
-    """Return the text of a prompt, cut at its blanks (`$name`), and their names in between."""
+    """Return the parts of a prompt: alternately text and the name of a placeholder (`$name`)."""
     return tuple(re.split(r"\$(\w+)", read_prompt(f"{name}.txt")))

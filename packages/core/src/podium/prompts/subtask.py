@@ -1,8 +1,8 @@
-"""Writes the subtask that a worker is given: what becomes of the references in it.
+"""Replaces the references in subtasks.
 
-A worker that reads no prose is given the outputs and named texts themselves; where the whole subtask is a
-JSON object, as JSON strings.
-Other workers are shown the outputs and texts anyway, and read which of them is meant.
+For a worker that reads no prose, a reference is replaced by the output or named text itself; if the
+whole subtask is a JSON object, by a JSON string. Other workers see the outputs and texts separately,
+so a reference is replaced by words such as "the output of step 0".
 """
 
 import json
@@ -20,7 +20,7 @@ _Place = Literal["string", "value", "outside"]
 _NO_LABELS: Mapping[int, int] = {}
 _NO_TEXTS: Mapping[str, str] = {}
 MOST_CHARS = Limits().output_chars
-"""Most characters of a subtask with outputs filled in, where nobody sets a limit."""
+"""Default maximum length of a subtask with outputs filled in, in characters."""
 
 
 def step_input(
@@ -32,18 +32,18 @@ def step_input(
     most_chars: int = MOST_CHARS,
     texts: Mapping[str, str] = _NO_TEXTS,
 ) -> StepInput:
-    """Return what a worker is shown of a run.
+    """Return the input of a worker.
 
     Args:
-        worker: the worker that does the step.
+        worker: the worker of the step.
         step: the step.
-        visible: the steps that the worker is shown.
-        query: the conversation; empty where workers are not shown the question.
-        most_chars: most characters of a subtask with outputs and named texts filled in.
-        texts: the run's named texts; the worker is shown those that the subtask names.
+        visible: the steps that the worker sees.
+        query: the conversation; empty if workers do not see the question.
+        most_chars: maximum length of a subtask with outputs and named texts filled in, in characters.
+        texts: the run's named texts; the worker sees those that the subtask names.
 
     Raises:
-        PlanInvalid: the subtask is longer than that, or names a text that the run does not have.
+        PlanInvalid: the subtask is longer than `most_chars`, or names a text that the run does not have.
     """
     check_names(step.subtask, texts)
     labels = {shown.step: shown.label for shown in visible if shown.label is not None and not shown.previous}
@@ -60,7 +60,7 @@ def named_texts(subtask: str, texts: Mapping[str, str]) -> tuple[tuple[str, str]
 
 
 def check_names(subtask: str, texts: Collection[str]) -> None:
-    """Check the names in a subtask against those of the run's texts; without any, names are literal text.
+    """Check that the run has all texts that a subtask names; in a run without texts, names are literal.
 
     Raises:
         PlanInvalid: the subtask names a text that the run does not have.
@@ -70,12 +70,12 @@ def check_names(subtask: str, texts: Collection[str]) -> None:
             known = ", ".join(texts)
             raise PlanInvalid(
                 "bad_reference",
-                f"there is no text {{{{{name}}}}}: the texts are {known}; write \\{{{{ for literal braces",
+                f"the run has no text {{{{{name}}}}}: the texts are {known}; write \\{{{{ for literal braces",
             )
 
 
 def filling(visible: Sequence[VisibleStep], texts: Sequence[tuple[str, str]]) -> dict[Reference, str]:
-    """Return what references stand for: the outputs of visible steps of this round, and named texts."""
+    """Return the text for each reference: the outputs of visible steps of this round, and named texts."""
     outputs: dict[Reference, str] = {shown.step: shown.output for shown in visible if not shown.previous}
     return outputs | {TextName(name): text for name, text in texts}
 
@@ -89,14 +89,14 @@ def shown_step(
     previous: bool = False,
     names: Collection[str] = (),
 ) -> VisibleStep:
-    """Return a step of a plan as workers are shown it.
+    """Return a step of a plan as other workers see it.
 
     Args:
         plan: the plan.
         index: the step's index in the plan.
         output: the step's output.
-        gap: why there is no output; empty where there is one.
-        previous: whether it is a step of the round before.
+        gap: why there is no output; empty if there is one.
+        previous: whether it is a step of the previous round.
         names: the names of the run's texts.
     """
     step = plan.steps[index]
@@ -108,8 +108,8 @@ def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS, names: Colle
     """Return a subtask with its references in words: "the output of step 0", "the text contract".
 
     Args:
-        subtask: the subtask as the plan has it.
-        labels: the numbers under which steps are shown, by index; steps not in it are shown by index.
+        subtask: the subtask as in the plan.
+        labels: the numbers of steps as workers see them, by index; missing steps have their index.
         names: the names of the run's texts.
     """
     if "{{" not in subtask:
@@ -125,18 +125,18 @@ def _in_words(part: Reference, labels: Mapping[int, int]) -> str:
 
 
 def is_object(subtask: str, names: Collection[str] = ()) -> bool:
-    """Say whether a subtask as the plan has it is a JSON object, bare or fenced, whatever is filled in."""
+    """Return whether the whole subtask, with any values filled in, is a JSON object, bare or fenced."""
     return _is_whole(parts := list(parts_of(subtask, names)), _places(parts))
 
 
 def filled_object(subtask: str, filled: Mapping[Reference, str]) -> str | None:
-    """Return the JSON object in a subtask with its references filled in; `None` where there is no object.
+    """Return the JSON object in a subtask with its references filled in; `None` if there is no object.
 
-    What is filled in can neither add a part to the object nor end the object.
+    The filled-in texts are escaped, so they cannot change the structure of the object.
 
     Args:
-        subtask: the subtask as the plan has it.
-        filled: what its references stand for, as `filling` returns it.
+        subtask: the subtask as in the plan.
+        filled: the text for each reference, as `filling` returns it.
     """
     parts = list(parts_of(subtask, _names(filled)))
     places = _places(parts)
@@ -152,10 +152,10 @@ def _names(filled: Mapping[Reference, str]) -> set[str]:
 
 
 def _filled(subtask: str, filled: Mapping[Reference, str], most_chars: int) -> str:
-    """Return a subtask with outputs and texts in place of references. What is filled in is not read again.
+    """Return a subtask with outputs and texts in place of its references.
 
-    Where the whole subtask is a JSON object, a reference inside a string continues that string,
-    and another reference is a string of its own.
+    References in outputs and texts are not replaced. If the whole subtask is a JSON object, a reference
+    inside a string becomes part of that string, and any other reference becomes a string.
     """
     parts = list(parts_of(subtask, _names(filled)))
     size = sum(len(part if isinstance(part, str) else filled[part]) for part in parts)
@@ -164,7 +164,7 @@ def _filled(subtask: str, filled: Mapping[Reference, str], most_chars: int) -> s
         size = len(text)
         if size <= most_chars:
             return text
-    told = f"the subtask has {size:,} characters with what it refers to filled in"
+    told = f"the subtask has {size:,} characters with its references filled in"
     raise PlanInvalid("subtask_too_long", f"{told}; Limits.output_chars allows {most_chars:,}")
 
 
@@ -179,7 +179,7 @@ def _written(parts: Sequence[str | Reference], filled: Mapping[Reference, str]) 
 
 
 def _is_whole(parts: Sequence[str | Reference], places: Sequence[_Place] | None) -> bool:
-    """Say whether nothing but a code fence stands beside the JSON object."""
+    """Return whether the text has only the JSON object and an optional code fence."""
     if places is None or not all(map(_is_in, parts, places)):
         return False
     text = "".join(part for part in parts if isinstance(part, str)).strip()
@@ -202,7 +202,7 @@ def _as_json(part: str | Reference, place: _Place, filled: Mapping[Reference, st
 def _places(parts: Sequence[str | Reference]) -> list[_Place] | None:
     """Return where each part ends: in a string of the JSON object, elsewhere in it, or outside of it.
 
-    `None` means that there is no JSON object.
+    Returns `None` if there is no JSON object.
     """
     closing = [at for at, part in enumerate(parts) if isinstance(part, str) and "}" in part]
     object_end = max(closing, default=-1)
@@ -220,7 +220,7 @@ def _places(parts: Sequence[str | Reference]) -> list[_Place] | None:
 
 
 def _ends_in_string(text: str, *, in_string: bool) -> bool:
-    """Say whether the end of some JSON text is inside a string."""
+    """Return whether the end of some JSON text is inside a string."""
     is_escaped = False
     for character in text:
         if is_escaped:
