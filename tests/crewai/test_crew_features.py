@@ -71,7 +71,7 @@ def test_a_partial_answer_is_never_mended_into_a_typed_one() -> None:
 
     scene = Scene(say, planner=FixedPlanner(PLAN.strip()), retry=Retry(attempts=1))
     scene.manager.llm = scene.llm
-    with pytest.raises(RunFailed, match=r"no Finding: .*it is partial") as caught:
+    with pytest.raises(RunFailed, match=r"not a valid Finding: .*it is partial") as caught:
         scene.crew(scene.task(output_pydantic=Finding)).kickoff()
     assert caught.value.result is not None
     assert caught.value.result.status == "partial"

@@ -192,7 +192,7 @@ def test_arguments_that_are_no_object_fail_the_call() -> None:
     """CrewAI is to call the function, and nobody knows with what."""
     call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "noon"}}
     scene = Scene(lambda request: Completion("", "tool_calls", tool_calls=(call,)))
-    with pytest.raises(RunFailed, match="'clock' are no JSON object: 'noon'"):
+    with pytest.raises(RunFailed, match="'clock' are not a JSON object: 'noon'"):
         scene.llm.call("When?", tools=[CLOCK], available_functions={"clock": lambda: "noon"})
 
 

@@ -179,7 +179,7 @@ def test_an_answer_in_another_form_is_mended_by_the_llm() -> None:
     assert output.token_usage.total_tokens == 242 * len(scene.sent)
     planner = FixedPlanner(Plan((Step(0, "find"),)))
     bare = Scene(say, planner=planner)
-    with pytest.raises(RunFailed, match=r"no Finding: .*give the manager an llm"):
+    with pytest.raises(RunFailed, match=r"not a valid Finding: .*give the manager an llm"):
         bare.crew(bare.task(output_pydantic=Finding)).kickoff()
 
 
@@ -377,7 +377,7 @@ def test_an_llm_or_a_planner_is_the_fallback_planner(fallback: str) -> None:
     assert result.status == "partial"
     assert result.planner is not None
     assert result.planner.is_fallback
-    with pytest.raises(ConfigError, match="fallback_planner=7 plans nothing: give an LLM"):
+    with pytest.raises(ConfigError, match="fallback_planner=7 cannot plan: give an LLM"):
         ConductorManager(llm=llm, fallback_planner=7)
 
 

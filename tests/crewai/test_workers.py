@@ -273,9 +273,9 @@ async def test_what_fails_is_told_of_the_worker_and_billed() -> None:
 async def test_a_crews_inputs_are_made_of_the_step() -> None:
     """Of a crew with many inputs, or none, somebody has to say."""
     crew = crew_of(agent_of(echo), "{what} in {lang}")
-    with pytest.raises(ConfigError, match="takes lang, what"):
+    with pytest.raises(ConfigError, match="has the inputs lang, what"):
         as_worker(crew)
-    with pytest.raises(ConfigError, match="takes no input"):
+    with pytest.raises(ConfigError, match="has no input"):
         as_worker(crew_of(agent_of(echo), "Do it."))
 
     def inputs(step_input: StepInput) -> dict[str, str]:
@@ -314,7 +314,7 @@ def test_a_card_says_what_its_owner_says() -> None:
     told = as_worker(agent, name="c", description="d", price=Price(input=1, output=2), labels={"eu"}).card
     assert told == Card(name="c", description="d", price=Price(input=1, output=2), labels=frozenset({"eu"}))
     assert as_worker(agent, card=told).card is told
-    assert as_worker(crew_of(agent)).card.description == "A crew of Clerk. What it does: {asked}"
+    assert as_worker(crew_of(agent)).card.description == "A crew of Clerk. Its tasks: {asked}"
     for wrong in (lambda: as_worker(agent, card=told, name="x"), lambda: as_worker(print)):
         with pytest.raises(ConfigError):
             wrong()

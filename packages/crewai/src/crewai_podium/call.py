@@ -1,4 +1,4 @@
-"""One call of a `ConductorLLM` as a run of its conductor."""
+"""Convert one call of a `ConductorLLM` to a run of its conductor."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +25,10 @@ def new_call(
     sampling: Sampling,
     store: ContinuationStore,
 ) -> ChatCall:
-    """Return the call for what an LLM is sent.
+    """Return the call for an LLM's messages.
 
     Raises:
-        QueryError: the messages hold no question.
+        QueryError: the messages have no question.
     """
     return ChatCall(
         conductor, from_crewai(messages), tools=Tools(tuple(tools)), sampling=sampling, store=store
@@ -40,7 +40,7 @@ async def run_call(call: ChatCall, on_text: Callable[[str], None] | None) -> Cha
 
     Args:
         call: the call.
-        on_text: takes each piece of the answer as it is written; `None` asks for whole answers.
+        on_text: gets each chunk of the answer as it is written; `None` disables streaming.
 
     Raises:
         RunFailed: as `ChatCall.answer` and `ChatCall.rest`.
@@ -57,7 +57,7 @@ async def run_call(call: ChatCall, on_text: Callable[[str], None] | None) -> Cha
 
 
 def call_sampling(llm: BaseLLM, response_model: type[BaseModel] | None) -> Sampling:
-    """Return how an LLM's settings, and the model that one call asks for, have the answer written."""
+    """Return the sampling from an LLM's settings and a call's response model."""
     return Sampling(
         temperature=llm.temperature,
         top_p=llm.top_p,
@@ -69,26 +69,26 @@ def call_sampling(llm: BaseLLM, response_model: type[BaseModel] | None) -> Sampl
 
 
 def answer_text(answer: str, response_model: type[BaseModel] | None) -> str:
-    """Return an answer; as the JSON of the model that the call asks for, where it holds one."""
+    """Return an answer; with a `response_model`, as the model's JSON if the answer contains it."""
     read = answer if response_model is None else read_answer(answer, response_model)
     return read.model_dump_json() if isinstance(read, BaseModel) else answer
 
 
 def function_arguments(call: Part, result: Result) -> dict[str, Any]:
-    """Return the arguments of a call that CrewAI is to make itself.
+    """Return the arguments of a tool call that CrewAI makes itself.
 
     Raises:
-        RunFailed: the model wrote no JSON object.
+        RunFailed: the arguments are not a JSON object.
     """
     arguments = tool_arguments(call)
     if arguments is None:
         function = call["function"]
-        told = f"the arguments of {function['name']!r} are no JSON object: {function['arguments']!r:.80}"
+        told = f"the arguments of {function['name']!r} are not a JSON object: {function['arguments']!r:.80}"
         raise run_failed(told, result)
     return arguments
 
 
 def estimate_tokens(messages: Any, *more: Any) -> int:
-    """Estimate the tokens of a conversation and of the schemas sent with it, as Podium does of any text."""
+    """Estimate the tokens of a conversation and of its schemas, as Podium estimates any text."""
     text = messages if isinstance(messages, str) else json.dumps(messages, default=str, ensure_ascii=False)
     return sum(map(count, (text, *(json.dumps(part, default=str) for part in more if part))))

@@ -1,4 +1,4 @@
-"""Cards of CrewAI's agents, crews, tools and LLMs: what a planner is told of each."""
+"""Cards of CrewAI's agents, crews, tools and LLMs, for the planner."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,15 +12,15 @@ from podium.hosts import CardMaker, base_url_of
 from podium.workers import Card
 
 _MAX_CHARS: Final = 300
-"""Most characters of a backstory, a task or a tool's description that a planner is shown."""
+"""Maximum length of a backstory, a task or a tool's description on a card, in characters."""
 
 
 def card_of(thing: BaseAgent | Crew | BaseLLM | BaseTool, maker: CardMaker | None = None) -> Card:
-    """Return the card of an object of CrewAI's.
+    """Return the card of a CrewAI object.
 
     Args:
         thing: the object.
-        maker: knows what `as_worker` was told; `None` derives all from the object.
+        maker: has the card options of `as_worker`; `None` derives the card from the object alone.
 
     Raises:
         ConfigError: the object has no name and none was given.
@@ -37,7 +37,7 @@ def card_of(thing: BaseAgent | Crew | BaseLLM | BaseTool, maker: CardMaker | Non
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return the names, numbered where they repeat: the second `Writer` becomes `Writer (2)`."""
+    """Return the names, with numbers for duplicates: the second `Writer` becomes `Writer (2)`."""
     found: list[str] = []
     for name in names:
         own, number = name, 1
@@ -49,7 +49,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def tool_description(tool: BaseTool) -> str:
-    """Return what a tool's author wrote about it, without the frame that CrewAI adds."""
+    """Return a tool's original description, without CrewAI's additions."""
     return _line(tool.description.rpartition("Tool Description:")[2])
 
 
@@ -62,7 +62,7 @@ def _agent_description(agent: BaseAgent) -> str:
 def _crew_description(crew: Crew) -> str:
     roles = ", ".join(agent.role for agent in crew.agents)
     tasks = "; ".join(_cut(_line(task.description)) for task in crew.tasks)
-    return f"A crew of {roles}. What it does: {tasks}"
+    return f"A crew of {roles}. Its tasks: {tasks}"
 
 
 def _line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The event on CrewAI's bus that tells how a run of a conductor ended."""
+"""The event on CrewAI's bus for the end of a conductor's run."""
 
 from typing import Any, Final, Literal
 
@@ -9,7 +9,7 @@ from podium.hosts import result_metadata
 from podium.types import Result
 
 MAX_RESULTS: Final = 64
-"""Results that a manager or an LLM keeps."""
+"""Maximum number of results that a manager or an LLM keeps."""
 
 
 class ConductorRunEvent(BaseEvent):
@@ -18,11 +18,12 @@ class ConductorRunEvent(BaseEvent):
     type: Literal["conductor_run"] = "conductor_run"
     run_id: str
     status: str
-    """`ok`, `partial` or `failed`; `waiting` for a plan that is to be approved."""
+    """`ok`, `partial` or `failed`; `waiting` for a plan that needs approval."""
     problem: dict[str, Any] | None
-    """Why the status is not `ok`: `code` and `message`."""
+    """The reason if the status is not `ok`: `code` and `message`."""
     podium: dict[str, Any]
-    """The plan, the steps, usage and cost: what `podium.hosts.result_metadata` returns, without secrets."""
+    """The plan, the steps, usage and cost, as `podium.hosts.result_metadata` returns them; without secrets.
+    """
 
 
 def tell_result(source: object, result: Result) -> None:

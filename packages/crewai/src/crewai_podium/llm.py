@@ -1,4 +1,4 @@
-"""A conductor as an LLM of CrewAI's: each call is a run."""
+"""A conductor as a CrewAI LLM; each call is a run."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -36,30 +36,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _called_once(method: F) -> F:
-    """Keep CrewAI from repeating a call whose error mentions rate limits: the run has retried already."""
+    """Prevent CrewAI from repeating a call whose error mentions rate limits; the run has already retried."""
     method._crewai_rate_limit_wrapped = True  # type: ignore[attr-defined]  # noqa: SLF001 - CrewAI's own mark
     return method
 
 
 @ConductorFace.register
 class ConductorLLM(BaseLLM):
-    """An LLM for `Agent(llm=...)` and `Crew(manager_llm=...)` that plans, and has a pool do the work.
+    """An LLM for `Agent(llm=...)` and `Crew(manager_llm=...)` that plans, and has a pool execute the plan.
 
-    An agent's tools are offered to the worker of the plan's last step, if it takes any. The turn
-    after a call of tools reuses the plan and the outputs of the other steps.
+    An agent's tools are offered to the worker of the plan's last step, if it accepts tools. The turn after a
+    tool call reuses the plan and the outputs of the other steps.
 
     Args:
-        conductor: the conductor that answers.
+        conductor: the conductor that plans and runs each call.
         model: the model's name in events and logs.
-        context_window: tokens that a conversation may have; `None` takes the smallest that is
-            known of the pool's workers, else 128,000.
-        stream: whether pieces of the answer are sent as events while it is written.
-        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+        context_window: maximum tokens of a conversation; `None` uses the smallest known context window of the
+            pool's workers, or 128,000.
+        stream: whether chunks of the answer are sent as events while it is written.
+        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
         options: `temperature`, `top_p`, `max_tokens`, `seed` and `stop`, for the worker of the plan's last
             step; `model` and `provider`, the names in events.
 
     Raises:
-        TypeError: there is an option that a conductor does not take.
+        TypeError: a conductor does not accept an option.
         RunFailed: from each call: there is no answer; `result` is the run's result.
         PodiumError: from each call: as `Conductor.run`.
     """
@@ -82,12 +82,12 @@ class ConductorLLM(BaseLLM):
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """The results of the latest 64 calls, the newest last; those of failed runs too."""
+        """The results of the latest 64 calls, including failed runs, ordered from oldest to newest."""
         return tuple(self._results)
 
     @_called_once
     def call(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        """Do as `acall` from sync code: in any thread, inside a running event loop too."""
+        """Answer like `acall` from sync code, in any thread, also inside a running event loop."""
         return run_sync(lambda: self.acall(messages, *args, **kwargs))
 
     @_called_once
@@ -104,9 +104,8 @@ class ConductorLLM(BaseLLM):
         """Answer a conversation.
 
         Returns:
-            The answer's text; as JSON, where there is a `response_model`. For an answer with tool
-            calls: these, as OpenAI writes them; or, with `available_functions`, what the first
-            of them returned.
+            The answer's text; with a `response_model`, as JSON. For an answer with tool calls: the calls in
+            OpenAI's format; or, with `available_functions`, the return value of the first call.
         """
         source = {"from_task": from_task, "from_agent": from_agent}
         with llm_call_context():
@@ -115,7 +114,7 @@ class ConductorLLM(BaseLLM):
             )
             try:
                 answer = await self._answer(messages, tools or (), response_model, source)
-            except Exception as error:  # raised again: CrewAI's listeners hear of every failure
+            except Exception as error:  # raised again: CrewAI's listeners get every failure
                 self._emit_call_failed_event(printable(scrub(str(error))), **source)
                 raise
             calls = [dict(call) for call in answer.tool_calls]
@@ -159,7 +158,7 @@ class ConductorLLM(BaseLLM):
         tell_result(self, result)
 
     def _completed(self, messages: Any, answer: ChatAnswer, output: Any, source: dict[str, Any]) -> None:
-        """Count the tokens of an answer, and send the event of a call that ended well."""
+        """Count the tokens of an answer, and send the event of a successful call."""
         usage = write_usage(answer.usage).model_dump()
         with self._lock:
             self._track_token_usage_internal(usage)
@@ -173,7 +172,7 @@ class ConductorLLM(BaseLLM):
         )
 
     def supports_function_calling(self) -> bool:
-        """Return whether there is a worker that takes tools."""
+        """Return whether any worker accepts tools."""
         if isinstance(self.conductor, HostedConductor):
             return True
         return any(worker.takes_tools for worker in self.conductor.pool)
@@ -183,7 +182,7 @@ class ConductorLLM(BaseLLM):
         return True
 
     def get_context_window_size(self) -> int:
-        """Return how many tokens a conversation may have: 85 % of the window, as CrewAI's own LLMs do."""
+        """Return the maximum tokens of a conversation: 85 % of the window, as in CrewAI's own LLMs."""
         cards = () if isinstance(self.conductor, HostedConductor) else self.conductor.pool.cards
         known = [card.context_window for card in cards if card.context_window is not None]
         return int(0.85 * (self.context_window or min(known, default=_UNKNOWN_WINDOW)))
@@ -191,7 +190,7 @@ class ConductorLLM(BaseLLM):
     def get_input_tokens_count(
         self, messages: Any, tools: Any = None, response_model: type[BaseModel] | None = None
     ) -> int:
-        """Estimate a conversation's tokens at four characters each: each worker counts in its own way."""
+        """Estimate a conversation's tokens at four characters each; each worker counts differently."""
         return estimate_tokens(
             messages, tools, None if response_model is None else response_model.model_json_schema()
         )

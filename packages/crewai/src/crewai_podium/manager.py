@@ -1,6 +1,6 @@
-"""The manager of a crew that plans each task and has the crew's agents carry the plan out.
+"""The manager of a crew that plans each task and has the crew's agents execute the plan.
 
-A task becomes a run, and the run's result the task's output.
+A task becomes a run, and the run's answer becomes the task's output.
 """
 
 from collections import deque
@@ -64,49 +64,49 @@ _OPTIONS: Final = (
 _AGENT_OPTIONS: Final = (
     "allow_delegation", "backstory", "config", "crew", "goal", "id", "llm", "role", "verbose",
 )  # fmt: skip
-"""Fields of CrewAI's agents that a manager has, too; the others would have no effect."""
+"""Fields of CrewAI's agents that a manager supports, too; other fields would have no effect."""
 _SET_BY_CREW: Final = ("function_calling_llm", "step_callback")
 _COPIED: Final = ""
-"""In place of a crew's id: what the manager of a copied crew has from the manager that it is a copy of."""
+"""The crew id of entries that a copied manager has from its original."""
 _said: ContextVar[tuple[dict[str, str], ...]] = ContextVar("crewai_podium_said", default=())
 
 
 class ConductorManager(BaseAgent):
     """Manages a crew: `Crew(process=Process.hierarchical, manager_agent=ConductorManager(llm=...))`.
 
-    Each task is planned once. The plan's steps go to the crew's agents, side by side where
-    neither sees the other. An agent that a task names does the last step of its plans.
+    Each task is planned once. The plan's steps go to the crew's agents, in parallel if they do not depend on
+    each other. If a task names an agent, that agent does the last step of its plans.
 
     Args:
-        llm: plans: one of CrewAI's LLMs, or its name. It also converts an answer that is not in
-            the form that its task asks for, as CrewAI does.
-        planner: plans in place of `llm`: any of Podium's planners.
-        workers: workers beside the crew's agents.
-        cards: cards of agents by role, in place of cards made of goal and backstory.
-        limits: what one task may spend; `None` means the defaults of `Limits`.
-        fallback_planner: plans where the planner gives no plan: what `llm` takes, or any of Podium's
-            planners; its answers are partial.
-        accept: as for `Conductor`, like `policy`, `retry`, `on_failure`, `journal` and
-            `show_question`; each task is a run of its own.
-        run: prefix of the runs' ids in the journal, before a hash of the task and its context: a
-            crew that is kicked off again pays for nothing twice, and steps that failed run again.
-            `None` makes every run anew.
-        partial: whether an answer that lacks something is the task's output, or raised.
-        on_event: takes each event of the runs as it happens.
+        llm: plans: a CrewAI LLM, or its name. It also converts an answer that does not fit the task's output
+            format, as in CrewAI.
+        planner: a planner of Podium, used instead of `llm`.
+        workers: workers in addition to the crew's agents.
+        cards: cards of agents by role, instead of cards made from goal and backstory.
+        limits: the limits of one task; `None` means the defaults of `Limits`.
+        fallback_planner: plans if the planner returns no valid plan: an LLM like `llm`, or a planner of
+            Podium; the run is then partial.
+        accept: as for `Conductor`, like `policy`, `retry`, `on_failure`, `journal` and `show_question`; each
+            task is a separate run.
+        run: prefix of the runs' ids in the journal, before a hash of the task and its context. If the crew is
+            kicked off again, failed steps run again, and nothing else is paid for again. `None` makes each
+            run a new run.
+        partial: whether an incomplete answer is the task's output, or raised as `RunFailed`.
+        on_event: called with each event of the runs as it happens.
 
     Raises:
-        TypeError: there is an option that a manager does not take.
-        ConfigError: there is neither `llm` nor `planner`; the policy has plans wait, which a crew cannot; or
-            there is a `run` and no `journal`. From a kickoff: the crew is trained or checkpointed, a task
-            asks for human input, or it names an agent that the crew does not have.
+        TypeError: a manager does not accept an option.
+        ConfigError: there is neither `llm` nor `planner`; the policy lets plans wait for approval, which a
+            crew cannot do; or there is a `run` and no `journal`. From a kickoff: the crew is trained or
+            checkpointed, a task asks for human input, or it names an agent that is not in the crew.
         RunFailed: from a kickoff: a run has no answer; `result` is the run's result.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     role: str = "Conductor"
-    goal: str = "Have each task done by those of the crew who are best at its parts."
-    backstory: str = "Plans a task once, then has the crew carry the plan out."
+    goal: str = "Give each part of a task to the agent that is best at it."
+    backstory: str = "Plans a task once, then has the crew execute the plan."
     planner: Planner | None = None
     workers: Sequence[Worker] = ()
     cards: Mapping[str, Card] = Field(default_factory=dict)
@@ -126,12 +126,12 @@ class ConductorManager(BaseAgent):
     step_callback: Any = None
 
     _results: tuple[deque[Result], ...] = PrivateAttr(default_factory=lambda: (_kept(),))
-    """Its own, then those of the managers it is a copy of."""
+    """The manager's own results, then those of the managers that it was copied from."""
     _crews: WeakValueDictionary[str, Crew] = PrivateAttr(default_factory=WeakValueDictionary)
-    """The crews that it was given to, by id. CrewAI sets `crew` at each kickoff, also while another runs."""
+    """The manager's crews by id. CrewAI sets `crew` at each kickoff, also while another crew runs."""
     _gaps: TaskGaps = PrivateAttr(default_factory=TaskGaps)
     _named: dict[tuple[str, int], int] = PrivateAttr(default_factory=dict)
-    """The number of the agent that a task names, by crew and task: CrewAI drops it at the first kickoff."""
+    """The number of the agent that a task names, by crew and task; CrewAI drops it at the first kickoff."""
 
     @model_validator(mode="before")
     @classmethod
@@ -152,7 +152,7 @@ class ConductorManager(BaseAgent):
         if isinstance(self.fallback_planner, str):
             self.fallback_planner = create_llm(self.fallback_planner)
         if not isinstance(self.fallback_planner, Planner | BaseLLM | None):
-            told = f"fallback_planner={self.fallback_planner!r:.80} plans nothing"
+            told = f"fallback_planner={self.fallback_planner!r:.80} cannot plan"
             raise ConfigError(
                 f"{told}: give an LLM, its name, or a planner such as ChatPlanner(as_worker(llm))"
             )
@@ -166,31 +166,31 @@ class ConductorManager(BaseAgent):
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Note each crew that the manager is given to."""
+        """Store each crew that is set on the manager."""
         super().__setattr__(name, value)
         if name == "crew" and isinstance(value, Crew):
             self._crews[str(value.id)] = value
 
     @model_serializer(mode="plain", when_used="json")
     def _dump(self) -> dict[str, Any]:
-        """Return what CrewAI refuses to restore: it would make a plain agent of the manager."""
+        """Return a dump that CrewAI cannot restore, because it would restore the manager as a plain agent."""
         said = {"role": self.role, "goal": self.goal, "backstory": self.backstory}
         return {**said, "llm": {"llm_type": NOT_RESTORED}}
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """The results of the latest tasks, the newest last; those of copies of the manager too."""
+        """The results of the latest tasks, including copied managers', ordered from oldest to newest."""
         return tuple(self._results[0])
 
     @property
     def last_messages(self) -> list[dict[str, str]]:
-        """The latest task and its answer, which CrewAI keeps in the task's output."""
+        """The latest task and its answer; CrewAI stores them in the task's output."""
         return list(_said.get())
 
     def execute_task(
         self, task: Task, context: str | None = None, tools: list[BaseTool] | None = None
     ) -> Any:
-        """Do as `aexecute_task` from sync code, inside a running event loop too."""
+        """Run a task like `aexecute_task` from sync code, also inside a running event loop."""
         answer, said = run_sync(lambda: self._execute(task, context, tools))
         _said.set(said)
         return answer
@@ -198,7 +198,7 @@ class ConductorManager(BaseAgent):
     async def aexecute_task(
         self, task: Task, context: str | None = None, tools: list[BaseTool] | None = None
     ) -> Any:
-        """Plan a task and have it done."""
+        """Plan a task, and execute the plan."""
         answer, said = await self._execute(task, context, tools)
         _said.set(said)
         return answer
@@ -207,30 +207,30 @@ class ConductorManager(BaseAgent):
         """Do nothing: a conductor has no agent loop."""
 
     def get_delegation_tools(self, agents: Sequence[BaseAgent]) -> list[BaseTool]:
-        """Return none: the plan delegates."""
+        """Return an empty list: the plan delegates."""
         del agents
         return []
 
     def get_platform_tools(self, apps: Any) -> list[BaseTool]:
-        """Return none: only agents use apps."""
+        """Return an empty list: only agents use apps."""
         del apps
         return []
 
     def get_mcp_tools(self, mcps: Any) -> list[BaseTool]:
-        """Return none: only agents use MCP servers."""
+        """Return an empty list: only agents use MCP servers."""
         del mcps
         return []
 
     def get_output_converter(self, llm: BaseLLM, **said: Any) -> Converter:
-        """Return what converts an answer that is not in the form that its task asks for."""
+        """Return the converter for an answer that does not fit the task's output format."""
         meter = UsageMeter()
         self._usage_total.watch(meter)
         return Converter(llm=meter.copy_of(llm), **said)
 
     def copy(self) -> Self:  # type: ignore[override] # as BaseAgent's
-        """Return a manager for another crew, with its own token counts; its results are kept here too."""
+        """Return a manager for another crew, with its own token counts; its results are added here, too."""
         copy = self.model_copy(update={"crew": None})
-        copy._token_process = UsageTotal()  # noqa: SLF001 - of the same class, as below
+        copy._token_process = UsageTotal()  # noqa: SLF001 - an object of this class, as below
         copy._results = (_kept(), *self._results)  # noqa: SLF001
         copy._crews = WeakValueDictionary()  # noqa: SLF001
         copy._gaps = TaskGaps()  # noqa: SLF001
@@ -270,7 +270,7 @@ class ConductorManager(BaseAgent):
         return answer, said
 
     def _listener(self, conductor: Conductor) -> Listener:
-        """Return a listener that prints each plan, and tells `on_event` of each event."""
+        """Return a listener that prints each plan, and passes each event to `on_event`."""
 
         def hear(event: Event) -> None:
             if isinstance(event, PlanReady):
@@ -281,7 +281,7 @@ class ConductorManager(BaseAgent):
         return hear
 
     async def _is_unfinished(self, run_id: str | None) -> bool:
-        """Return whether a recorded run came to an end that lacks something, so that it is to go on."""
+        """Return whether a recorded run ended failed or partial, so that it must be resumed."""
         if self.journal is None or run_id is None:
             return False
         try:
@@ -293,7 +293,7 @@ class ConductorManager(BaseAgent):
     def _conductor(
         self, crew: Crew, task: Task, tools: Sequence[BaseTool] | None
     ) -> tuple[Conductor, Policy | None]:
-        """Return the conductor for a task, and the policy that the task itself implies."""
+        """Return the conductor for a task, and the policy that the task requires."""
         facts, on_usage = task_facts(tools), self._usage_total.add
         number = task_number(crew, task)
         if facts.named is not None:
@@ -313,7 +313,7 @@ class ConductorManager(BaseAgent):
         return ChatPlanner(LLMWorker(llm, card=card_of(llm), on_usage=self._usage_total.add))
 
     async def _middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call a worker; count the tokens of workers that do not report them by `on_usage`."""
+        """Call a worker; count the tokens of workers that do not report them with `on_usage`."""
         async with aclosing(worker.call(request)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Completion) and not isinstance(worker, AgentWorker | LLMWorker):
@@ -323,8 +323,8 @@ class ConductorManager(BaseAgent):
     def _answer(self, result: Result, model: type[BaseModel] | None) -> str | BaseModel:
         """Return the task's output.
 
-        An answer that is whole, but is no `model`, goes to CrewAI, whose converter has `llm` rewrite it. A
-        partial one does not: the converter would fill in what it lacks.
+        CrewAI's converter has `llm` rewrite a complete answer that does not fit `model`. A partial answer is
+        not converted, because the converter would invent the missing parts.
 
         Raises:
             RunFailed: there is no output.
@@ -338,16 +338,16 @@ class ConductorManager(BaseAgent):
         if result.status != "ok":
             raise run_failed(f"{read}, and it is partial", result)
         if self.llm is None:
-            raise run_failed(f"{read}; give the manager an llm to mend it", result)
+            raise run_failed(f"{read}; give the manager an llm that converts it", result)
         return answer
 
     def _crew_of(self, task: Task) -> Crew:
-        """Return the crew that a task belongs to; for a task of none, the crew that was told last."""
+        """Return the crew of a task; for a task without a crew, the crew that was set last."""
         for crew in [*self._crews.values()]:
             if any(each is task for each in crew.tasks):
                 return crew
         if not isinstance(self.crew, Crew):
-            raise ConfigError("a ConductorManager works for a crew: give it to one as its manager_agent")
+            raise ConfigError("a ConductorManager needs a crew: pass it as the crew's manager_agent")
         return self.crew
 
     @property

@@ -1,4 +1,4 @@
-"""Messages of CrewAI's as Podium's."""
+"""Convert CrewAI's messages to Podium's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,13 +7,13 @@ from podium.types import Message, storable
 
 
 def from_crewai(messages: str | Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
-    """Return the messages that an LLM is sent as a conversation.
+    """Return an LLM's messages as a conversation.
 
-    After a tool has run, CrewAI adds an instruction in the user's name. It is no new question,
-    so it becomes part of the tool's result.
+    After a tool has run, CrewAI adds an instruction as a user message. It is not a new question, so it
+    becomes part of the tool's result.
 
     Raises:
-        QueryError: a message is none that a chat has.
+        QueryError: a message is invalid.
     """
     if isinstance(messages, str):
         return (Message("user", storable(messages)),)

@@ -1,4 +1,4 @@
-"""A plan as a table, for crews that are verbose."""
+"""Print a plan as a table, for verbose crews."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ from podium.types import PlanReady
 
 
 def show_plan(event: PlanReady, workers: Sequence[str]) -> None:
-    """Print the plan of a round, where CrewAI prints what its agents do.
+    """Print the plan of a round to the same console as CrewAI's agents.
 
     Args:
-        event: tells of the plan.
+        event: the event with the plan.
         workers: the names of the pool's workers.
     """
     table = Table(title=f"Plan of round {event.round}", title_justify="left", expand=True)
@@ -30,5 +30,5 @@ def show_plan(event: PlanReady, workers: Sequence[str]) -> None:
 
 
 def _text(value: str) -> Text:
-    """Return a text that a terminal shows and never obeys."""
+    """Return a text without secrets and without characters that a terminal would execute."""
     return Text("".join(letter if letter.isprintable() else " " for letter in scrub(value)))

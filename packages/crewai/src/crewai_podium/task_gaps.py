@@ -1,6 +1,6 @@
-"""Which tasks of a crew have partial answers, and which other tasks are built on these answers.
+"""Find the tasks of a crew that have partial answers, and the tasks that use these answers.
 
-CrewAI hands a task the outputs of other tasks as one text, which does not say what they lack.
+CrewAI passes the outputs of other tasks to a task as one text, which does not say what is missing.
 """
 
 from dataclasses import replace
@@ -15,19 +15,19 @@ _MAX_NAME: Final = 80
 
 
 class TaskGaps:
-    """Keeps why the latest answer of a task is partial, by crew and number of the task."""
+    """Stores why the latest answer of a task is partial, by crew and number of the task."""
 
     def __init__(self) -> None:
         self._problems: WeakKeyDictionary[Crew, dict[int, Problem]] = WeakKeyDictionary()
 
     def mark(self, crew: Crew, task: Task, context: str | None, result: Result) -> Result:
-        """Return the result of a task; as partial, where its context holds partial outputs of other tasks.
+        """Return a task's result, as partial if its context has partial outputs of other tasks.
 
         Args:
             crew: the crew of the task.
             task: the task.
             context: the outputs of other tasks that the task was shown.
-            result: the result of the run of the task.
+            result: the result of the task's run.
         """
         known = self._problems.setdefault(crew, {})
         found = [

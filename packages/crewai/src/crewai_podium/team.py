@@ -1,4 +1,4 @@
-"""The workers of a crew for one of its tasks: what the task's agent and its tools mean to a plan."""
+"""Make the workers of a crew for one of its tasks, considering the task's agent and tools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,19 +25,19 @@ NOT_RESTORED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """What a crew hands its manager with a task."""
+    """The agent and the tools of a task."""
 
     named: BaseAgent | None
-    """The agent the task was given to; `None` where that is the manager's choice."""
+    """The agent that the task names; `None` if it names none."""
     tools: tuple[BaseTool, ...]
-    """The task's own."""
+    """The task's own tools."""
 
 
 def task_facts(tools: Sequence[BaseTool] | None) -> TaskFacts:
     """Return the agent and the tools of a task.
 
-    CrewAI replaces the task's agent by the manager. The tools for delegating, which it hands
-    over too, still name the agents that the task may be delegated to.
+    CrewAI replaces the task's agent by the manager. But it also passes tools for delegating, which still name
+    the agents that the task may be delegated to.
     """
     named: BaseAgent | None = None
     own = list[BaseTool]()
@@ -57,19 +57,20 @@ def team_of(
     beside: Sequence[Worker],
     on_usage: OnUsage,
 ) -> list[Worker]:
-    """Return the crew's agents as workers, then those beside them.
+    """Return the crew's agents as workers, followed by the other workers.
 
-    A task's tools go to the agent it names, else to every agent, beside its own.
+    A task's tools are added to the tools of the agent that it names; if it names none, to those of all
+    agents.
 
     Args:
         crew: the crew.
-        facts: what comes with the task.
-        cards: cards of agents by role, in place of cards derived from the agents.
+        facts: the agent and the tools of the task.
+        cards: cards of agents by role, instead of cards derived from the agents.
         beside: other workers.
-        on_usage: takes the tokens of each call of an agent.
+        on_usage: called with the tokens of each call of an agent.
 
     Raises:
-        ConfigError: there is a card for a role that nobody has.
+        ConfigError: there is a card for a role that no agent has.
     """
     found = [_card(agent, cards) for agent in crew.agents]
     unknown = set(cards) - {role for agent in crew.agents for role in _roles(agent)}
@@ -88,7 +89,7 @@ def team_of(
 
 
 def number_of(crew: Crew, named: BaseAgent) -> int:
-    """Return the number of a task's agent in a crew, or that of the first agent in its role.
+    """Return the number of a task's agent in a crew, or else of the first agent with the same role.
 
     Raises:
         ConfigError: the crew has no such agent.
@@ -103,20 +104,20 @@ def number_of(crew: Crew, named: BaseAgent) -> int:
 
 
 def check_task(crew: Crew, task: Task) -> None:
-    """Check that a conductor can do what a crew asks of its manager.
+    """Check that a conductor supports the settings of a crew and a task.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: it does not.
     """
-    if crew._train:  # noqa: SLF001 - the only place that says so
+    if crew._train:  # noqa: SLF001 - no public attribute has it
         raise ConfigError(
-            "a ConductorManager cannot be trained: Crew.train() asks a human within an agent's loop, which a "
-            "conductor has none of; train the agents in a crew without it"
+            "a ConductorManager cannot be trained: Crew.train() asks a human inside an agent's loop, and a "
+            "conductor has no such loop; train the agents in a crew without it"
         )
     if task.human_input:
         raise ConfigError(
-            "human_input asks within an agent's loop, which a conductor has none of: give the manager "
-            "policy=Policy(approve=...) to look at the plan"
+            "human_input asks inside an agent's loop, and a conductor has no such loop: give the manager "
+            "policy=Policy(approve=...) to approve the plan"
         )
     if crew.checkpoint:
         raise ConfigError(f"Crew.checkpoint is set, but {NOT_RESTORED}")
@@ -125,7 +126,7 @@ def check_task(crew: Crew, task: Task) -> None:
 def task_key(crew: Crew, task: Task) -> str:
     """Return a key that is the same at every kickoff, and differs for each task, also for equal texts.
 
-    It is made of the text that holds the inputs: a copied task has lost the text before its inputs.
+    It is made from the text after inputs are filled in, because a copied task has no other text.
     """
     texts = (task.description, task.expected_output)
     alike = [other for other in crew.tasks if (other.description, other.expected_output) == texts]
@@ -133,7 +134,7 @@ def task_key(crew: Crew, task: Task) -> str:
 
 
 def task_number(crew: Crew, task: Task) -> int:
-    """Return the number of a task in its crew, which a copy of the task has in a copy of the crew."""
+    """Return the number of a task in its crew; a copied task has the same number in a copied crew."""
     return _place(crew.tasks, task)
 
 
@@ -142,7 +143,7 @@ def _place(tasks: Sequence[Task], task: Task) -> int:
 
 
 def last_step_policy(number: int) -> Policy:
-    """Return a policy that gives the last step of every plan to the agent of a number."""
+    """Return a policy that gives the last step of every plan to the agent with a number."""
 
     def give(plan: Plan) -> Plan:
         *before, last = plan.steps
@@ -157,5 +158,5 @@ def _card(agent: BaseAgent, cards: Mapping[str, Card]) -> Card:
 
 def _roles(agent: BaseAgent) -> tuple[str, ...]:
     """Return an agent's role, and the role before inputs were filled in."""
-    before = agent._original_role  # noqa: SLF001 - the only place that keeps it
+    before = agent._original_role  # noqa: SLF001 - no public attribute has it
     return (agent.role,) if before is None else (agent.role, before)

@@ -1,7 +1,7 @@
-"""Tokens of CrewAI's LLMs, counted for each call of a worker, and why their answers ended.
+"""Count the tokens of CrewAI's LLMs for each call of a worker, and record finish reasons.
 
-CrewAI counts tokens on the LLM, which agents share, so steps side by side would mix their
-counts. Each call of a worker therefore has a copy of the LLM, over the same client.
+CrewAI counts tokens on the LLM, which agents share, so parallel steps would mix their counts. Therefore each
+call of a worker uses a copy of the LLM with the same client.
 """
 
 from collections.abc import Callable
@@ -17,27 +17,29 @@ from podium.usage import Usage
 from podium.workers import read_usage as read_counts
 
 OnUsage = Callable[[UsageMetrics], None]
-"""Takes the tokens of one call of a worker."""
+"""Called with the tokens of one call of a worker."""
 L = TypeVar("L", bound=BaseLLM)
 _TELL_ENDS: Final = ("_emit_call_completed_event", "_handle_emit_call_events")
-"""Methods by which LLMs send the event of an answer. Only they are given the finish reason before the
-call returns: listeners of the event run later, in another thread."""
+"""Methods by which LLMs send the event of an answer. Only they get the finish reason before the call returns:
+listeners of the event run later, in another thread.
+"""
 
 
 class UsageMeter:
-    """Makes copies of LLMs, adds up their tokens, and keeps why their latest answer ended."""
+    """Copies LLMs, adds up their tokens, and records the latest finish reason."""
 
     def __init__(self) -> None:
         self._llms: list[BaseLLM] = []
         self._cut = Usage()
         self.finish_reason: str | None = "stop"
-        """Of the latest answer, in the provider's word: `stop` where the LLM never says; `None` where it
-        does and there was none, as in a stream that was cut."""
+        """The provider's finish reason of the latest answer: `stop` if the LLM never reports one; `None` if
+        the LLM reports finish reasons but this answer had none, such as a cut stream.
+        """
 
     def copy_of(self, llm: L) -> L:
-        """Return a copy of an LLM whose count starts at zero."""
+        """Return a copy of an LLM with zero tokens counted."""
         copy = llm.model_copy()
-        copy._token_usage = dict.fromkeys(llm._token_usage, 0)  # noqa: SLF001 - the only counter there is
+        copy._token_usage = dict.fromkeys(llm._token_usage, 0)  # noqa: SLF001 - CrewAI has no other counter
         for name in _TELL_ENDS:
             if callable(method := getattr(type(copy), name, None)):
                 vars(copy)[name] = self._hearing(method, copy)
@@ -57,7 +59,7 @@ class UsageMeter:
 
     @property
     def metrics(self) -> UsageMetrics:
-        """Tokens of all copies so far, in CrewAI's form."""
+        """Tokens of all copies so far, as CrewAI's metrics."""
         total = UsageMetrics()
         for llm in self._llms:
             total.add_usage_metrics(llm.get_token_usage_summary())
@@ -65,7 +67,7 @@ class UsageMeter:
 
     @property
     def usage(self) -> Usage | None:
-        """Tokens of all copies so far; `None` where no LLM reported any."""
+        """Tokens of all copies so far; `None` if no LLM reported any."""
         counted = read_usage(self.metrics)
         if self._cut == Usage():
             return counted
@@ -73,7 +75,7 @@ class UsageMeter:
 
 
 def counted(meter: UsageMeter, used: Usage) -> UsageMetrics:
-    """Return the tokens of a call that succeeded: as its LLMs reported them, or else the estimate."""
+    """Return the tokens of a successful call, as reported, or else estimated."""
     reported = meter.metrics
     if not used.estimated:
         return reported
@@ -81,14 +83,14 @@ def counted(meter: UsageMeter, used: Usage) -> UsageMetrics:
 
 
 class UsageTotal(TokenProcess):
-    """Tokens of a manager and of its steps, for the metrics of its crew."""
+    """The tokens of a manager and of its steps, for the crew's usage metrics."""
 
     _metrics: UsageMetrics = PrivateAttr(default_factory=UsageMetrics)
     _meters: list[UsageMeter] = PrivateAttr(default_factory=list)
     _lock: Any = PrivateAttr(default_factory=Lock)
 
     def add(self, metrics: UsageMetrics) -> None:
-        """Add the tokens of a call; threads may do so at once."""
+        """Add the tokens of a call; thread-safe."""
         with self._lock:
             self._metrics.add_usage_metrics(metrics)
 
@@ -107,7 +109,7 @@ class UsageTotal(TokenProcess):
 
 
 def read_usage(metrics: UsageMetrics) -> Usage | None:
-    """Return CrewAI's metrics as Podium's usage; `None` where they count no call, or not all of one."""
+    """Return CrewAI's metrics as Podium's usage; `None` if they count no call, or a call incompletely."""
     if not metrics.successful_requests:
         return None
     return read_counts(

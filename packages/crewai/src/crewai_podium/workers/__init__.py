@@ -1,4 +1,4 @@
-"""Agents, crews, LLMs and tools of CrewAI's as workers."""
+"""Workers that are CrewAI objects: agents, crews, LLMs and tools."""
 
 import lazy_loader
 

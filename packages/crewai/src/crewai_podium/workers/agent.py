@@ -1,7 +1,7 @@
-"""A worker that is one of CrewAI's agents.
+"""A worker that runs a CrewAI agent.
 
-Each call is a task of its own, done by a copy of the agent, since an agent does one task at a
-time. The copy is shown what the request says; its memory and knowledge are its own.
+Each call is a separate task for a copy of the agent, because an agent does one task at a time. The copy is
+shown the request's messages; its memory and knowledge are its own.
 """
 
 import asyncio
@@ -33,18 +33,18 @@ _MAX_NAME: Final = 80
 
 
 class AgentWorker(Worker):
-    """Has an agent do the subtask.
+    """Runs a copy of an agent for each step.
 
-    An answer is partial where the last call of a tool failed, or the agent reached its `max_iter`. An answer
-    that the agent's guardrail refuses is tried again, as often as the agent's `guardrail_max_retries` says;
-    then the step fails with `guardrail_tripped`.
+    An answer is partial if the last call of a tool failed, or the agent reached its `max_iter`. An answer
+    that the agent's guardrail refuses is retried up to `guardrail_max_retries` times; then the step fails
+    with `guardrail_tripped`.
 
     Args:
         agent: the agent that is copied.
-        card: what the planner is told of it.
-        crew: the agent's crew; `None` for an agent that works alone.
-        tools: tools it may use; `None` means its own.
-        on_usage: takes the tokens of each call, also of a call that failed.
+        card: the worker's card.
+        crew: the agent's crew; `None` for an agent without a crew.
+        tools: the agent's tools; `None` means its own.
+        on_usage: called with the tokens of each call, including failed calls.
     """
 
     def __init__(
@@ -67,17 +67,18 @@ class AgentWorker(Worker):
 
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
-        """A JSON schema, which becomes the model of the task's output."""
+        """JSON schemas; the schema becomes the model of the task's output."""
         return frozenset({"json"})
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Have a copy of the agent do a task; the answer comes in one piece."""
+        """Run a copy of the agent on a task; the answer is not streamed."""
         meter, done = UsageMeter(), None
         try:
             with crewai_errors(self.card.name, meter):
                 agent = self._copy(meter)
                 async with _tools(agent, self._tools) as tools:
-                    # A task of its own: a cancel leaves event scopes of CrewAI's open, in its context only.
+                    # A separate task: a cancel leaves CrewAI's event scopes open, but only in this task's
+                    # context.
                     doing = asyncio.create_task(do_task(agent, _task(request, agent), tools, meter))
                     answer, missing = await doing
                     done = replace(read_answer(request.messages, answer, meter), missing=missing)
@@ -89,23 +90,23 @@ class AgentWorker(Worker):
         yield done
 
     def _copy(self, meter: UsageMeter) -> BaseAgent:
-        """Return a copy that can work beside the agent and does not retry, since the run retries."""
+        """Return a copy that can run in parallel with the agent and does not retry; the run retries."""
         agent = self.agent
         handler = ToolsHandler()
         handler.cache = agent.tools_handler.cache
         own: dict[str, Any] = {"agent_executor": None, "tools_handler": handler, "tools_results": []}
         own |= {"crew": self._crew, "max_retry_limit": 0, "allow_delegation": False}
         for name in _LLMS:
-            llm = vars(agent).get(name)  # getattr would warn: one is deprecated
+            llm = vars(agent).get(name)  # getattr would warn: one field is deprecated
             own |= {name: meter.copy_of(llm)} if isinstance(llm, BaseLLM) else {}
         return agent.model_copy(update={name: own[name] for name in own if name in type(agent).model_fields})
 
 
 @asynccontextmanager
 async def _tools(agent: BaseAgent, own: Sequence[BaseTool] | None) -> AsyncGenerator[list[BaseTool], None]:
-    """Yield the tools of an agent, also those of its apps and MCP servers; then close their connections.
+    """Yield an agent's tools, including those of its apps and MCP servers, then close the connections.
 
-    CrewAI connects and disconnects with `asyncio.run`, which works in a thread only.
+    CrewAI connects and disconnects with `asyncio.run`, which works only in a thread.
     """
     tools = list(own if own is not None else agent.tools or ())
     if not agent.apps and not agent.mcps:
@@ -134,9 +135,9 @@ def _remote_tools(agent: BaseAgent) -> list[BaseTool]:
 
 
 def _task(request: Request, agent: BaseAgent) -> Task:
-    """Return the step as a task; its name says in CrewAI's events which step it is.
+    """Return the step as a task, whose name shows the step in CrewAI's events.
 
-    CrewAI prints both texts for a verbose agent, so they hold no control characters.
+    CrewAI prints both texts for a verbose agent, so they contain no control characters.
     """
     subtask, caller = " ".join(step_input_of(request).subtask.split()), request.caller
     name = subtask if len(subtask) <= _MAX_NAME else f"{subtask[:_MAX_NAME]}…"

@@ -1,4 +1,4 @@
-"""A worker that is a whole crew."""
+"""A worker that runs a whole crew."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -20,14 +20,13 @@ from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 
 class CrewWorker(Worker):
-    """Kicks a copy of a crew off for each subtask.
+    """Kicks off a copy of a crew for each step.
 
     Args:
         crew: the crew that is copied.
-        card: what the planner is told of it.
-        inputs: makes the kickoff's inputs out of what the step is shown; `None` puts all of it
-            into the crew's only input. What `inputs` is given has outputs in place of references
-            (`{{n}}`) in its subtask.
+        card: the worker's card.
+        inputs: returns the inputs of the kickoff for a step; `None` puts the step's whole prompt into the
+            crew's only input. In the subtask that `inputs` gets, outputs replace references (`{{n}}`).
 
     Raises:
         ConfigError: `inputs` is `None` and the crew does not have exactly one input.
@@ -38,7 +37,7 @@ class CrewWorker(Worker):
     ) -> None:
         found = sorted(crew.fetch_inputs())
         if inputs is None and len(found) != 1:
-            takes = "takes " + (", ".join(found) or "no input, so that no subtask would reach it")
+            takes = "has " + (f"the inputs {', '.join(found)}" if found else "no input for the subtask")
             hint = 'as_worker(crew, inputs=lambda step_input: {"topic": step_input.subtask})'
             raise ConfigError(f"crew {card.name!r} {takes}: put one {{topic}} into a task, or use {hint}")
         self.crew = crew
@@ -51,7 +50,7 @@ class CrewWorker(Worker):
         return f"CrewWorker({self.card.name!r})"
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Kick a copy of the crew off; the answer is its last task's, in one piece."""
+        """Kick off a copy of the crew; the answer is the last task's output and is not streamed."""
         crew: Crew | None = None
         meter = UsageMeter()
 
@@ -60,7 +59,7 @@ class CrewWorker(Worker):
 
         with crewai_errors(self.card.name, meter, spent):
             crew = _copy(self.crew, meter)
-            # A task of its own: a cancel leaves CrewAI's event scopes open, in that task's context only.
+            # A separate task: a cancel leaves CrewAI's event scopes open, but only in this task's context.
             output = await asyncio.create_task(crew.akickoff(inputs=self._given(request)))
             answer = output.raw if isinstance(output, CrewOutput) else output
             done = read_answer(request.messages, answer, meter, usage=spent())
@@ -76,7 +75,7 @@ class CrewWorker(Worker):
 
 
 def _copy(crew: Crew, meter: UsageMeter) -> Crew:
-    """Return a copy with LLMs of its own, whose counts start at zero."""
+    """Return a copy with its own LLMs, with zero tokens counted."""
     copy = crew.copy()
     copy.stream = False
     agents = [*copy.agents, *([] if copy.manager_agent is None else [copy.manager_agent])]

@@ -1,4 +1,4 @@
-"""Exceptions that only CrewAI raises, as errors of Podium, and answers by the rules for all workers."""
+"""Convert exceptions that only CrewAI raises to Podium's, and answers to completions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -22,33 +22,34 @@ from podium.types import Completion, Message, Part
 from podium.usage import Usage
 
 _HOOK_ERRORS: Final = ("HookAborted", "CallBlocked")
-"""Words in the names of classes that CrewAI raises where a hook stops a call."""
+"""Words in the names of exceptions that CrewAI raises if a hook stops a call."""
 _EMPTY: Final = "Invalid response from LLM call - None or empty"
-"""How the error begins that CrewAI's agents raise for an answer without text."""
+"""The beginning of the error that CrewAI's agents raise for an answer without text."""
 _TRIPPED: Final = "Task failed guardrail"
-"""How the error begins that CrewAI's tasks raise where a guardrail refuses the last answer."""
+"""The beginning of the error that CrewAI's tasks raise if a guardrail refuses the last answer."""
 _FINISHES: Final[Mapping[str, str]] = {
     "tool_calls": "stop",
     "tool_use": "stop",
     "function_call": "stop",
     "incomplete": "length",
 }
-"""Finish reasons that mean another thing here: an agent made the calls; `incomplete` is of OpenAI's
-Responses API."""
+"""Finish reasons with another meaning here: the agent made the tool calls; `incomplete` is from OpenAI's
+Responses API.
+"""
 _FILTERS: Final = ("content_filter", "content_filtered", "guardrail_intervened", "refusal", "safety")
 
 
 def read_error(error: BaseException) -> WorkerError | None:
-    """Return the error for an exception that only CrewAI raises; `None` for any other exception."""
+    """Return the worker error for an exception that only CrewAI raises; `None` for other exceptions."""
     names = [kind.__name__ for kind in type(error).__mro__]
     if any(word in name for word in _HOOK_ERRORS for name in names):
-        return WorkerRefused(f"a hook of CrewAI's stopped the call: {error}")
+        return WorkerRefused(f"a CrewAI hook stopped the call: {error}")
     if type(error) is Exception and str(error).startswith(_TRIPPED):
-        return GuardrailTripped(f"a guardrail of the crew's stopped it: {error}", maybe_paid=True)
+        return GuardrailTripped(f"a guardrail of the crew refused the answer: {error}", maybe_paid=True)
     if isinstance(error, ValueError) and str(error).startswith(_EMPTY):
         return WorkerBroken("the answer is empty", maybe_paid=True)
     if isinstance(error, ValidationError) and error.title == TaskOutput.__name__:
-        calls = tool_calls(error.errors()[0]["input"])  # what an agent returned as its task's output
+        calls = tool_calls(error.errors()[0]["input"])  # the agent's return value, as the task's output
         called = ", ".join(call["function"]["name"] for call in calls)
         if calls:
             return AnswerToolCalls(f"called tools that nobody offered: {called}", maybe_paid=True)
@@ -58,12 +59,12 @@ def read_error(error: BaseException) -> WorkerError | None:
 def crewai_errors(
     worker: str, meter: UsageMeter, usage: Callable[[], Usage | None] | None = None
 ) -> AbstractContextManager[None]:
-    """Translate every exception that CrewAI raises in the block, as `podium.hosts.worker_errors` does.
+    """Translate every exception that CrewAI raises in the block, like `podium.hosts.worker_errors`.
 
     Args:
         worker: the name on the worker's card.
-        meter: counts the tokens spent so far, and knows why the latest answer ended.
-        usage: returns the tokens spent so far; `None` means what the meter counts.
+        meter: has the tokens spent so far, and the latest finish reason.
+        usage: returns the tokens spent so far; `None` uses the meter.
     """
 
     def read(error: BaseException) -> WorkerError | None:
@@ -85,14 +86,14 @@ def read_answer(
     written: str = "",
     usage: Usage | None = None,
 ) -> Completion:
-    """Return what an LLM, an agent or a crew returned, by the rules that hold for every chat model.
+    """Return the answer of an LLM, an agent or a crew, by the same rules as for every chat model.
 
     Args:
-        messages: what the worker was sent.
-        answer: what was returned: text, or calls of tools that nobody made.
-        meter: counted the tokens of its LLMs, and knows why the latest answer ended.
-        written: the text, where it came in pieces.
-        usage: the tokens spent; `None` means what the meter counts.
+        messages: the worker's messages.
+        answer: the return value: text, or tool calls that were not made.
+        meter: has the tokens of the LLMs, and the latest finish reason.
+        written: the streamed text.
+        usage: the tokens spent; `None` uses the meter.
 
     Raises:
         WorkerError: as `podium.hosts.read_completion`.
@@ -109,6 +110,6 @@ def read_answer(
 
 
 def tool_calls(answer: object) -> tuple[Part, ...]:
-    """Return calls of tools, in whichever provider's form, as OpenAI writes them; none for a text."""
+    """Return tool calls of any provider's format in OpenAI's format; empty for a text."""
     found = (extract_tool_call_info(each) for each in (answer if isinstance(answer, list) else ()))
     return tuple(tool_call(*info) for info in found if info is not None)

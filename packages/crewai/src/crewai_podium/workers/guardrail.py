@@ -1,6 +1,6 @@
-"""Has an agent do a task until the agent's own guardrail accepts the answer.
+"""Run an agent on a task until the agent's own guardrail accepts the answer.
 
-CrewAI applies an agent's guardrail in `Agent.kickoff` only, and not where an agent does a task.
+CrewAI applies an agent's guardrail only in `Agent.kickoff`, not if an agent does a task.
 """
 
 from typing import Any, Final
@@ -27,16 +27,16 @@ _AGAIN: Final = (
 async def do_task(
     agent: BaseAgent, task: Task, tools: list[BaseTool], meter: UsageMeter
 ) -> tuple[Any, str | None]:
-    """Return the answer of an agent that its guardrail accepts, and what is missing from it.
+    """Return the answer that the agent's guardrail accepts, and what is missing from it.
 
-    An answer that the guardrail refuses is sent back to the agent with the reason, at most
-    `guardrail_max_retries` times. What the guardrail returns in place of the answer is the answer.
+    A refused answer is sent back to the agent with the reason, up to `guardrail_max_retries` times. If the
+    guardrail returns a value, the value replaces the answer.
 
     Args:
         agent: the copy that does the task.
         task: the task.
-        tools: what the agent may use.
-        meter: counts the tokens of the agent's LLMs, those of a guardrail in words included.
+        tools: the agent's tools.
+        meter: counts the tokens of the agent's LLMs, including those of an LLM guardrail.
 
     Raises:
         GuardrailTripped: the guardrail refused the last answer, too.
@@ -48,7 +48,7 @@ async def do_task(
         short.note()
         if guardrail is None or not isinstance(answer, str | BaseModel):
             return answer, short.told()
-        finish = meter.finish_reason  # of the answer: a guardrail in words calls the LLM, too
+        finish = meter.finish_reason  # the answer's own: an LLM guardrail calls the LLM, too
         checked = await _check(agent, guardrail, answer, meter, tries)
         meter.finish_reason = finish
         if checked.success:
@@ -63,7 +63,7 @@ async def do_task(
 async def _check(
     agent: BaseAgent, guardrail: Any, answer: object, meter: UsageMeter, tries: int
 ) -> GuardrailResult:
-    """Call the guardrail, in a thread: it may ask an LLM."""
+    """Call the guardrail in a thread, because it may call an LLM."""
     output = LiteAgentOutput(
         raw=text_of(answer),
         pydantic=answer if isinstance(answer, BaseModel) else None,
@@ -80,5 +80,5 @@ async def _check(
 
 
 def _accepted(result: object) -> object:
-    """Return the answer that a guardrail gives: its text, where it returns a whole output."""
+    """Return the answer that a guardrail returned; of a whole output, its text."""
     return result.raw if isinstance(result, LiteAgentOutput) else result

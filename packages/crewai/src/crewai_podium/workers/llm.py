@@ -1,6 +1,6 @@
-"""A worker that is one of CrewAI's LLMs, without an agent; above all, the model of a planner.
+"""A worker that calls a CrewAI LLM without an agent, mainly for planners.
 
-CrewAI's LLMs stream by events. The events of a call become the pieces of its answer.
+CrewAI's LLMs stream by events. The events of a call become the chunks of its answer.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from podium.workers import Card, Request, Worker
 
 
 class LLMWorker(Worker):
-    """Calls an LLM in a thread, as CrewAI does. A cancel leaves the thread behind.
+    """Calls an LLM in a thread, as CrewAI does. A cancel cannot stop the thread.
 
     Args:
         llm: the LLM that is copied.
-        card: what the planner is told of it.
-        on_usage: takes the tokens of each call, also of a call that failed.
+        card: the worker's card.
+        on_usage: called with the tokens of each call, including failed calls.
     """
 
     def __init__(self, llm: BaseLLM, *, card: Card, on_usage: OnUsage | None = None) -> None:
@@ -44,12 +44,12 @@ class LLMWorker(Worker):
 
     @property
     def max_tokens(self) -> int | None:
-        """Most tokens of an answer where the request does not say, as the LLM has it."""
+        """The LLM's maximum tokens of an answer, if the request has none."""
         most = self.llm.max_tokens
         return None if most is None else int(most)
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call the LLM; with `request.stream`, yield the pieces that it sends as events."""
+        """Call the LLM; with `request.stream`, yield the chunks that it sends as events."""
         meter, written, answer, done = UsageMeter(), list[str](), None, None
         llm = _set(meter.copy_of(self.llm), request.sampling, stream=request.stream)
         try:
@@ -76,7 +76,7 @@ class LLMWorker(Worker):
     async def _streamed(
         self, llm: BaseLLM, request: Request, meter: UsageMeter
     ) -> AsyncGenerator[tuple[str, Any], None]:
-        """Yield the pieces as they come, then the return value of the call."""
+        """Yield the chunks, then the return value of the call."""
         send, receive = anyio.create_memory_object_stream[tuple[str, Any]](inf)
         loop = asyncio.get_running_loop()
 
@@ -101,7 +101,7 @@ _Sink = tuple[asyncio.AbstractEventLoop, MemoryObjectSendStream[tuple[str, Any]]
 
 
 def _ask(llm: BaseLLM, request: Request, sink: _Sink | None) -> Any:
-    """Call the LLM, in a thread; the pieces that it sends as events go to the sink."""
+    """Call the LLM, in a thread; chunks that it sends as events are passed to the sink."""
     messages: list[Any] = [message.to_wire() for message in request.messages]
     tools: Any = None if request.tools is None else [dict(tool) for tool in request.tools.offered]
     if sink is None:
@@ -109,7 +109,7 @@ def _ask(llm: BaseLLM, request: Request, sink: _Sink | None) -> Any:
     loop, send = sink
 
     def hear(source: Any, event: BaseEvent) -> None:
-        # The bus carries events of all LLMs; the copy is this call's own.
+        # The bus carries events of all LLMs; only this call uses the copy.
         if source is llm and isinstance(event, LLMStreamChunkEvent) and event.chunk:
             loop.call_soon_threadsafe(_sent, send, event.chunk)
 
@@ -124,7 +124,7 @@ def _sent(send: MemoryObjectSendStream[tuple[str, Any]], piece: str) -> None:
     try:
         send.send_nowait(("piece", piece))
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-        return  # the reader has left, and the thread was left behind
+        return  # the reader has left, but the thread still runs
 
 
 def _set(llm: BaseLLM, sampling: Sampling, *, stream: bool) -> BaseLLM:

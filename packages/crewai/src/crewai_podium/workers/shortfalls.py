@@ -1,4 +1,4 @@
-"""What is missing from the work of CrewAI's agents: tools that failed, and loops that reached their limit."""
+"""Find what is missing from the answers of CrewAI's agents: failed tools, and reached iteration limits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -12,7 +12,7 @@ _MAX_QUOTE: Final = 300
 
 
 class Shortfalls:
-    """Collects what is missing from an answer for which an agent does its task once or several times.
+    """Collects what is missing from an answer over one or more attempts of an agent at its task.
 
     Args:
         agent: the copy that does the task.
@@ -24,21 +24,21 @@ class Shortfalls:
         self._messages: list[Mapping[str, Any]] = []
 
     def note(self) -> None:
-        """Note the tools that failed in the latest attempt: CrewAI forgets them at the next."""
+        """Record the failed tools of the latest attempt, because CrewAI forgets them at the next one."""
         self._failures += self._agent.last_tool_failures
         self._messages += getattr(self._agent, "last_messages", ())
 
     def told(self) -> str | None:
-        """Return what is missing from the latest answer, in words; `None` where nothing is."""
+        """Return a text that says what is missing from the latest answer; `None` if nothing is missing."""
         failed = _failed_tools(self._failures, self._messages)
         return "; ".join([*failed, *_forced(self._agent)]) or None
 
 
 def missing_from_crew(output: object, agents: Iterable[BaseAgent]) -> str:
-    """Return what is missing from the output of a crew, in words; empty where nothing is.
+    """Return a text that says what is missing from a crew's output; empty if nothing is missing.
 
     Args:
-        output: what the kickoff returned.
+        output: the return value of the kickoff.
         agents: the copies that did the tasks.
     """
     tasks = output.tasks_output if isinstance(output, CrewOutput) else ()
@@ -47,7 +47,7 @@ def missing_from_crew(output: object, agents: Iterable[BaseAgent]) -> str:
 
 
 def _failed_tools(failures: Iterable[Any], messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence for each tool whose last call failed. A later call that succeeded mends a failure."""
+    """Return a text for each tool whose last call failed; a later successful call cancels a failure."""
     last = {message.get("name"): str(message.get("content")) for message in messages if _is_result(message)}
     why: dict[str, str] = {}
     for record in failures:
@@ -62,7 +62,7 @@ def _is_result(message: Mapping[str, Any]) -> bool:
 
 
 def _forced(agent: BaseAgent) -> list[str]:
-    """Return a sentence where CrewAI asked the agent for its answer because `max_iter` was reached."""
+    """Return a text if CrewAI demanded an answer from the agent because `max_iter` was reached."""
     state = getattr(agent.agent_executor, "state", None)
     if state is None or getattr(state, "iterations", 0) < agent.max_iter:
         return []

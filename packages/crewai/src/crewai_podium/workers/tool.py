@@ -1,4 +1,4 @@
-"""A worker that is one of CrewAI's tools."""
+"""A worker that calls a CrewAI tool."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from podium.workers import Card
 
 
 def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
-    """Return a worker that runs a tool in a thread. A cancel leaves the thread behind."""
+    """Return a worker that runs a tool in a thread. A cancel cannot stop the thread."""
 
     async def call(arguments: dict[str, Any]) -> str:
         return text_of(await to_thread.run_sync(lambda: tool.run(**arguments), abandon_on_cancel=True))

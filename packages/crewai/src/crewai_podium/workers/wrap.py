@@ -1,4 +1,4 @@
-"""Makes a worker of an object of CrewAI's."""
+"""Make workers from CrewAI objects."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
@@ -24,30 +24,30 @@ def as_worker(
     inputs: Callable[[StepInput], Mapping[str, Any]] | None = None,
     **options: Unpack[CardOptions],
 ) -> Worker:
-    """Return an object of CrewAI's as a worker.
+    """Return a CrewAI object as a worker.
 
-    An agent does each subtask as a task, by a copy of itself, so it may do several at once. A
-    crew is copied and kicked off. An LLM is called. A tool is run. A `ConductorLLM` is its
-    conductor. A worker of Podium's is returned as it is.
+    A copy of an agent does each step as a task, so the agent may do several at once. A crew is copied and
+    kicked off. An LLM is called. A tool is run. A `ConductorLLM` becomes its conductor. A worker of Podium is
+    returned unchanged.
 
     Args:
-        thing: the object that does subtasks.
-        inputs: makes a crew's inputs out of what the step is shown; `None` puts all of it into
-            the crew's only input.
-        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
-            `podium.hosts.CardOptions` has them.
+        thing: the object.
+        inputs: returns a crew's inputs for a step; `None` puts the step's whole prompt into the crew's only
+            input.
+        options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
+            `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: it cannot be a worker, or has a card already, or there is a card and parts
-            of another.
+        ConfigError: the object cannot be a worker or already has a card, or both a card and parts of one are
+            given.
     """
     maker = CardMaker(options)
     if inputs is not None and not isinstance(thing, Crew):
-        raise ConfigError(f"{thing!r:.80} is no crew: only a crew has inputs")
+        raise ConfigError(f"{thing!r:.80} is not a crew: only a crew has inputs")
     if (own := maker.podium_worker(thing)) is not None:
         return own
     if not isinstance(thing, BaseAgent | Crew | BaseLLM | BaseTool):
-        raise ConfigError(f"{thing!r:.80} is no agent, crew, LLM or tool of CrewAI's")
+        raise ConfigError(f"{thing!r:.80} is not an agent, crew, LLM or tool of CrewAI")
     card = card_of(thing, maker)
     if isinstance(thing, BaseAgent):
         return AgentWorker(thing, card=card)
