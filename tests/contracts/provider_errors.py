@@ -160,7 +160,7 @@ PROVIDER_ERRORS = (
         "openai-unreadable",
         lambda: openai.APIResponseValidationError(response(200), None),
         WorkerBroken,
-        "is no answer",
+        "not a valid status",
         None,
         200,
         maybe_paid=True,

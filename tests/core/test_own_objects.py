@@ -53,7 +53,7 @@ class ReturningPlanner(Planner):
     ("make", "told"),
     [
         (lambda: Conductor(RulePlanner(), [NoCard()]), r"NoCard has no card: set `card = Card"),
-        (lambda: Conductor(RulePlanner(), ONLY), r"takes a list of workers: write \[ScriptedWorker"),
+        (lambda: Conductor(RulePlanner(), ONLY), r"needs a list of workers: write \[ScriptedWorker"),
         (lambda: Conductor(NoName(), [ONLY]), r"NoName has no name: set `name = "),
         (lambda: Conductor(ONLY, [ONLY]), r"is not a planner: wrap it in a ChatPlanner"),
         (lambda: Conductor(RulePlanner(), [print]), r"is not a worker: wrap it in a FunctionWorker"),

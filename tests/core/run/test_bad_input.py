@@ -92,7 +92,7 @@ def test_a_pool_of_none_is_refused_at_once() -> None:
 
 def test_two_workers_of_one_name_are_refused_at_once() -> None:
     """Names are how people tell workers apart."""
-    with pytest.raises(ConfigError, match="two workers are named 'a'"):
+    with pytest.raises(ConfigError, match="two workers have the name 'a'"):
         Conductor(boss(ONE), [ScriptedWorker("a", "A"), ScriptedWorker("a", "B")])
 
 

@@ -328,7 +328,7 @@ async def test_a_comment_in_a_code_block_is_no_heading(folder: Path) -> None:
 async def test_nothing_found_is_an_answer(folder: Path, question: str) -> None:
     """Where no passage speaks of it, the answer says so."""
     answer = await ask(Documents(folder), question)
-    assert answer.startswith(f"No passage in '{folder.name}' speaks of")
+    assert answer.startswith(f"No passage found in '{folder.name}' for: ")
 
 
 async def test_an_empty_folder_has_no_passages(tmp_path: Path) -> None:

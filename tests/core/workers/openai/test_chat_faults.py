@@ -66,7 +66,7 @@ async def test_a_status_is_the_right_error(status: int, kind: type[WorkerError],
 @pytest.mark.parametrize(
     ("status", "remedy"),
     [(401, "the key was refused: check the endpoint's api_key"), (404, "check the worker's model"),
-     (307, "give the final URL as base_url"), (400, "sorry")],
+     (307, "use the final URL as base_url"), (400, "sorry")],
 )  # fmt: skip
 async def test_says_how_to_mend_it(status: int, remedy: str) -> None:
     """The message names the remedy."""

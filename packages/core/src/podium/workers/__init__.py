@@ -1,4 +1,4 @@
-"""The worker seam, the pool, and the workers that come with Podium."""
+"""The worker interface, the pool, and the workers of Podium."""
 
 import lazy_loader
 

@@ -1,26 +1,26 @@
-"""What calls of a worker took lately: what forecasts and hedges go by. Kept in memory."""
+"""Keeps the duration and cost of recent calls in memory, for forecasts and hedges."""
 
 from collections import deque
 from typing import NamedTuple
 
 KEPT = 256
-"""Calls of one worker that are remembered."""
+"""Maximum number of calls that are kept for one worker."""
 
 
 class CallRecord(NamedTuple):
-    """What one call of a worker took."""
+    """The duration, usage and cost of one call."""
 
     seconds: float
     ok: bool
-    """Whether it ended with an answer."""
+    """Whether the call returned an answer."""
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = None
-    """In USD; `None` when it is unknown."""
+    """In USD; `None` if it is unknown."""
 
 
 class CallHistory:
-    """The latest calls of one worker, over all runs of its pool."""
+    """The recent calls of one worker, in all runs of its pool."""
 
     def __init__(self) -> None:
         self._calls: deque[CallRecord] = deque(maxlen=KEPT)
@@ -34,15 +34,15 @@ class CallHistory:
         return tuple(self._calls)
 
     def add(self, took: CallRecord) -> None:
-        """Remember a call; the oldest is forgotten."""
+        """Add a call; if there are too many, drop the oldest call."""
         self._calls.append(took)
 
     def seconds(self, quantile: float, *, least: int = 1) -> float | None:
-        """Return within how many seconds this share of the calls that ended well had ended.
+        """Return a quantile of the durations of successful calls, in seconds.
 
         Args:
             quantile: from 0 to 1.
-            least: calls it takes to say so; with fewer, `None` is returned.
+            least: minimum number of successful calls; with fewer, the result is `None`.
         """
         ended = sorted(call.seconds for call in self._calls.copy() if call.ok)
         if len(ended) < max(least, 1):

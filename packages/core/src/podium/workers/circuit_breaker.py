@@ -1,8 +1,7 @@
-"""The circuit breaker of one worker, over all runs of one event loop.
+"""The circuit breaker of one worker, for all runs of one event loop.
 
-A worker that failed too often in a row gets no calls for a while. Then one call tries
-whether the worker is back, and the other calls wait for its end. Times are passed in, in
-seconds on the event loop's clock.
+A worker that failed too often in a row is not called for some time. Then one test call is made, and the other
+calls wait for its end. Times are in seconds on the event loop's clock.
 """
 
 from math import inf
@@ -11,22 +10,22 @@ import anyio
 
 
 class CircuitBreaker:
-    """Counts failures in a row, and says whether the worker may be called."""
+    """Counts consecutive failures, and decides whether the worker may be called."""
 
     __slots__ = ("_last", "_probed", "failures")
 
     def __init__(self) -> None:
         self.failures = 0
-        """Calls that failed in a row, the latest among them."""
+        """Number of consecutive failures up to the latest call."""
         self._last = -inf
         self._probed: anyio.Event | None = None
 
     def rest(self, now: float, after: int | None, seconds: float) -> float:
-        """Return the seconds until the worker may be called; infinite while another call tries it.
+        """Return the seconds until the worker may be called; infinite during a test call.
 
         Args:
-            now: the time.
-            after: failures in a row that open the breaker; `None` never opens it.
+            now: the current time.
+            after: number of consecutive failures that open the breaker; `None` never opens it.
             seconds: how long the breaker stays open after the latest failure.
         """
         if after is None or self.failures < after:
@@ -36,24 +35,24 @@ class CircuitBreaker:
         return max(0.0, self._last + seconds - now)
 
     def called(self, after: int | None) -> bool:
-        """Note that the worker is called; return whether this call tries if the worker is back."""
+        """Record the start of a call; return whether it is the test call."""
         if after is None or self.failures < after or self._probed is not None:
             return False
         self._probed = anyio.Event()
         return True
 
     async def tried(self) -> None:
-        """Wait until the call that tries the worker has ended, if there is one."""
+        """Wait for the end of the test call, if there is one."""
         if self._probed is not None:
             await self._probed.wait()
 
     def ended(self, now: float, *, well: bool | None, tried: bool) -> None:
-        """Note how a call ended.
+        """Record the end of a call.
 
         Args:
-            now: the time.
-            well: whether it succeeded; `None` if its end says nothing about the worker, as with a cancel.
-            tried: what `called` returned.
+            now: the current time.
+            well: whether it succeeded; `None` if its end says nothing about the worker, like a cancellation.
+            tried: the return value of `called`.
         """
         if well is not None:
             self.failures = 0 if well else self.failures + 1

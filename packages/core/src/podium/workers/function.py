@@ -1,4 +1,4 @@
-"""A worker made of a Python function."""
+"""A worker that calls a Python function."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
@@ -13,23 +13,21 @@ from podium.workers.worker import FREE, Card, Price, Request, StepInput, Worker,
 
 
 class FunctionWorker(Worker):
-    """Calls a function with what the step's worker is shown.
+    """Calls a function with the input of the step.
 
-    In the subtask, outputs stand in place of references (`{{n}}`).
+    References (`{{n}}`) in the subtask are replaced by the outputs.
 
     Args:
-        function: takes a `StepInput` (subtask, visible steps, question) and returns an
-            answer: text, or a `Completion` that also states what it cost. A plain
-            function runs in a thread and cannot be stopped there: after a cancel or a
-            timeout it is left behind. A coroutine function is awaited.
-        card: `None` names the worker after the function, described by its docstring.
-        price: what a default card says it costs; a function reports no tokens, so this
-            says whether its work is `FREE` or (`None`) of unknown price.
+        function: takes a `StepInput` (subtask, visible steps, question) and returns the answer: text, or a
+            `Completion` with a cost. A coroutine function is awaited. A plain function runs in a thread,
+            which a cancellation or a timeout cannot stop.
+        card: the worker's card; by default with the name of the function and its docstring as description.
+        price: the price on the default card: `FREE`, or `None` for an unknown price.
 
-    A function that raises, or that returns no text, is not called again (`worker_failed`).
+    A function that raises an exception or returns no text is not retried (`worker_failed`).
 
     Raises:
-        ConfigError: there are both a card and a price.
+        ConfigError: both a card and a price are given.
     """
 
     reads_prose = False
@@ -42,7 +40,7 @@ class FunctionWorker(Worker):
         price: Price | None = None,
     ) -> None:
         if card is not None and price is not None:
-            raise ConfigError("a price beside a card would not count: put it on the card")
+            raise ConfigError("both card and price are given: put the price on the card")
         self._function = function
         self._is_async = iscoroutinefunction(function)
         name = getattr(function, "__name__", type(function).__name__)  # a callable object has no name
@@ -65,7 +63,7 @@ class FunctionWorker(Worker):
         yield answer
 
     def _read(self, returned: object) -> Completion:
-        """Return the answer in what the function returned; raise `WorkerFailed` if there is none."""
+        """Return the answer from the function's return value; raise `WorkerFailed` if it has none."""
         if isinstance(returned, Completion):
             return returned
         if isinstance(returned, str) and returned.strip():

@@ -1,4 +1,4 @@
-"""The workers of a run, numbered, the slots in which they may be called, and what calls took."""
+"""The numbered workers of a run, with their concurrency limits, call histories and circuit breakers."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,17 +16,17 @@ from podium.workers.worker import Card, Worker
 
 
 class Pool(ResourceGroup):
-    """Workers, numbered from 0 in the order given.
+    """Workers, numbered from 0 in the given order.
 
     Entering the pool enters its workers; it may be entered any number of times.
 
     Raises:
-        ConfigError: there is no worker, or two have one name.
+        ConfigError: there is no worker, or two workers have the same name.
     """
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         if isinstance(workers, Worker):
-            raise ConfigError(f"a pool takes a list of workers: write [{type(workers).__name__}(...)]")
+            raise ConfigError(f"a pool needs a list of workers: write [{type(workers).__name__}(...)]")
         if not workers:
             raise ConfigError("a pool needs at least one worker")
         for worker in workers:
@@ -37,7 +37,7 @@ class Pool(ResourceGroup):
         twice = {name for name in self.names if self.names.count(name) > 1}
         if twice:
             told = ", ".join(repr(name) for name in sorted(twice))
-            raise ConfigError(f"two workers are named {told}: give each a name of its own")
+            raise ConfigError(f"two workers have the name {told}: names must be unique")
         self._histories = tuple(CallHistory() for _ in workers)
         self._breakers = LoopLocal(lambda: tuple(CircuitBreaker() for _ in self.cards))
         self._slots = LoopLocal(lambda: tuple(map(_new_slot, self.cards)))
@@ -52,21 +52,21 @@ class Pool(ResourceGroup):
         return self.workers[number]
 
     def history(self, number: int) -> CallHistory:
-        """Return what calls of a worker took lately, over all runs of this pool."""
+        """Return the history of a worker's calls in all runs of this pool."""
         return self._histories[number]
 
     def breaker(self, number: int) -> CircuitBreaker:
-        """Return whether a worker may be called, as its latest calls ended in all runs of this event loop."""
+        """Return the circuit breaker of a worker for all runs of this event loop."""
         return self._breakers.get()[number]
 
     def card_of(self, name: str, number: int) -> Card:
-        """Return the card of the worker with this name; without one, that of worker `number`."""
+        """Return the card of the worker with this name; if there is none, the card of worker `number`."""
         return self.cards[self.names.index(name) if name in self.names else number]
 
     def slot(self, number: int) -> anyio.Semaphore | None:
-        """Return what bounds the calls of a worker, over all runs of this event loop.
+        """Return the semaphore that limits the concurrent calls of a worker in all runs of this event loop.
 
-        `None` means that nothing does.
+        `None` means no limit.
         """
         return None if self.cards[number].concurrency is None else self._slots.get()[number]
 
@@ -87,14 +87,14 @@ def _check_worker(worker: object) -> None:
 
 
 async def take(*slots: anyio.Semaphore | None) -> list[anyio.Semaphore]:
-    """Wait for all of `slots`, in order, and return what is to be released; `None` is no wait."""
+    """Acquire all `slots` in order, and return them, so that the caller can release them; skip `None`."""
     held: list[anyio.Semaphore] = []
     try:
         for slot in slots:
             if slot is not None:
                 await slot.acquire()
                 held.append(slot)
-    except BaseException:  # a cancel among them; what was taken goes back, and it goes on
+    except BaseException:  # also after a cancellation: release the acquired slots
         for slot in held:
             slot.release()
         raise

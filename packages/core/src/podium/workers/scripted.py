@@ -1,4 +1,4 @@
-"""The public test double: a worker that answers as it was told to."""
+"""A worker for tests, with scripted answers."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
@@ -10,21 +10,21 @@ from podium.types.messages import Completion, estimate_usage
 from podium.workers.worker import FREE, Card, Request, Worker
 
 Reply = str | Completion | Exception
-"""An answer, an answer with usage, or what is raised in place of one."""
+"""An answer, an answer with usage, or an exception to raise."""
 
 
 class ScriptedWorker(Worker):
-    """Answers from a table or a function, after a set time, and remembers what it was asked.
+    """Answers from a table or a function after a fixed delay, and keeps its requests.
 
-    The usage of a scripted text is counted from the text, and reported as a server would: as measured.
-    A scripted `Completion` reports its own usage, which is held to the same rules as any server's.
+    The usage of a scripted text is computed from the text, and counts as measured. A scripted `Completion`
+    has its own usage, to which the rules for the usage of servers apply.
 
     Args:
-        name: its name, or a whole card.
-        replies: one reply for every request; or a table, in which the first key that
-            stands in the request's text chooses the reply; or a function of the request.
-        latency: seconds before the first piece.
-        piece: characters per piece when streaming; `None` sends the text in one.
+        name: its name, or its card.
+        replies: one reply for every request; or a table, in which the first key that occurs in the request's
+            text selects the reply; or a function of the request.
+        latency: delay before the first piece, in seconds.
+        piece: characters per piece when streaming; `None` sends the text in one piece.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ScriptedWorker(Worker):
         self._latency = latency
         self._piece = piece
         self.requests: list[Request] = []
-        """Every request it was sent, in order."""
+        """All requests so far, in order."""
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Answer as scripted."""

@@ -1,4 +1,4 @@
-"""How many tokens a prompt may have at most, counted from its bytes.
+"""Estimates the maximum number of tokens of a prompt from its bytes.
 
 Measured with the vocabularies of GPT-4 and GPT-5: English prose has a token for every four to five
 bytes, numbers, hexadecimal and base64 one for every 1.4 to 1.8, random ASCII one for every 1.35. So
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from podium.types.messages import Constraint, Message, Tools
 
 PER_MESSAGE = 16
-"""Tokens that a model's template puts around a message, at most."""
+"""Maximum tokens that a model's template adds to a message."""
 PER_REQUEST = 32
-"""Tokens that it puts around them all, as a system text of its own."""
+"""Maximum tokens that the template adds to a request, such as its own system text."""
 PER_ATTACHMENT = 5000
-"""Tokens that a picture comes to at most; other attachments come to this, or to their bytes as text."""
+"""Maximum tokens of an image; another attachment counts as this or as its bytes, whichever is more."""
 
 
 def most_tokens(
     messages: Sequence[Message], constraint: Constraint | None = None, tools: Tools | None = None
 ) -> int:
-    """Return what the prompt of these messages comes to at most, in tokens."""
+    """Return the maximum number of tokens of a prompt with these messages."""
     total = PER_REQUEST + PER_MESSAGE * len(messages)
     for message in messages:
         if isinstance(message.content, str):

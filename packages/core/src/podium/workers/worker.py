@@ -1,7 +1,7 @@
-"""The seam between a run and whoever does the work: one method.
+"""The interface between a run and a worker: one method.
 
-A worker is given messages and answers with a stream of text that ends in a
-`Completion`. It knows no plan, no pool and no other worker.
+A worker gets messages, and returns a stream of text that ends with a `Completion`. It does not know the plan,
+the pool or other workers.
 """
 
 from abc import ABC, abstractmethod
@@ -20,16 +20,16 @@ from podium.workers.token_estimate import most_tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What tokens cost, in USD per million."""
+    """The price of tokens, in USD per million."""
 
     input: float
     """Tokens of the prompt."""
     output: float
-    """Tokens of the answer, reasoning included."""
+    """Tokens of the answer, including reasoning."""
     cached_input: float | None = None
-    """Input served from the provider's prompt cache; `None` means it costs as other input."""
+    """Input from the provider's prompt cache; `None` for the price of other input."""
     tiers: "tuple[PriceTier, ...]" = ()
-    """Prices of calls that read more, in ascending order."""
+    """Prices of calls with more input, in ascending order."""
 
     def __post_init__(self) -> None:
         for name in ("input", "output", "cached_input"):
@@ -41,9 +41,10 @@ class Price:
                 )
 
     def cost(self, usage: Usage) -> float:
-        """Return what `usage` costs, in USD; a hosted conductor's own calls cost as the rest.
+        """Return the cost of `usage` in USD; a hosted conductor's own tokens have the same price.
 
-        Of many calls together, the tier is chosen by all that they read, so the cost may be too high.
+        For the usage of several calls, the sum of their input selects the tier, so that the cost may be too
+        high.
         """
         price = self.at(usage.total_input_tokens)
         cached, written = usage.total_cached_tokens, usage.total_output_tokens
@@ -52,20 +53,20 @@ class Price:
         return (read * price.input + cached * cached_price + written * price.output) / 1e6
 
     def most(self, input_tokens: int, output_tokens: int) -> float:
-        """Return what up to so many tokens cost at most, in USD: none of them comes from a cache."""
+        """Return the maximum cost of up to so many tokens in USD, none of them from a cache."""
         reached = [self, *(tier.price for tier in self.tiers if input_tokens > tier.above)]
         read = max(max(price.input, price.cached_input or 0.0) for price in reached)
         return (input_tokens * read + output_tokens * max(price.output for price in reached)) / 1e6
 
     def at(self, input_tokens: int) -> "Price":
-        """Return the price of a call that reads so many tokens."""
+        """Return the price of a call with so many input tokens."""
         reached = [tier.price for tier in self.tiers if input_tokens > tier.above]
         return reached[-1] if reached else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTier:
-    """The price of all tokens of a call that reads more than a number of tokens."""
+    """The price of all tokens of a call with more than a number of input tokens."""
 
     above: int
     """The number of input tokens."""
@@ -73,77 +74,80 @@ class PriceTier:
 
 
 FREE = Price(input=0.0, output=0.0)
-"""The price of work done on one's own machine."""
+"""The price of work that costs nothing, such as on your own machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What a planner and its reader are told of a worker."""
+    """The description of a worker for planners and people."""
 
     name: str
-    """What people call it; one word per pool."""
+    """Its name, unique in a pool."""
     description: str = ""
     """What it is good at, in a sentence or two."""
     price: Price | None = None
-    """`None` means unknown, which is never taken for free."""
+    """`None` for an unknown price, which never counts as free."""
     price_source: str = ""
-    """The database that the price was looked up in, with its version; empty for a price given here."""
+    """The database of the price, with its version; empty for a price that was given here."""
     context_window: int | None = None
-    """Tokens its prompt and answer may have together; `None` means unknown."""
+    """Maximum tokens of a prompt and its answer together; `None` if unknown."""
     context_window_source: str = ""
-    """The database that the context window was looked up in, with its version; empty for one given here."""
+    """The database of the context window, with its version; empty for a value that was given here."""
     parts: frozenset[str] = frozenset()
-    """Types of content parts it takes besides text: `image_url`, `input_audio`, `file`."""
+    """Types of content parts that it accepts besides text: `image_url`, `input_audio`, `file`."""
     labels: frozenset[str] = frozenset()
-    """Properties that rules refer to: `eu`, `confidential`, `write-tools`."""
+    """Labels for the rules of a policy, such as `eu`, `confidential` or `write-tools`."""
     version: str = ""
-    """Says that its answers may be others now: one changes it to have no earlier answer used again."""
+    """The version of the worker. Change it when its answers may change, so that cached answers are not
+    reused."""
     concurrency: int | None = None
-    """Calls it takes at the same time; `None` means as many as come."""
+    """Maximum concurrent calls; `None` for no limit."""
 
     def __post_init__(self) -> None:
         if not self.name or self.name != self.name.strip() or not self.name.isprintable():
-            raise ConfigError(f"worker name {self.name!r}: give it a printable name without outer spaces")
+            raise ConfigError(
+                f"worker name {self.name!r}: use printable characters, without spaces at the ends"
+            )
         if self.concurrency is not None and self.concurrency < 1:
             raise ConfigError(f"worker {self.name!r}: concurrency {self.concurrency} must be 1 or more")
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleStep:
-    """An earlier step, as a worker is shown it."""
+    """An earlier step that a worker sees."""
 
     step: int
     subtask: str
     output: str
     gap: str = ""
-    """Why there is no output, in words of the run's own; empty where there is one."""
+    """Why there is no output; empty if there is one."""
     previous: bool = False
-    """Whether it is a step of the round before."""
+    """Whether it is a step of the previous round."""
     label: int | None = None
-    """The number under which the worker is shown it; `None`: `step`, its index in the plan."""
+    """The number of the step for the worker; `None` for `step`, its index in the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """All that a worker is shown of a run."""
+    """The parts of a run that a worker sees."""
 
     subtask: str
-    """What to do. In place of `{{n}}` stands the output of step n for workers that read no prose, and
-    "the output of step n" for others; in place of `{{name}}` the text of that name, or "the text name"."""
+    """The subtask. For a worker with `reads_prose`, the reference `{{n}}` is replaced by "the output of step
+    n" and `{{name}}` by "the text name"; for other workers by the output and the text."""
     visible: tuple[VisibleStep, ...] = ()
-    """The steps on its access list that the worker is shown: first those of the round before that have an
-    output, then in the plan's order those with an output, and those with a gap where `on_failure` says so."""
+    """The visible steps: first steps of the previous round with an output, then steps of this plan, in its
+    order. A step without output is here only if `on_failure` lets its dependents run."""
     query: tuple[Message, ...] = ()
-    """The conversation, its question last; empty where workers are not shown the question."""
+    """The conversation, with the question last; empty if workers do not see the question."""
     template: str = ""
-    """The subtask as the plan has it, with its references; empty outside of a run."""
+    """The subtask in the plan, with its references; empty outside a run."""
     texts: tuple[tuple[str, str], ...] = ()
-    """The run's named texts that the subtask refers to, each with its name."""
+    """Name and text of each named text of the run to which the subtask refers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The call of a step that a request belongs to."""
+    """The run, round, step and attempt of a request."""
 
     run_id: str
     round: int
@@ -151,11 +155,11 @@ class Caller:
     step: int
     """The step's index in its plan, from 0."""
     attempt: int
-    """Number of the call among those for its step, from 1."""
+    """Number of the call for its step, from 1."""
     labels: frozenset[str] = frozenset()
-    """The labels of all that the worker is shown."""
+    """The labels of all data that the worker sees."""
     outer: object = field(default=None, repr=False, compare=False)
-    """The run, for a conductor that works as a worker and nests its own run; other workers ignore it."""
+    """The run. A conductor that is a worker nests its own run in it; other workers ignore it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,86 +167,86 @@ class Request:
     """One call of a worker."""
 
     messages: tuple[Message, ...]
-    """What a chat model is sent."""
+    """The messages for a chat model."""
     step_input: StepInput | None = None
-    """The same in its parts, for workers that are no chat model; `None` outside of a run."""
+    """The parts of the messages, for workers that are not chat models; `None` outside a run."""
     sampling: Sampling = Sampling()
     deadline: float | None = None
-    """When the answer must be whole, on the event loop's clock, in seconds; `None` means any time."""
+    """When the answer must be complete, in seconds on the event loop's clock; `None` for no deadline."""
     stream: bool = False
-    """Whether anyone reads the text before it is whole; a worker may answer in one piece all the same."""
+    """Whether the caller reads the text before it is complete; a worker may still answer in one piece."""
     tools: Tools | None = None
-    """What it may ask the run's caller to do; only of a worker that takes tools."""
+    """The caller's tools, which the worker may call; only for a worker with `takes_tools`."""
     tool_messages: tuple[Message, ...] = ()
-    """The last of the messages, where they are calls of such tools and their results."""
+    """The last messages, if they are calls of such tools and their results."""
     caller: Caller | None = None
-    """`None` outside of a run, as in a check of the worker."""
+    """`None` outside a run, as in a check of the worker."""
 
 
 class Worker(ResourceGroup, ABC):
-    """Something that can do a subtask.
+    """Does subtasks: a model, a tool, a function or another conductor.
 
-    Use as an async context manager to keep open what the worker holds open; workers may
-    be entered any number of times, and hold nothing before.
+    Enter it as an async context manager to keep its connections open. It may be entered any number of times;
+    before that, it holds no resources.
     """
 
     card: Card
     uses_tokens: bool = True
-    """Whether it reads and writes tokens, as a model does; work of plain code does not."""
+    """Whether it uses tokens, like a model; plain code does not."""
     reads_prose: bool = True
-    """Whether it makes sense of a subtask as a model does. A search, a tool or a function does not: in its
-    subtask `{{n}}` is replaced by the output of step n."""
+    """Whether it understands a subtask in prose, like a model. For a search, a tool or a function, `{{n}}` in
+    the subtask is replaced by the output of step n."""
     is_interruptible: bool = False
-    """Whether a call may be interrupted to wait for a person, and goes on where it stood, as a graph does. A
-    host that starts steps itself starts those of such workers, so that it can keep what they have done."""
+    """Whether a call may be interrupted to wait for a person and continue later, like a graph. A host that
+    starts steps itself also starts the steps of such workers, so that it can keep their state."""
     takes_texts: bool = False
-    """Whether it reads the named texts of a step from `Request.step_input`, as a conductor does, which gives
-    them to its own steps. The messages of such a worker do not hold the texts."""
+    """Whether it reads the named texts of a step from `Request.step_input`, like a conductor, which passes
+    them to its own steps. Its messages do not contain the texts."""
     takes_tools: bool = False
-    """Whether it can be offered tools, whose calls come back in its completion."""
+    """Whether it accepts tools, and returns their calls in its completion."""
     safe_to_repeat: bool = True
-    """Whether a second call does no harm. Where it does (a tool that sends mail), a step is not tried again
-    after a call that may have reached the worker, by this worker or another, and is never hedged."""
+    """Whether a second call does no harm. If it does harm (a tool that sends mail), a step is never hedged,
+    and is not retried, by any worker, after a call that may have reached the worker."""
 
     @property
     def max_tokens(self) -> int | None:
-        """Most tokens of an answer where the request does not say; `None` when nobody bounds it."""
+        """Maximum tokens of an answer if the request has no limit; `None` for no limit."""
         return None
 
     @property
     def identity(self) -> str | None:
-        """Whose answers these are, for a cache: its kind, name and version.
+        """The identity of the worker for a cache: its kind, name and version.
 
-        `None` where no answer may be used again. Code may read the time or a file, so that it
-        is taken to answer as before only where its card states a version.
+        `None` if its answers must not be reused. Because code may read the time or a file, its answers are
+        reused only if its card has a version.
         """
         card = self.card
         return repr((type(self).__qualname__, card.name, card.version)) if card.version else None
 
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
-        """Kinds of `Constraint` the worker can hold its text to; it leaves out any other."""
+        """The kinds of `Constraint` that the worker supports; it ignores other kinds."""
         return frozenset()
 
     @abstractmethod
     def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Do the work: yield pieces of text as they come, then one `Completion` with all of it.
+        """Do the subtask: yield pieces of text as they arrive, then one `Completion` with the whole answer.
 
-        Implementations are async generators. A caller who stops early must `aclose` it.
+        Implementations are async generators. A caller that stops early must call `aclose`.
 
         Raises:
-            WorkerError: the work was not done, and why.
+            WorkerError: the call failed.
         """
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
-        """Return the most a call may spend, by the prompt's bytes and the price on the card.
+        """Return the maximum that a call may spend, from the size of its prompt and the price on the card.
 
-        `None` says that the worker books what it spends itself, in the ledger of the
-        request's caller, as a conductor does: nothing is set aside for it.
+        `None` means that nothing is reserved, because the worker records its spending itself in the ledger of
+        the run, like a conductor.
 
         Args:
             request: the call.
-            answer_tokens: what an answer counts as that neither request nor worker bounds.
+            answer_tokens: the assumed length of an answer that neither the request nor the worker limits.
         """
         price = self.card.price
         if not self.uses_tokens:
@@ -253,28 +257,28 @@ class Worker(ResourceGroup, ABC):
 
 
 CallMiddleware = Callable[[Worker, Request], AsyncGenerator[str | Completion, None]]
-"""Calls a worker in place of a run: yields what `worker.call(request)` does, and may do things around it."""
+"""Calls a worker for a run: yields the pieces of `worker.call(request)`, and may add its own behaviour."""
 
 
 def pieces_of(made: object, method: str) -> AsyncGenerator[Any, None]:
-    """Return what `call` or `plan` returned, which must be an async generator.
+    """Check that `call` or `plan` returned an async generator, and return it.
 
     Args:
         made: the returned object.
         method: the name of the method, for the error.
 
     Raises:
-        TypeError: it is something else, such as the coroutine of a function without `yield`.
+        TypeError: the object is something else, such as the coroutine of a function without `yield`.
     """
     if isinstance(made, AsyncGenerator):
         return made
     if isinstance(made, Coroutine):
-        made.close()  # else Python warns that nobody awaited it
+        made.close()  # else Python warns that it was never awaited
     raise TypeError(f"{method} returned a {type(made).__name__}: make it an async generator, with `yield`")
 
 
 def step_input_of(request: Request) -> StepInput:
-    """Return the input of the request's step; outside of a run the last message is the subtask."""
+    """Return the input of the request's step; outside a run, the last message is the subtask."""
     return request.step_input or StepInput(request.messages[-1].text)
 
 
@@ -282,7 +286,7 @@ async def complete(worker: Worker, request: Request) -> Completion:
     """Call `worker` and return its whole answer.
 
     Raises:
-        WorkerError: the work was not done, and why.
+        WorkerError: the call failed.
     """
     async with aclosing(worker.call(request)) as pieces:
         async for piece in pieces:

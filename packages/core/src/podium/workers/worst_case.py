@@ -1,4 +1,4 @@
-"""What holds calls to a run's limits before they are made: bounded answers, known prices."""
+"""Limits the length of answers and checks prices, so that the maximum cost of a call is known before it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -13,24 +13,24 @@ from podium.workers.worker import Card, Request, Worker
 
 @dataclass(slots=True)
 class Overlong:
-    """Answers of a run that were longer than their bound, which some servers ignore."""
+    """The answers of a run that exceeded their token limit, which some servers ignore."""
 
     _most: dict[str, int] = field(default_factory=dict)
 
     def note(self, card: Card | None, reserved: Spend, usage: Usage) -> None:
-        """Remember an answer if it was longer than was reserved for it.
+        """Record an answer if it was longer than its reservation.
 
         Args:
-            card: the card of the worker, or of the planner's model; `None` for a planner without one.
-            reserved: the worst case of its call; one without output tokens has no bound.
-            usage: what it used.
+            card: the card of the worker or of the planner's model; `None` for a planner without a model.
+            reserved: the reservation of the call; without output tokens, the answer has no limit.
+            usage: the usage of the call.
         """
         written = usage.total_output_tokens
         if card is not None and 0 < reserved.output_tokens < written:
             self._most[card.name] = max(self._most.get(card.name, 0), written)
 
     def worst_case(self, card: Card | None, worst: Spend) -> Spend:
-        """Return the worst case of another call: its answer may be as long again."""
+        """Return the reservation for another call, whose answer may be just as long."""
         more = 0 if card is None else self._most.get(card.name, 0) - worst.output_tokens
         if card is None or more <= 0 or not worst.output_tokens:
             return worst
@@ -41,9 +41,9 @@ class Overlong:
 
 
 def answer_bound(card: Card, ledger: Ledger) -> int | None:
-    """Return how many tokens an answer is held to that nobody else bounds.
+    """Return the token limit for an answer without its own limit.
 
-    `None` means that the ledger, and those it is nested in, limit nothing that it could exceed.
+    `None` means that neither the ledger nor its outer ledgers have a limit that the answer could exceed.
     """
     if ledger.limits_any("output_tokens"):
         return ledger.limits.answer_tokens
@@ -52,9 +52,9 @@ def answer_bound(card: Card, ledger: Ledger) -> int | None:
 
 
 def bounded(worker: Worker, request: Request, ledger: Ledger) -> Request:
-    """Return the request with its answer bounded, so that its worst case is true.
+    """Return the request with a token limit for its answer, so that its reservation is sufficient.
 
-    It stays as it is where the request or the worker bounds the answer, or nothing is limited.
+    The request is unchanged if it or the worker has a limit, or if the ledger has none.
     """
     if request.sampling.max_tokens is not None or worker.max_tokens is not None or not worker.uses_tokens:
         return request
@@ -65,12 +65,12 @@ def bounded(worker: Worker, request: Request, ledger: Ledger) -> Request:
 
 
 def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
-    """Refuse to hold workers of unknown price to a cost.
+    """Check that all prices are known if the run has a cost limit.
 
     Args:
-        limits: those of the run.
-        cards: of all who may be called: workers, planners, a judge. `None` is a planner
-            that asks nobody, and is passed over.
+        limits: the limits of the run.
+        cards: the cards of all workers, planners and judges that the run may call. `None` stands for a
+            planner without a model, and is ignored.
 
     Raises:
         ConfigError: `Limits.cost` is set, `Limits.unpriced` is not, and some price is unknown.
@@ -80,7 +80,7 @@ def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
     unknown = sorted({card.name for card in cards if card is not None and card.price is None})
     if unknown:
         raise ConfigError(
-            f"Limits.cost is ${limits.cost:g}, and no card prices {', '.join(map(repr, unknown))}: "
-            "put a price on the card (FREE for what costs nothing), "
-            "or say with Limits.unpriced what one call of unknown price counts as, in USD"
+            f"Limits.cost is ${limits.cost:g}, and the price is unknown for {', '.join(map(repr, unknown))}: "
+            "put a price on the card (FREE if it costs nothing), "
+            "or set Limits.unpriced, the assumed cost of a call of unknown price, in USD"
         )

@@ -1,4 +1,4 @@
-"""An offline worker that does the arithmetic in its subtask."""
+"""An offline worker that computes the arithmetic in its subtask."""
 
 import ast
 import decimal
@@ -22,17 +22,17 @@ _PI = Decimal("3.14159265358979323846264338327950288419716939937511")
 
 
 class Calculator(Worker):
-    """Works out the arithmetic in its subtask, exactly where 100 digits are enough for that.
+    """Computes the arithmetic in its subtask, exactly if 100 digits are enough.
 
-    It reads signs and plain words ("8 squared plus the square root of 16"); "that" and "the
-    result" are what the last visible step came to. It answers with a line for each expression,
-    as in `17.5% of 2,340 = 409.5`; a value behind `≈` is rounded to 12 digits. Numbers are
-    written the English way. Other prose ("the sum of 3 and 4") is not read. It refuses to compute
-    with what is no plain number: dates, times, versions, phone numbers, units, two currencies.
+    It understands signs and some words ("8 squared plus the square root of 16"), but no other prose ("the sum
+    of 3 and 4"). "That" and "the result" stand for the result of the last visible step. The answer has a line
+    for each expression, as in `17.5% of 2,340 = 409.5`; a value after `≈` is rounded to 12 digits. Numbers
+    have the English format. Arithmetic with dates, times, versions, phone numbers, units or two currencies is
+    an error.
 
     Args:
-        name: what plans call it.
-        labels: properties that rules refer to.
+        name: its name in plans.
+        labels: labels for the rules of a policy.
 
     Raises:
         ConfigError: the extra `offline` is not installed.
@@ -51,10 +51,10 @@ class Calculator(Worker):
         self.card = Card(name=name, description=DESCRIPTION, price=FREE, labels=frozenset(labels))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Work out the subtask.
+        """Compute the subtask.
 
         Raises:
-            WorkerRefused: there is no arithmetic in it, or some that has no value.
+            WorkerRefused: the subtask has no arithmetic, or an expression has no value.
         """
         text = self._answer(step_input_of(request))
         if request.stream:
@@ -68,15 +68,13 @@ class Calculator(Worker):
         expressions = find_expressions(step_input.subtask, that=that)
         if not expressions:
             _, foreign = mask(step_input.subtask.lower())
-            fault = (
-                f"{foreign[0].text!r} is {foreign[0].kind}, and only plain numbers count; " if foreign else ""
-            )
+            fault = f"{foreign[0].text!r} is {foreign[0].kind}, not a plain number; " if foreign else ""
             hint = f"{fault}write it as in '17 * 23' or '15% of 80'"
             raise WorkerRefused(f"no arithmetic found in {step_input.subtask[:200]!r}: {hint}")
         return "\n".join(f"{expression} {self._value(expression)}" for expression in expressions)
 
     def _value(self, expression: str) -> str:
-        """Return the value behind its sign: `= 409.5`, `≈ 0.333333333333`."""
+        """Return the value after its sign, as in `= 409.5` or `≈ 0.333333333333`."""
         evaluator = self._library.SimpleEval(_OPERATORS, _FUNCTIONS, names={"pi": _PI})
         try:
             with decimal.localcontext(_CONTEXT) as context:
@@ -85,7 +83,7 @@ class Calculator(Worker):
         except ZeroDivisionError as error:
             raise WorkerRefused(f"{expression[:80]} is a division by zero") from error
         except (decimal.Overflow, OverflowError, RecursionError) as error:
-            raise WorkerRefused(f"{expression[:80]} is too large or too long to be worked out") from error
+            raise WorkerRefused(f"{expression[:80]} is too large or too long to compute") from error
         except (decimal.InvalidOperation, SyntaxError, TypeError, self._library.InvalidExpression) as error:
             raise WorkerRefused(f"{expression[:80]} has no value: check its brackets and numbers") from error
         if not value.is_finite():
@@ -94,9 +92,9 @@ class Calculator(Worker):
 
 
 def _result_of(output: str) -> str | None:
-    """Return the number an earlier step came to: behind its last sign of equality, or its only one.
+    """Return the result of an earlier step: the number after its last `=` or `≈`, or its only number.
 
-    `None` where that is no plain number: a date, a quantity with a unit.
+    `None` if that is not a plain number, such as a date or a quantity with a unit.
     """
     end, _ = mask(output[-MAX_READ:].lower())
     start, foreign = mask(output[:MAX_READ].lower())
@@ -105,7 +103,7 @@ def _result_of(output: str) -> str | None:
 
 
 class _Percent(Decimal):
-    """A percentage, which is added to a number as a part of it."""
+    """A percentage, which addition takes of the other number: 100 + 5% is 105."""
 
 
 def _plus(left: Decimal, right: Decimal, sign: int = 1) -> Decimal:
@@ -113,7 +111,7 @@ def _plus(left: Decimal, right: Decimal, sign: int = 1) -> Decimal:
     return left * (1 + sign * right) if as_part else left + sign * right
 
 
-# The context bounds every operation in time and size, and says whether a digit was lost.
+# The context limits the time and size of every operation, and shows whether the result is exact.
 _CONTEXT = decimal.Context(prec=100, Emax=999, Emin=-999)
 _ROUNDING = decimal.Context(prec=12)
 _OPERATORS: Mapping[type, Callable[..., Decimal]] = {

@@ -1,4 +1,4 @@
-"""An offline worker that searches a folder of text and Markdown."""
+"""An offline worker that searches a folder of text and Markdown files."""
 
 import logging
 from collections.abc import AsyncGenerator, Iterable
@@ -25,26 +25,24 @@ _LEAST_SHARE = 0.35
 
 
 class Documents(Worker):
-    """Searches a folder and its subfolders by BM25 and answers with passages and their sources.
+    """Searches a folder and its subfolders by BM25, and answers with passages and their sources.
 
-    Reads `.md`, `.markdown`, `.txt` and `.rst` files of at most 2 MiB; hidden files and
-    folders and links out of the folder are passed over. The first call reads the folder, in
-    a thread; a later one reads it again when something in it has changed. English words match
-    without their endings, Chinese and Japanese by single characters; Thai and other scripts
-    without spaces match whole runs only.
+    It reads `.md`, `.markdown`, `.txt` and `.rst` files of at most 2 MiB; hidden files and folders and links
+    out of the folder are ignored. The first call reads the folder, in a thread; a later call reads it again
+    if it has changed. English words match without their endings, Chinese and Japanese by single characters.
+    In Thai and other scripts without spaces, only whole runs of characters match.
 
-    Where nothing is found, the answer says so, and its run is `partial`.
+    If nothing is found, the answer says so, and the run is `partial`.
 
     Args:
-        folder: where the documents are.
-        name: what plans call it.
-        description: what its card says; `None` describes a search of this folder.
-        top: most passages of an answer.
-        labels: properties that rules refer to; `untrusted`, where others write what it finds.
+        folder: the folder with the documents.
+        name: its name in plans.
+        description: the description on its card; `None` for a description of a search in this folder.
+        top: maximum number of passages in an answer.
+        labels: labels for the rules of a policy; use `untrusted` if others write the documents.
 
     Raises:
-        ConfigError: there is no such folder, `top` is below 1, or the extra `offline` is
-            not installed.
+        ConfigError: the folder does not exist, `top` is below 1, or the extra `offline` is not installed.
     """
 
     uses_tokens = False
@@ -63,7 +61,7 @@ class Documents(Worker):
             raise ConfigError(f"the document search needs bm25s: {install_hint('core[offline]')}")
         self.folder = Path(folder)
         if not self.folder.is_dir():
-            raise ConfigError(f"folder {str(folder)!r} does not exist: name one that does")
+            raise ConfigError(f"folder {str(folder)!r} does not exist: name another folder")
         if top < 1:
             raise ConfigError(f"top {top} must be 1 or more")
         told = _DESCRIPTION.format(folder=repr(self.folder.resolve().name))
@@ -76,10 +74,10 @@ class Documents(Worker):
         self._known: set[str] = set()
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Search for what the subtask speaks of.
+        """Search for the words of the subtask.
 
         Raises:
-            WorkerUnavailable: the folder is gone or cannot be read.
+            WorkerUnavailable: the folder does not exist or cannot be read.
         """
         query = step_input_of(request).subtask[:_MAX_QUERY_CHARS]
         answer = await anyio.to_thread.run_sync(self._answer, query, abandon_on_cancel=True)
@@ -88,13 +86,13 @@ class Documents(Worker):
         yield answer
 
     def _answer(self, query: str) -> Completion:
-        # Two calls at once would otherwise read and index the same folder twice.
+        # Without the lock, two concurrent calls would index the same folder twice.
         with self._lock:
             self._refresh()
             found = self._best(words(query))
         if not found:
             asked = storable(" ".join(query.split())[:100])
-            text = f"No passage in {self.folder.resolve().name!r} speaks of that: {asked}"
+            text = f"No passage found in {self.folder.resolve().name!r} for: {asked}"
             return Completion(text, missing="nothing was found")
         told = f"Retrieved from {self.folder.resolve().name!r}, best match first:"
         return Completion("\n\n".join((told, *map(_cited, found))))
@@ -112,7 +110,7 @@ class Documents(Worker):
         self._read = documents
 
     def _best(self, terms: list[str]) -> list[Passage]:
-        """Return the passages that speak of `terms`, best first, of equals the earlier."""
+        """Return the passages that match `terms`, best first; equal passages keep their order."""
         known = [term for term in dict.fromkeys(terms) if term in self._known]
         if not known:
             return []
@@ -125,7 +123,7 @@ class Documents(Worker):
 def _new_index() -> Any:
     import bm25s  # type: ignore[import-untyped] # noqa: PLC0415 - an extra, and slow to import
 
-    # The library logs every index it builds, at a level that it sets on import.
+    # The library sets a log level on import, and logs every index that it builds.
     logging.getLogger("bm25s").setLevel(logging.WARNING)
     return bm25s.BM25(backend="numpy")
 

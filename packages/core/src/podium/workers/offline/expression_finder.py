@@ -1,7 +1,7 @@
-"""Finds the arithmetic in a text; computes nothing.
+"""Finds the arithmetic expressions in a text.
 
-Rewrites turn words and typographic signs into plain arithmetic. Operands with operators
-between them are then an expression.
+Rewrites convert words and typographic signs to plain arithmetic. An expression is then a sequence of operands
+with operators between them.
 """
 
 import re
@@ -9,11 +9,11 @@ import re
 from podium.workers.offline.foreign_quantities import MASK, mask
 
 FUNCTIONS = ("sqrt", "abs", "round", "floor", "ceil", "ln", "log10", "exp")
-"""Functions of one number that may stand in an expression."""
+"""Functions of one number that an expression may have."""
 MAX_READ = 16 * 1024
-"""How much of a text is looked at, in characters."""
+"""Maximum part of a text that is read, in characters."""
 MAX_EXPRESSION = 500
-"""Longest expression that can be worked out, in characters."""
+"""Longest expression that can be computed, in characters."""
 
 _NUMBER = (
     r"(?<![\w.])(?<![0-9],)(?:[0-9]++(?>(?:,[0-9]{3}(?![0-9]))*)(?>(?:\.[0-9]++)?)|\.[0-9]++)"
@@ -34,7 +34,7 @@ _NO_NOUN = r"(?!(?:is|are|and|or|then|also|by|to|from|of|in|calculate|compute|ev
 _WORD_BEFORE = re.compile(rf"[0-9)] ?{_NO_NOUN}[^\W\d_]+ ?[-+*/^] ?$")
 _WORD_AFTER = re.compile(rf" ?{_NO_NOUN}[^\W\d_]+ ?[-+*/^] ?[0-9(]")
 _AROUND = 40
-"""How far before an expression is looked, in characters."""
+"""Length of the context before an expression that is read, in characters."""
 _CURRENCY = re.compile(r"[$€£¥₹]")
 _ANY = rf"({_NUMBER}(?: ?%)?|\([^()\n]{{1,99}}\))"
 REWRITES = (
@@ -61,20 +61,19 @@ REWRITES = (
     ("add 3 to 4", rf"\badd {_ANY} to {_ANY}", r"\2 + \1"),
     ("subtract 5 from 12", rf"\bsubtract {_ANY} from {_ANY}", r"\2 - \1"),
 )
-"""Rewrites of words and typographic signs into plain arithmetic, in order: a text that is misread or
-refused without the rewrite, the pattern, the plain form."""
+"""Rewrites of words and typographic signs into plain arithmetic, in order. Each has an example that is
+misread without it, a pattern and a replacement."""
 _REWRITES = [(re.compile(pattern), plain) for _, pattern, plain in REWRITES]
 
 
 def find_expressions(text: str, *, that: str | None = None) -> list[str]:
-    """Return the expressions in `text`, in order, as they are understood: `17.5% of 2,340`, `2 ^ 10`.
+    """Return the expressions in `text`, in order and in plain form, as in `17.5% of 2,340` or `2 ^ 10`.
 
-    There are none in a text that computes with something else than plain numbers: dates, times,
-    units, amounts of two currencies.
+    The result is empty if the text computes with dates, times, units or amounts of two currencies.
 
     Args:
-        text: any text; beyond `MAX_READ` characters it is not read.
-        that: the number meant by "that" and "the result"; `None` means that they mean none.
+        text: the text, of which only the first `MAX_READ` characters are read.
+        that: the number for "that" and "the result"; `None` if they have no meaning.
     """
     masked, _ = mask(text[:MAX_READ].lower())
     if len(set(_CURRENCY.findall(masked))) > 1:
@@ -91,16 +90,16 @@ def find_expressions(text: str, *, that: str | None = None) -> list[str]:
             continue
         sign = "-" if match[0].startswith("-") else ""
         if _WORD_BEFORE.search(before + sign) or _WORD_AFTER.match(plain, match.end()):
-            return []  # "5 apples + 3 * 4": a part of it cannot be read
+            return []  # "5 apples + 3 * 4": a part of it is not understood
         found.append(_balanced(match[0]))
     return found
 
 
 def computes_quantities(text: str) -> bool:
-    """Say whether a text is arithmetic with quantities that are no plain numbers, as with dates.
+    """Return whether a text has arithmetic with quantities that are not plain numbers, such as dates.
 
     Args:
-        text: any text; beyond `MAX_READ` characters it is not read.
+        text: the text, of which only the first `MAX_READ` characters are read.
     """
     masked, _ = mask(text[:MAX_READ].lower())
     return _JOINED.search(_rewritten(masked)) is not None
@@ -113,7 +112,7 @@ def _rewritten(text: str) -> str:
 
 
 def _is_range(match: re.Match[str], before: str) -> bool:
-    """Say whether it is a range or the like: "pages 3-5", "3-4 bolts", "24/7"."""
+    """Return whether a match is a range or similar, as in "pages 3-5", "3-4 bolts" and "24/7"."""
     if not _RANGE.fullmatch(match[0]):
         return False
     asked, ends = _ASKED.search(before), _ENDS.match(match.string, match.end())
@@ -123,21 +122,21 @@ def _is_range(match: re.Match[str], before: str) -> bool:
 
 
 def formula(expression: str) -> str:
-    """Return an expression in Python's syntax, its numbers as `number('…')` and `percent('…')`.
+    """Return an expression in Python's syntax, with numbers as `number('…')` and `percent('…')`.
 
     Raises:
-        OverflowError: it is longer than `MAX_EXPRESSION`.
+        OverflowError: the expression is longer than `MAX_EXPRESSION`.
     """
     if len(expression) > MAX_EXPRESSION:
         raise OverflowError
-    # "100 / 5% of 80" divides by 4: a share binds closest.
+    # "100 / 5% of 80" divides by 4, because `of` has the highest precedence.
     shared = _SHARE.sub(r"(\1 * \2)", expression)
     called = _LITERAL.sub(lambda found: f"{'percent' if found[2] else 'number'}('{found[1]}')", shared)
     return called.replace(",", "").replace(" of ", " * ").replace("^", "**").replace(" mod ", " % ")
 
 
 def _balanced(expression: str) -> str:
-    """Take off brackets at either end that have no partner; they belong to the prose around."""
+    """Remove unbalanced brackets at both ends, because they belong to the surrounding prose."""
     while expression.endswith(")") and expression.count(")") > expression.count("("):
         expression = expression[:-1].rstrip()
     while expression.startswith("(") and expression.count("(") > expression.count(")"):

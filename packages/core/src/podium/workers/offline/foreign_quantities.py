@@ -1,21 +1,21 @@
-"""Finds numbers in a text that belong to something else: dates, times, units, versions, phone numbers.
+"""Finds numbers in a text that are parts of dates, times, units, versions or phone numbers.
 
-Arithmetic on their digits would give a number that means nothing.
+Arithmetic with their digits would return a meaningless number.
 """
 
 import re
 from typing import NamedTuple
 
 MASK = "\ue000"
-"""Stands in a masked text for each of them."""
+"""Replaces each such quantity in a masked text."""
 
 
 class Foreign(NamedTuple):
-    """A quantity that is no plain number."""
+    """A quantity that is not a plain number."""
 
     text: str
     kind: str
-    """What it is, as in "a date"."""
+    """Its kind, as in "a date"."""
 
 
 _MONTH = (
@@ -54,7 +54,7 @@ _KINDS = {
         ),
     ),
 }
-# They are what they are in a chain, too, as in "2000-10-10-5" or "5-10:30".
+# These kinds are also recognized in a chain, as in "2000-10-10-5" or "5-10:30".
 _UNMISTAKABLE = {
     "day": ("a date", r"[0-9]{4}(?P<sep>[-/.])[0-9]{1,2}(?P=sep)[0-9]{1,2}"),
     "time": ("a time", r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?(?: ?[ap]\.?m\b\.?)?|[0-9]{1,2} ?[ap]\.?m\b\.?"),
@@ -74,10 +74,10 @@ _FOREIGN = re.compile(
 
 
 def mask(text: str) -> tuple[str, list[Foreign]]:
-    """Return `text` with `MASK` in place of each quantity that is no plain number, and these in order.
+    """Return `text` with `MASK` in place of each quantity that is not a plain number, and these quantities.
 
     Args:
-        text: in lower case.
+        text: the text in lower case.
     """
     found: list[Foreign] = []
 

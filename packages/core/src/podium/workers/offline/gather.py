@@ -1,4 +1,4 @@
-"""An offline worker that joins what earlier steps returned."""
+"""An offline worker that joins the outputs of earlier steps."""
 
 from collections.abc import AsyncGenerator, Iterable
 
@@ -12,12 +12,12 @@ DESCRIPTION = "Gathers the outputs of earlier steps into one answer, word for wo
 class Gather(Worker):
     """Joins the outputs of its visible steps into one Markdown text, each under its subtask.
 
-    Nothing is left out, reworded or judged, so sources stay where they were. The output of
-    a single visible step is returned as it is.
+    The outputs are not changed, so that sources stay in place. The output of a single visible step is
+    returned without a heading.
 
     Args:
-        name: what plans call it.
-        labels: properties that rules refer to.
+        name: its name in plans.
+        labels: labels for the rules of a policy.
     """
 
     uses_tokens = False
@@ -43,6 +43,6 @@ class Gather(Worker):
 
 def _section(shown: VisibleStep) -> str:
     heading = " ".join(shown.subtask.split())
-    # A heading of its own level would be closed by the headings of what it holds.
+    # Bold text, because headings in the output would end a real heading.
     text = f"(no output: {shown.gap})" if shown.gap else shown.output.strip()
     return f"**{heading.replace('*', chr(92) + '*')}**\n\n{text}"

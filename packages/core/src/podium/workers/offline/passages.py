@@ -1,4 +1,4 @@
-"""Reads the documents of a folder and cuts them into passages that can be cited; knows no index."""
+"""Reads the documents of a folder, and cuts them into passages that can be cited."""
 
 import os
 import re
@@ -11,9 +11,9 @@ from podium.types.messages import storable
 
 SUFFIXES = frozenset((".md", ".markdown", ".txt", ".rst"))
 MAX_BYTES = 2 * 2**20
-"""Largest file that is read, in bytes."""
+"""Maximum size of a file, in bytes; larger files are ignored."""
 MAX_CHARS = 1_500
-"""Longest passage, in characters."""
+"""Maximum length of a passage, in characters."""
 
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
@@ -21,25 +21,24 @@ _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a file, word for word."""
+    """A verbatim part of a file."""
 
     source: str
     """Path of the file in its folder, with `/`."""
     line: int
-    """Where it starts, from 1."""
+    """Its first line, from 1."""
     headings: tuple[str, ...]
-    """The headings it stands under, outermost first."""
+    """The headings above it, outermost first."""
     text: str
 
 
 def documents_in(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return the documents of a folder by their paths in it, each with what changes when the file does.
+    """Return the path of each document in a folder, with its modification time and size.
 
-    Only regular files that lie inside the folder: hidden ones, links that lead out and very
-    large files are passed over.
+    Hidden files, links out of the folder, very large files, and files that are not regular are ignored.
 
     Raises:
-        WorkerUnavailable: the folder is gone or cannot be read.
+        WorkerUnavailable: the folder does not exist or cannot be read.
     """
     try:
         root = folder.resolve(strict=True)
@@ -52,7 +51,7 @@ def documents_in(folder: Path) -> dict[str, tuple[int, int]]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for path in (Path(parent, name) for name in files if not name.startswith(".")):
             try:
-                # A pipe named like a text would be waited on for ever.
+                # Reading a pipe with the name of a text file would never end.
                 if path.suffix.lower() not in SUFFIXES or not path.is_file():
                     continue
                 if path.is_symlink() and not path.resolve().is_relative_to(root):
@@ -66,9 +65,9 @@ def documents_in(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def passages_of(folder: Path, source: str) -> list[Passage]:
-    """Cut a document at Markdown headings, between paragraphs, and where a passage gets too long.
+    """Cut a document at Markdown headings, between paragraphs, and where a passage would be too long.
 
-    What is not UTF-8 in it is replaced. A file that is binary, or gone by now, has no passages.
+    Bytes that are not UTF-8 are replaced. A binary file and a file that no longer exists have no passages.
     """
     try:
         raw = (folder / source).read_bytes()
@@ -104,7 +103,7 @@ def passages_of(folder: Path, source: str) -> list[Passage]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a text with their numbers, very long ones in pieces."""
+    """Yield the lines of a text with their numbers; very long lines in several pieces."""
     for number, line in enumerate(re.split("\r\n|\r|\n", text), start=1):
         for start in range(0, len(line) or 1, MAX_CHARS):
             yield number, line[start : start + MAX_CHARS].rstrip()

@@ -1,1 +1,1 @@
-"""Workers behind an OpenAI-compatible HTTP API."""
+"""Workers that call an OpenAI-compatible HTTP API."""

@@ -1,7 +1,7 @@
-"""A worker that is a chat model behind an endpoint.
+"""A worker that calls a chat model of an endpoint.
 
-It builds the request body, sends it through the endpoint and reads the answer. It retries
-nothing; `podium.execution` does.
+It builds the request body, sends it through the endpoint and reads the answer. It does not retry;
+`podium.execution` does.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -23,18 +23,18 @@ from podium.workers.worker import Card, Request, Worker
 
 _PATH = "/chat/completions"
 _READING = Boundary("reading the answer", partial(WorkerBroken, maybe_paid=True), is_library=True)
-"""An answer whose parts are of other types than they should be is a broken answer."""
+"""Answers with unexpected types are errors of the server."""
 
 
 class ChatWorker(Worker):
     """A model of an OpenAI-compatible endpoint.
 
     Args:
-        model: its name on the server.
-        endpoint: the server. Workers of one server share an endpoint, and so its connections.
-        card: what planners are told of it; `None` names it after its model. A price or context window
-            that it leaves out is looked up if the endpoint's URL is that of a known provider.
-        sampling: defaults for what a request leaves open.
+        model: the name of the model on the server.
+        endpoint: the server. Workers of the same server share an endpoint and its connections.
+        card: the worker's card for planners; by default with the model's name. A missing price or context
+            window is looked up if the endpoint's URL belongs to a known provider.
+        sampling: defaults for requests.
     """
 
     takes_tools = True
@@ -48,7 +48,7 @@ class ChatWorker(Worker):
         sampling: Sampling = Sampling(),
     ) -> None:
         if not isinstance(endpoint, Endpoint):
-            raise ConfigError(  # without quoting a URL, which may hold a key
+            raise ConfigError(  # without the URL, which may have a key
                 f"endpoint is a {type(endpoint).__name__}: write endpoint=Endpoint(url, api_key=...)"
             )
         self.model = model
@@ -61,23 +61,23 @@ class ChatWorker(Worker):
 
     @property
     def max_tokens(self) -> int | None:
-        """Most tokens of an answer, unless the request says otherwise; `None` means no limit is sent."""
+        """Maximum tokens of an answer if the request has no limit; `None` sends no limit."""
         return self.sampling.max_tokens
 
     @property
     def constraint_kinds(self) -> frozenset[ConstraintKind]:
-        """The kinds of constraint that the server supports; others are left out of requests."""
+        """The kinds of constraint that the server supports; requests leave out other kinds."""
         return frozenset(self.endpoint.provider.constraints)
 
     @property
     def identity(self) -> str:
-        """What a cache tells answers apart by: the model, its server, and the default sampling."""
+        """The identity of the worker for a cache: the model, its server, and the default sampling."""
         card, endpoint = self.card, self.endpoint
         server = (endpoint.base_url, endpoint.provider.name)
         return repr(("chat", card.name, card.version, self.model, server, self.sampling))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Ask the model: with a streamed response if the request wants one, else with a whole one."""
+        """Call the model, with a streamed response if the request asks for it."""
         with scrubbing():
             sampling = merge_sampling(self.sampling, request.sampling)
             body = chat_body(

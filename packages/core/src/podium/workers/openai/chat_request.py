@@ -1,4 +1,4 @@
-"""Builds the body of a chat completions request, with the fields that its provider takes."""
+"""Builds the body of a chat completions request, with the fields that its provider supports."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -11,7 +11,7 @@ _PLAIN = Sampling()
 
 
 def merge_sampling(defaults: Sampling, wanted: Sampling) -> Sampling:
-    """Return `defaults`, replaced by whatever `wanted` sets."""
+    """Return `defaults`, with the values that `wanted` sets."""
     if wanted == _PLAIN:
         return defaults
     names = [f.name for f in fields(Sampling)]
@@ -28,15 +28,15 @@ def chat_body(
     stream: bool,
     tools: Tools | None = None,
 ) -> dict[str, Any]:
-    """Return the body of a request, without fields that the provider or the model does not take.
+    """Return the body of a request, without fields that the provider or the model does not support.
 
     Args:
-        provider: how its requests are written.
-        model: its name on the server.
+        provider: the provider.
+        model: the name of the model on the server.
         messages: the conversation.
-        sampling: temperature, limits and constraints; what it leaves open is not sent.
+        sampling: temperature, limits and constraints; values that are not set are not sent.
         stream: whether the response is streamed.
-        tools: what the model may call; `None` offers none.
+        tools: the tools that the model may call; `None` for no tools.
     """
     body: dict[str, Any] = {"model": model, "messages": [message.to_wire() for message in messages]}
     omitted = provider.omits(model)

@@ -1,6 +1,6 @@
 """Reads chat completions, whole or streamed.
 
-An answer counts only if its end was seen and it is not empty.
+An answer is valid only if it has a finish reason and is not empty.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from podium.workers.openai.usage import read_usage
 
 
 class AnswerReader:
-    """Joins the objects of a response: one if it is whole, one per event if it is streamed.
+    """Joins the objects of a response: one object if it is whole, one per event if it is streamed.
 
     Args:
-        usage: tokens known from elsewhere; counts in the response replace them.
+        usage: token counts from another source; counts in the response replace them.
     """
 
     def __init__(self, usage: Usage | None = None) -> None:
         self.finish: str | None = None
-        """The finish reason as the server sent it; `None` until it was seen."""
+        """The finish reason from the server; `None` before it arrives."""
         self._texts: list[str] = []
         self._held = ""
         self._refusal = ""
@@ -32,13 +32,13 @@ class AnswerReader:
         self._model: str | None = None
 
     def feed(self, raw: Mapping[str, Any]) -> str:
-        """Add one object, and return the text that it adds to the answer.
+        """Process an object, and return the text that it adds to the answer.
 
         Raises:
             WorkerBroken: the object is not part of a chat completion.
         """
         if (usage := raw.get("usage")) is not None:
-            self._usage = read_usage(usage)  # the last report counts, even if it cannot be read
+            self._usage = read_usage(usage)  # the last report counts, even if it is invalid
         if isinstance(model := raw.get("model"), str) and model:
             self._model = storable(model)
         choices = raw.get("choices")
@@ -47,13 +47,13 @@ class AnswerReader:
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             raise _no_completion()
         choice = next((choice for choice in choices if not choice.get("index")), None)
-        if choice is None:  # a piece of another answer than the first
+        if choice is None:  # a piece of a second answer
             return ""
         part = choice.get("delta") or choice.get("message") or {}
         if not isinstance(part, dict):
             raise _no_completion()
         self._read_calls(part.get("tool_calls"))
-        if isinstance(function := part.get("function_call"), dict):  # as OpenAI wrote it before `tool_calls`
+        if isinstance(function := part.get("function_call"), dict):  # the old form of `tool_calls`
             self._read_calls([{"index": 0, "id": "function_call", "function": function}])
         if isinstance(refusal := part.get("refusal"), str):
             self._refusal += refusal
@@ -64,20 +64,20 @@ class AnswerReader:
         """Return the whole answer.
 
         Args:
-            messages: the request's; they estimate the usage if the server reported none.
+            messages: the messages of the request, to estimate the usage if the server reported none.
 
         Raises:
             AnswerRefused: the model or a content filter refused to answer.
-            WorkerBroken: the answer's end was not seen, its finish reason is not a known one or says that
-                tools are called where no call is, or the answer is empty.
-            WorkerFailed: all parts of the answer are other than text, such as images.
+            WorkerBroken: the finish reason is missing, is unknown, or is `tool_calls` without a call, or the
+                answer is empty.
+            WorkerFailed: the answer has no text but other parts, such as images.
         """
         if self.finish is None:
-            raise WorkerBroken("the answer ended before its end: no finish_reason was sent", maybe_paid=True)
+            raise WorkerBroken("the answer is incomplete: it has no finish_reason", maybe_paid=True)
         finish = read_finish(self.finish)
         text = "".join(self._texts)
         if finish is None:
-            message = f"the finish_reason {storable(self.finish)!r:.80} is no known end of a whole answer"
+            message = f"the answer has the unknown finish_reason {storable(self.finish)!r:.80}"
             raise WorkerBroken(message, maybe_paid=True, usage=self._usage)
         if finish == "content_filter" or self._refusal:
             message = "the model or its content filter refused to answer"
@@ -89,7 +89,7 @@ class AnswerReader:
             message = f"the answer has no text; {_told(self._other)}"
             raise WorkerFailed(message, maybe_paid=True, usage=self._usage)
         if not text.strip() and not calls:
-            hint = ": its tokens went on reasoning, so raise max_tokens" if finish == "length" else ""
+            hint = ": reasoning used all its tokens, so raise max_tokens" if finish == "length" else ""
             raise WorkerBroken(f"the answer is empty{hint}", maybe_paid=True, usage=self._usage)
         if finish == "tool_calls" and not calls:
             message = f"the finish_reason is {storable(self.finish)!r:.80}, and the answer calls no tool"
@@ -99,7 +99,7 @@ class AnswerReader:
         return Completion(text, finish, usage, self._model, calls, missing=missing)
 
     def _add(self, text: str, *, more: bool) -> str:
-        """Make `text` storable. The first half of a surrogate pair at its end waits for the second."""
+        """Make `text` storable. Half a surrogate pair at its end is kept for the next piece."""
         text, self._held = self._held + text, ""
         if more and text and "\ud800" <= text[-1] <= "\udbff":
             text, self._held = text[:-1], text[-1]
@@ -109,7 +109,7 @@ class AnswerReader:
         return text
 
     def _text_of(self, content: object) -> str:
-        """Return the text of a message's content: text, `None`, or a list of parts. Note its other parts."""
+        """Return the text of a message's content (text, `None` or a list of parts); store its other parts."""
         if isinstance(content, str):
             return content
         if content is None:
@@ -133,7 +133,7 @@ class AnswerReader:
     def _read_calls(self, calls: object) -> None:
         for call in calls if isinstance(calls, list) else ():
             if not isinstance(call, dict):
-                raise WorkerBroken("the server's tool_calls are no list of objects", maybe_paid=True)
+                raise WorkerBroken("the server's tool_calls are not a list of objects", maybe_paid=True)
             index = call.get("index")
             if not isinstance(index, int):
                 index = len(self._calls) if call.get("id") else max(0, len(self._calls) - 1)
@@ -141,11 +141,11 @@ class AnswerReader:
 
 
 def _no_completion() -> WorkerBroken:
-    return WorkerBroken("the server's choices are not those of a chat completion", maybe_paid=True)
+    return WorkerBroken("the server's choices are not valid for a chat completion", maybe_paid=True)
 
 
 def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
-    """Add a piece of a tool call: arguments are appended, everything else is set."""
+    """Merge a piece of a tool call: append the arguments, and set the other fields."""
     function = {"name": "", "arguments": ""} | whole.get("function", {})
     said = piece.get("function")
     if isinstance(said, dict):
@@ -157,7 +157,7 @@ def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
 
 _TEXT_PARTS = ("text", "output_text")
 _REASONING_PARTS = ("thinking", "reasoning", "reasoning_text", "redacted_thinking")
-"""Parts in which some servers write the model's reasoning beside its answer."""
+"""Types of parts in which some servers send the model's reasoning."""
 
 
 def _told(other: Sequence[str]) -> str:

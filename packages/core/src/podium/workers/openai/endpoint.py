@@ -1,6 +1,6 @@
-"""A server that speaks OpenAI's API: its URL, key and timeouts, and its shared connections.
+"""A server with OpenAI's API: its URL, key, timeouts and shared connections.
 
-It checks what a user configures. It knows no messages: requests and responses are JSON objects.
+It checks the user's settings. Requests and responses are JSON objects.
 """
 
 import asyncio
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 _PUBLIC_HEADERS = frozenset(
     {"accept", "accept-language", "content-type", "origin", "referer", "user-agent"}
 ).union(*(provider.public_headers for provider in PROVIDERS.values()))
-"""Headers whose values are not secret, and may occur in ordinary text."""
+"""Headers whose values are not secret."""
 
 
 class Endpoint(PerLoop["Exchange"]):
     """One OpenAI-compatible endpoint.
 
-    Connections are kept while it is entered. It may be entered any number of times, in any
-    number of event loops and threads; connections are shared within a loop, and closed at the
-    loop's last exit. Outside of `async with`, each call opens and closes its own connection.
+    Connections stay open while it is entered. It may be entered any number of times, in any number of event
+    loops and threads. Connections are shared within a loop, and closed at the loop's last exit. Outside
+    `async with`, each call opens and closes its own connection.
 
     Args:
         base_url: the URL up to and including the version, as in `https://api.openai.com/v1`.
-        api_key: sent as a bearer token; `None` sends none. Podium removes the key from everything
-            it shows, records or raises (see `podium.secrets`).
-        provider: a name in the table of providers, or a `Provider` of your own.
-        timeouts: how long to wait for the server; `None` takes the provider's.
-        headers: sent with every request, besides the endpoint's own. Their values are removed as
-            the key is, except for headers that are not secret, such as `User-Agent`.
+        api_key: the bearer token; `None` sends no token. Podium removes the key from all text that it shows,
+            records or raises (see `podium.secrets`).
+        provider: the name of a known provider, or your own `Provider`.
+        timeouts: timeouts for the server; default: the provider's timeouts.
+        headers: additional HTTP headers of every request. Their values are removed from texts like the key,
+            except for headers that are not secret, such as `User-Agent`.
 
     Raises:
-        ConfigError: the URL, the key, a header or the provider is wrong.
+        ConfigError: the URL, the key, a header or the provider is invalid.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Endpoint(PerLoop["Exchange"]):
         return f"Endpoint({self.base_url!r}, provider={self.provider.name!r})"
 
     def quote(self, text: str) -> str:
-        """Return the beginning of a text that the server sent: one line, printable, without the key."""
+        """Return the beginning of a text from the server, on one printable line without the key."""
         return self._origin.quote(text)
 
     async def ask(
@@ -79,18 +79,18 @@ class Endpoint(PerLoop["Exchange"]):
 
         Args:
             path: appended to the base URL, as in `/chat/completions`.
-            body: the request, as JSON.
-            deadline: when the response must be complete, in seconds on the event loop's clock;
-                `None` leaves that to the timeouts.
+            body: the request, as JSON data.
+            deadline: when the response must be complete, in seconds on the event loop's clock; `None` for the
+                timeouts only.
 
         Raises:
-            WorkerError: the server gave no such response; the message says why.
+            WorkerError: the server did not return a JSON object.
         """
         async with self.opened() as exchange:
             return await exchange.ask(path, body, self._end(deadline))
 
     async def get(self, path: str, *, deadline: float | None = None) -> dict[str, Any]:
-        """Return the JSON object at a path, such as `/models`. Takes and raises what `ask` does."""
+        """Return the JSON object at a path, such as `/models`; arguments and errors are as for `ask`."""
         async with self.opened() as exchange:
             return await exchange.get(path, self._end(deadline))
 
@@ -99,8 +99,8 @@ class Endpoint(PerLoop["Exchange"]):
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Post `body`, and yield the JSON object of each event of the streamed response.
 
-        A server that does not stream although it was asked to gives one object. The generator ends
-        with the stream, with or without a `[DONE]`. A caller that stops early must `aclose` it.
+        If the server does not support streaming, one object is yielded. The generator ends with the stream,
+        with or without a `[DONE]`. A caller that stops early must call `aclose`.
 
         Args:
             path: as for `ask`.
@@ -108,7 +108,7 @@ class Endpoint(PerLoop["Exchange"]):
             deadline: as for `ask`.
 
         Raises:
-            WorkerError: the stream did not begin, broke off, or contains an error.
+            WorkerError: the stream did not start, was interrupted, or has an error.
         """
         async with (
             self.opened() as exchange,
@@ -132,29 +132,29 @@ class Endpoint(PerLoop["Exchange"]):
 
 
 def _checked_url(base_url: str) -> str:
-    """Return the URL, without slashes at its end. An error does not quote it: it may hold a key."""
+    """Return the URL without slashes at its end. Errors do not quote the URL, because it may have a key."""
     try:
         parts = urlsplit(base_url)
         port_is_one = parts.port is None or parts.port > 0
-    except ValueError:  # which quotes a part of the URL
+    except ValueError:  # its message quotes a part of the URL
         parts, port_is_one = None, False
     if parts is None:
         raise ConfigError("base_url is not a URL: write it as in https://api.openai.com/v1")
     if parts.username is not None or parts.password is not None:
-        raise ConfigError("base_url contains a user name or password: leave them out and give an api_key")
+        raise ConfigError("base_url has a user name or password: leave them out and use api_key")
     if parts.query or parts.fragment:
         raise ConfigError(
-            "base_url contains a query or fragment: leave it out, and give keys as api_key or headers"
+            "base_url has a query or fragment: leave it out, and pass keys as api_key or headers"
         )
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_one:
         raise ConfigError(
             "base_url is not an http(s) URL with a host: write it as in https://api.openai.com/v1"
         )
     if any(char.isspace() or not char.isprintable() for char in base_url):
-        raise ConfigError("base_url contains a space or control character")
+        raise ConfigError("base_url has a space or control character")
     url = base_url.rstrip("/")
     if url.endswith("/chat/completions"):
-        raise ConfigError("base_url ends in /chat/completions: leave that out, it is added to the URL")
+        raise ConfigError("base_url ends in /chat/completions: leave that out, because Podium adds it")
     return url
 
 
@@ -163,8 +163,8 @@ def _request_headers(api_key: str | None, own: Mapping[str, str]) -> dict[str, s
     if api_key is not None:
         if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
             raise ConfigError(
-                "api_key is empty, or contains a space, a line break or a character that is not ASCII: "
-                "check where it is read from, or give None for a server without keys"
+                "api_key is empty, or has a space, a line break or a character that is not ASCII: "
+                "check its source, or use None for a server without keys"
             )
         headers["Authorization"] = f"Bearer {api_key}"
     for name, value in own.items():
@@ -174,7 +174,7 @@ def _request_headers(api_key: str | None, own: Mapping[str, str]) -> dict[str, s
 
 
 def _secrets(api_key: str | None, headers: Mapping[str, str], public: frozenset[str]) -> Iterator[str]:
-    """Yield what must not be shown: the key, and the values of headers, with and without their scheme."""
+    """Yield the secrets: the key, and the values of headers, with and without their scheme."""
     if api_key is not None:
         yield api_key
     for name, value in headers.items():

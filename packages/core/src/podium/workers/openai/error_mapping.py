@@ -1,7 +1,4 @@
-"""Translates HTTP statuses and error bodies into Podium's errors.
-
-It decides what a status or an error code means, and how much of a server's text is quoted.
-"""
+"""Translates HTTP statuses and error bodies into Podium's errors."""
 
 import json
 import math
@@ -17,7 +14,7 @@ from podium.secrets import scrub
 from podium.types.messages import storable
 
 MAX_QUOTE = 300
-"""Most characters of a server's text in an error message."""
+"""Maximum characters of a server's text in an error message."""
 
 _BUSY = (408, 409, 425, 429)
 _STATUSES = range(300, 600)
@@ -34,19 +31,19 @@ _BUSY_WORDS = (
 
 
 class ReportedFault(WorkerBroken):
-    """The server reported an error in its answer. It counts after the answer's finish reason, too."""
+    """The server reported an error in its answer, even if after the answer's finish reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The server of a response, as error messages name it."""
+    """The server of a response, for error messages."""
 
     url: str
     has_key: bool | None = None
-    """Whether a key was sent; `None` if a foreign client holds the key and the address."""
+    """Whether a key was sent; `None` if a foreign client has the key and the address."""
 
     def quote(self, text: str) -> str:
-        """Return the beginning of `text` on one line, printable and without secrets."""
+        """Return the beginning of `text` on one printable line without secrets."""
         text = storable(" ".join(scrub(text).split()))
         text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
         return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]}…"
@@ -58,8 +55,8 @@ def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: 
     Args:
         origin: the server.
         status: the HTTP status.
-        headers: of the response, with names in lower case.
-        body: of the response, or its beginning.
+        headers: the headers of the response, with names in lower case.
+        body: the body of the response, or its beginning.
     """
     said, words = _read_body(body)
     kind = _kind_of_status(status, words)
@@ -72,11 +69,11 @@ def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: 
 
 
 def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
-    """Return the error for an error body in a response whose status was 200.
+    """Return the error for an error body in a response with status 200.
 
     Args:
         origin: the server.
-        body: the response, or the event of a stream, that contains `error`.
+        body: the response, or the event of a stream, with `error`.
     """
     said, words = _read_error(body)
     status = next((int(word) for word in words if word.isdecimal() and int(word) in _STATUSES), None)
@@ -92,7 +89,7 @@ def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the server asks to wait; `None` if it names none."""
+    """Return the seconds that the server asks to wait; `None` if it does not."""
     try:
         if (milliseconds := headers.get("retry-after-ms")) is not None:
             seconds = float(milliseconds) / 1000
@@ -119,16 +116,16 @@ def _kind_of_status(status: int, words: list[str]) -> type[WorkerError]:
 
 def _remedy(status: int, origin: Origin) -> str:
     if status < HTTPStatus.MULTIPLE_CHOICES:
-        return ", which is no answer"
+        return ", which is not a valid status for an answer"
     if status < HTTPStatus.BAD_REQUEST and origin.has_key is not None:
-        return " (redirects are not followed: give the final URL as base_url)"
+        return " (redirects are not followed: use the final URL as base_url)"
     if origin.has_key is None:
-        keys = " (the key was refused, or none was sent: check what its client is given)"
-        paths = " (no such model or path: check the model's name and the URL its client is given)"
+        keys = " (the key was refused, or none was sent: check the key of its client)"
+        paths = " (no such model or path: check the model's name and the URL of its client)"
         return keys if status in (401, 403) else paths if status == HTTPStatus.NOT_FOUND else ""
     if status in (401, 403):
         told = "the key was refused" if origin.has_key else "no key was sent"
-        return f" ({told}: check the endpoint's api_key, or the variable its key_env names)"
+        return f" ({told}: check the endpoint's api_key, or the variable in its key_env)"
     if status == HTTPStatus.NOT_FOUND:
         return " (no such model or path: check the worker's model and the endpoint's base_url)"
     return ""

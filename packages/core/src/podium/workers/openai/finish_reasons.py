@@ -1,6 +1,6 @@
-"""Reads the reasons that servers give for the end of an answer, under the names that each of them uses.
+"""Maps the finish reasons of different servers to Podium's finish reasons.
 
-A reason that is not in this table is a failure: servers report overload, timeouts and their own errors in it.
+An unknown reason is a failure, because servers also report overload, timeouts and their own errors this way.
 """
 
 from collections.abc import Mapping
@@ -40,20 +40,20 @@ _FINISHES: Mapping[str, FinishReason] = {
     "function_call": "tool_calls",
 }
 _NOT_YET = ("finish_reason_unspecified", "in_progress", "null")
-"""Reasons in pieces of a stream that is not at its end."""
+"""Values in the pieces of a stream before its end."""
 
 
 def read_finish(said: str) -> FinishReason | None:
-    """Return what a server's finish reason means; `None` for one that is no known end of an answer."""
+    """Return the finish reason for a server's value; `None` for an unknown value."""
     return _FINISHES.get(_word(said))
 
 
 def joined_finish(before: str | None, said: object) -> str | None:
-    """Return the finish reason of an answer after one more piece of it: a `stop` replaces no other reason.
+    """Return the finish reason of an answer after another piece; a `stop` does not replace another reason.
 
     Args:
-        before: the reason so far; `None` where no piece gave any.
-        said: the reason in the piece; empty or `None` where it gives none.
+        before: the reason so far; `None` if there is none.
+        said: the reason in the piece; empty or `None` if there is none.
     """
     if not said or _word(str(said)) in _NOT_YET or (before is not None and read_finish(before) != "stop"):
         return before
@@ -61,5 +61,5 @@ def joined_finish(before: str | None, said: object) -> str | None:
 
 
 def _word(said: str) -> str:
-    """Return a reason in one form: `STOP`, `content-filter` and `FinishReason.STOP` are written so, too."""
+    """Normalize a reason, which may have forms such as `STOP`, `content-filter` and `FinishReason.STOP`."""
     return said.rpartition(".")[2].lower().replace("-", "_")

@@ -1,7 +1,7 @@
 """Posts JSON objects and reads JSON objects, whole or as a stream of events.
 
-It applies timeouts and bounds on size, and parses JSON; `transport` holds the sockets. It is
-imported when an endpoint is first opened.
+It applies timeouts and size limits, and parses JSON; `transport` has the sockets. It is imported when an
+endpoint is first opened.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from podium.workers.openai.timeouts import Timeouts
 from podium.workers.openai.transport import Download, Transport, Upload
 
 TAIL_SECONDS = 1.0
-"""How long the end of a stream is waited for after `[DONE]`, so that its connection can be reused."""
+"""Timeout for the end of a stream after `[DONE]`, in seconds. Only a finished stream frees its connection."""
 _MAX_ERROR_BODY = 64 * 1024
 
 T = TypeVar("T")
@@ -28,9 +28,9 @@ class Exchange:
     """Requests to one server in one event loop.
 
     Args:
-        origin: the server, as error messages name it.
-        headers: sent with every request.
-        timeouts: how long to wait for the server.
+        origin: the server, for error messages.
+        headers: the HTTP headers of every request.
+        timeouts: the timeouts for the server.
     """
 
     def __init__(self, origin: Origin, headers: Mapping[str, str], timeouts: Timeouts) -> None:
@@ -51,14 +51,14 @@ class Exchange:
             end: when the response must be complete, in seconds on the event loop's clock.
 
         Raises:
-            WorkerError: the server gave no such response.
+            WorkerError: the server did not return a JSON object.
         """
         upload = self._upload(body, end)
         content = await self._wait(self._fetch(path, upload), upload, end)
         return self._read_object(content)
 
     async def get(self, path: str, end: float) -> dict[str, Any]:
-        """Return the JSON object at a path. Takes and raises what `ask` does."""
+        """Return the JSON object at a path; arguments and errors are as for `ask`."""
         upload = Upload(b"")
         content = await self._wait(self._fetch(path, upload, "GET"), upload, end)
         return self._read_object(content)
@@ -68,7 +68,7 @@ class Exchange:
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Post `body`, and yield the JSON object of each event of the streamed response.
 
-        Takes and raises what `ask` does.
+        Arguments and errors are as for `ask`.
         """
         upload = self._upload(body, end)
         first = min(end, get_running_loop().time() + self._timeouts.first_byte)
@@ -93,12 +93,12 @@ class Exchange:
             await download.aclose()
 
     def _upload(self, body: Mapping[str, Any], end: float) -> Upload:
-        if end <= get_running_loop().time():  # a cancel at once would still send it over an open connection
-            raise WorkerTimeout(f"{self._origin.url} was not asked: the time for it had run out")
+        if end <= get_running_loop().time():  # an expired scope would still send on an open connection
+            raise WorkerTimeout(f"{self._origin.url} was not called: the deadline had passed")
         try:
             return Upload(json.dumps(body).encode())
         except (TypeError, ValueError, RecursionError) as exc:
-            raise WorkerRefused(f"the messages contain something that JSON cannot express: {exc}") from exc
+            raise WorkerRefused(f"the messages have a value that is not JSON data: {exc}") from exc
 
     async def _fetch(self, path: str, upload: Upload, method: Literal["GET", "POST"] = "POST") -> bytes:
         download = await self._send(path, upload, method)
@@ -108,7 +108,7 @@ class Exchange:
             await download.aclose()
 
     async def _send(self, path: str, upload: Upload, method: Literal["GET", "POST"] = "POST") -> Download:
-        """Send a request, and return the response if its status is 200 and it is not compressed."""
+        """Send a request, and return its response if the status is 200 and the body is not compressed."""
         download = await self._transport.send(
             path, upload, connect_seconds=self._timeouts.connect, method=method
         )
@@ -118,8 +118,8 @@ class Exchange:
         try:
             if download.status == HTTPStatus.OK:
                 raise WorkerBroken(
-                    f"{self._origin.url} compressed its answer ({encoding}) though asked not to: "
-                    "what it unpacks to has no bound",
+                    f"{self._origin.url} compressed its answer ({encoding}), although the request forbids "
+                    "compression: the size of such an answer cannot be limited",
                     maybe_paid=True,
                 )
             content = await _read(download, _MAX_ERROR_BODY, cut=True)
@@ -130,13 +130,13 @@ class Exchange:
     async def _wait(self, answer: Awaitable[T], upload: Upload, limit: float) -> T:
         seconds = max(0.0, limit - get_running_loop().time())
         try:
-            # Not an anyio scope, which costs three times as much on every call.
+            # Not an anyio scope, which takes three times as long on every call.
             async with asyncio.timeout(seconds):
                 return await answer
         except TimeoutError as exc:
             raise WorkerTimeout(
-                f"{self._origin.url} kept us waiting for {seconds:.3g} s: "
-                "raise the endpoint's timeouts or the limits of the run if it may take longer",
+                f"{self._origin.url} did not respond within {seconds:.3g} s: "
+                "raise the endpoint's timeouts or the limits of the run if it needs more time",
                 maybe_paid=upload.begun,
             ) from exc
 
@@ -160,7 +160,7 @@ class Exchange:
         return self._checked(raw)
 
     def _read_event(self, event: SseEvent, *, cut: bool = False) -> dict[str, Any] | None:
-        """Return the object of an event: `None` for `[DONE]`, an empty one for an event without data."""
+        """Return the object of an event: `None` for `[DONE]`, an empty object for an event without data."""
         data = event.data.strip()
         if data == "[DONE]":
             return None
@@ -190,7 +190,7 @@ class Exchange:
 
 
 async def _read(download: Download, most: int, *, cut: bool = False) -> bytes:
-    """Return the body. One over `most` bytes is cut off if `cut`, and an error otherwise."""
+    """Return the body. If it is over `most` bytes, truncate it if `cut` is true, else raise an error."""
     pieces, size = [], 0
     while piece := await download.read():
         pieces.append(piece)

@@ -1,9 +1,8 @@
-"""Prices and context windows of models of known providers, from the data that `genai-prices` contains.
+"""Looks up prices and context windows of models of known providers in `genai-prices`.
 
-A provider is known by the URL of its endpoint, and never by the name of a model. The data is what the
-installed version of the package holds; nothing is fetched. The package is imported at the
-first look-up, which takes a quarter of a second and 70 MB; a server on this machine or in a private
-network is never looked up.
+The URL of the endpoint identifies the provider, never the name of a model. The data comes from the installed
+version of the package; nothing is downloaded. The package is imported at the first lookup, which takes a
+quarter of a second and 70 MB. Servers on this machine or in a private network are not looked up.
 """
 
 import re
@@ -24,23 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """What is known of a model at a provider."""
+    """The known facts about a model of a provider."""
 
     price: Price | None
-    """`None` where it is not known, or cannot be told by tokens alone."""
+    """`None` if it is unknown, or depends on more than tokens."""
     context_window: int | None
-    """In tokens; `None` where it is not known."""
+    """In tokens; `None` if it is unknown."""
     is_deprecated: bool
-    """Whether its provider still offers it, and advises against it."""
+    """Whether its provider has deprecated it."""
     source: str
     """The package and its version."""
 
 
 def with_known_facts(card: Card, base_url: str, model: str) -> Card:
-    """Return a card with the price and the context window that it leaves out, where they are known.
+    """Return a card with the known price and context window in place of missing values.
 
     Args:
-        card: the card as its user wrote it.
+        card: the user's card.
         base_url: the endpoint's URL.
         model: the model's name on the server.
     """
@@ -58,11 +57,11 @@ def with_known_facts(card: Card, base_url: str, model: str) -> Card:
 
 @lru_cache(maxsize=1024)
 def look_up_model(base_url: str, model: str) -> KnownModel | None:
-    """Return what is known of a model; `None` where the URL or the model is not known.
+    """Return the known facts about a model; `None` if the URL or the model is unknown.
 
-    Prices are those of standard text calls. Of prices that change with the hour of the day, the
-    highest counts. Cached input has its own price. With providers that write to their cache unasked,
-    all other input counts at the price of such writes, where that is higher.
+    Prices are for standard text calls. If a price depends on the time of day, the highest price is used.
+    Cached input has its own price. For providers that write to their cache without request, other input has
+    the price of cache writes if that is higher.
 
     Args:
         base_url: the endpoint's URL.
@@ -71,11 +70,11 @@ def look_up_model(base_url: str, model: str) -> KnownModel | None:
     url = base_url.lower()
     try:
         host = urlsplit(url).hostname or ""
-    except ValueError:  # it is no URL
+    except ValueError:  # an invalid URL
         return None
     if not _is_public(host):
         return None
-    import genai_prices  # noqa: PLC0415  (heavy, and only some processes need it)
+    import genai_prices  # noqa: PLC0415  (slow, and only some processes need it)
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
 
     try:
@@ -98,7 +97,7 @@ def _is_public(host: str) -> bool:
 
 
 def _is_told_by_host(pattern: str, url: str, host: str) -> bool:
-    """Say whether the host decides that a URL is the provider's: not its path, and not only its beginning."""
+    """Return whether a pattern matches the whole host of a URL, not just its path or the host's start."""
     found = re.match(pattern, url)
     elsewhere = url.replace(host, "host.invalid", 1)
     if found is None or re.match(pattern, elsewhere):
@@ -108,13 +107,13 @@ def _is_told_by_host(pattern: str, url: str, host: str) -> bool:
 
 
 def _caches_unasked(provider: "DataProvider") -> bool:
-    """Say whether a provider, or the one whose models it offers, writes prompts to its cache unasked."""
+    """Return whether a provider, or the original provider of its models, caches prompts without request."""
     names = (provider.id, *(provider.fallback_model_providers or ()))
     return any(name in PROVIDERS and PROVIDERS[name].caches_unasked for name in names)
 
 
 def _price(info: "ModelInfo", *, caches: bool) -> Price | None:
-    """Return the highest prices of the day; `None` where tokens alone do not tell what a call costs."""
+    """Return the highest prices of the day; `None` if the cost depends on more than tokens."""
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     now = datetime.now(UTC)
     times = (now, *(midnight + timedelta(hours=hour) for hour in range(24)))
@@ -127,13 +126,13 @@ def _price(info: "ModelInfo", *, caches: bool) -> Price | None:
 
 
 def _starts(prices: "ModelPrice") -> list[int]:
-    """Return the numbers of input tokens above which another price holds."""
+    """Return the numbers of input tokens above which another price applies."""
     tiered = (getattr(prices, name) for name in ("input_mtok", "output_mtok", "cache_read_mtok"))
     return [tier.start for price in tiered for tier in getattr(price, "tiers", ())]
 
 
 def _dearest(lists: "list[ModelPrice]", tokens: int, *, caches: bool) -> Price:
-    """Return the highest price of each kind for a call that reads so many tokens."""
+    """Return the highest price of each kind for a call with so many input tokens."""
 
     def highest(name: str) -> float | None:
         found = [_at(price, tokens) for each in lists if (price := getattr(each, name)) is not None]
@@ -150,7 +149,7 @@ def _dearest(lists: "list[ModelPrice]", tokens: int, *, caches: bool) -> Price:
 
 
 def _at(price: "Decimal | TieredPrices", tokens: int) -> float:
-    """Return a price in USD per million tokens; one with tiers, for a call that reads so many tokens."""
+    """Return a price in USD per million tokens, for a call with so many input tokens."""
     if isinstance(price, Decimal):
         return float(price)
     reached = [tier.price for tier in price.tiers if tokens > tier.start]

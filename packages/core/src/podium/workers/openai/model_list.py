@@ -1,4 +1,4 @@
-"""Asks an endpoint which models it has, and chooses one to start with."""
+"""Lists the models of an endpoint, and chooses one for a new config."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,20 +13,20 @@ _NO_CHAT = re.compile(
     "sora|video|veo|imagen|lyria|music|live|robotics|moderation|guard|rerank|search|research|computer-use|instruct|davinci|"
     "babbage|aqa|preview|exp|codex|cyber|decision|ft:)"
 )
-"""Words in names of models that are for other things than chat, for one trade, or not finished."""
+"""Words in the names of models that are not for chat, are specialized, or are previews."""
 _SMALL = re.compile("(?<![a-z])(?:mini|nano|micro|lite|small|tiny|gemma|oss)")
-"""Words in names of the small models of a family."""
+"""Words in the names of small models of a family."""
 _NUMBER = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d+)?(?![\d.])")
-"""A version in a name; longer numbers are dates."""
+"""A version number in a name; longer numbers are dates."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """A model as its endpoint lists it."""
+    """A model in the list of an endpoint."""
 
     name: str
     created: float
-    """Seconds since 1970; 0 where the endpoint does not say."""
+    """In seconds since 1970; 0 if the endpoint does not report it."""
 
 
 async def list_models(endpoint: Endpoint, *, deadline: float | None = None) -> list[ListedModel]:
@@ -34,11 +34,11 @@ async def list_models(endpoint: Endpoint, *, deadline: float | None = None) -> l
 
     Args:
         endpoint: the server.
-        deadline: when the list must be complete, in seconds on the event loop's clock; `None` leaves
-            that to the endpoint's timeouts.
+        deadline: when the list must be complete, in seconds on the event loop's clock; `None` for the
+            endpoint's timeouts only.
 
     Raises:
-        WorkerError: the server gave no list.
+        WorkerError: the server did not return a list.
     """
     raw = await endpoint.get("/models", deadline=deadline)
     rows = raw.get("data")
@@ -46,14 +46,14 @@ async def list_models(endpoint: Endpoint, *, deadline: float | None = None) -> l
 
 
 def choose_model(models: Iterable[ListedModel], base_url: str) -> str | None:
-    """Return the name of the newest general chat model; `None` where none is listed.
+    """Return the name of the newest general chat model; `None` if there is none.
 
-    Models that their provider advises against are left out, and small ones unless there are no others.
-    Where the endpoint does not say when models were made, the versions in their names decide.
+    Deprecated models are left out, and small models too, unless there are no others. If the endpoint does not
+    report when models were created, the versions in their names decide.
 
     Args:
-        models: what the endpoint lists.
-        base_url: its URL, by which known models are looked up.
+        models: the models of the endpoint.
+        base_url: the endpoint's URL, to look up known models.
     """
     chat = [model for model in models if not _NO_CHAT.search(model.name.lower())]
     current = [model for model in chat if not _is_deprecated(base_url, model.name)]
@@ -72,7 +72,7 @@ def _is_deprecated(base_url: str, name: str) -> bool:
 
 
 def _read(row: object) -> ListedModel | None:
-    """Return a row of the list; `None` for one that names no model as text fit for a file."""
+    """Return a model of the list; `None` if its name is not text that a file can have."""
     if not isinstance(row, Mapping):
         return None
     name = row.get("id")

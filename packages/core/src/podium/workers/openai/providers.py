@@ -1,7 +1,7 @@
-"""How providers of OpenAI's API differ: one table, with one row for each provider.
+"""The differences between providers of OpenAI's API: one table, with one row for each provider.
 
-To add a provider, add a row here: the client, the configuration and telemetry read this table.
-`chat_body` writes requests as a row says. Facts are of late 2026; a row with an assumption says so.
+To add a provider, add a row here. The client, the configuration and telemetry read this table. The facts are
+from late 2026; a row with an assumption says so.
 """
 
 from collections.abc import Mapping
@@ -17,38 +17,38 @@ Field = Literal["temperature", "top_p", "stop", "seed", "stream_options"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """How requests to one provider are written."""
+    """The form of requests to one provider."""
 
     name: str
-    """What users call it, in `Endpoint(provider=…)` and in `podium.toml`."""
+    """Its name, in `Endpoint(provider=…)` and in `podium.toml`."""
     telemetry_name: str | None = None
-    """Its `gen_ai.provider.name` in OpenTelemetry's conventions; `None` means `name`."""
+    """Its `gen_ai.provider.name` in OpenTelemetry's conventions; `None` for `name`."""
     key_header: str | None = None
-    """A header of its own for the key, which its list of models needs besides the bearer token."""
+    """Its own header for the key, which its list of models needs besides the bearer token."""
     list_headers: Mapping[str, str] = field(default_factory=dict)
     """Other headers that its list of models needs."""
     public_headers: frozenset[str] = frozenset()
-    """Its own request headers whose values are not secret, in lower case."""
+    """Its request headers whose values are not secret, in lower case."""
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The field that limits the length of an answer."""
     effort: Literal["reasoning_effort", "reasoning"] | None = "reasoning_effort"
-    """The field for reasoning effort; `reasoning` contains an object. `None` means there is no such field."""
+    """The field for reasoning effort; the value of `reasoning` is an object. `None` if there is no field."""
     constraints: Mapping[ConstraintKind, Literal["structured_outputs", "response_format", "grammar"]] = field(
         default_factory=dict
     )
-    """The field for each kind of constraint; an absent kind is not supported."""
+    """The field for each kind of constraint; missing kinds are not supported."""
     timeouts: Timeouts = Timeouts()
-    """How long to wait for it, unless the endpoint says otherwise."""
+    """Default timeouts of its endpoints."""
     caches_unasked: bool = False
-    """Whether it writes prompts to its cache unasked, which some of its models price above other input."""
+    """Whether it caches prompts without request, which costs more than other input for some of its models."""
     omitted: frozenset[Field] = frozenset()
-    """Fields that it refuses or ignores, and that are not sent."""
+    """Fields that are not sent, because it refuses or ignores them."""
     strict_models: tuple[str, ...] = ()
-    """Prefixes of the names of models that refuse more fields."""
+    """Name prefixes of strict models, which refuse more fields."""
     lenient_models: tuple[str, ...] = ()
-    """Prefixes of the names of models that match `strict_models` and are not strict."""
+    """Name prefixes of models that match `strict_models` but are not strict."""
     strict_omitted: frozenset[Field] = frozenset()
-    """Fields that strict models refuse, and that are not sent."""
+    """Fields that are not sent to strict models."""
 
     def omits(self, model: str) -> frozenset[Field]:
         """Return the fields that are not sent to `model`."""
@@ -61,10 +61,10 @@ def find_provider(name: str) -> Provider:
     """Return the provider called `name`.
 
     Raises:
-        ConfigError: there is none of this name.
+        ConfigError: the name is unknown.
     """
     if name not in PROVIDERS:
-        raise ConfigError(f"provider {name!r} is not known: choose one of {', '.join(PROVIDERS)}")
+        raise ConfigError(f"unknown provider {name!r}: choose one of {', '.join(PROVIDERS)}")
     return PROVIDERS[name]
 
 
@@ -80,7 +80,7 @@ _ROWS = (
         strict_omitted=frozenset({"temperature", "top_p", "stop"}),
     ),
     # Its OpenAI layer ignores response_format, seed and reasoning_effort. Assumed: models after
-    # Opus 4.7 refuse sampling, too.
+    # Opus 4.7 refuse sampling too.
     Provider(
         name="anthropic",
         key_header="x-api-key",
@@ -91,7 +91,7 @@ _ROWS = (
         strict_models=("claude-opus-4-7", "claude-opus-4-8", "claude-opus-5", "claude-fable"),
         strict_omitted=frozenset({"temperature", "top_p"}),
     ),
-    # Refuses fields that it does not know, and does not know seed.
+    # Refuses unknown fields, including seed.
     Provider(
         name="gemini",
         telemetry_name="gcp.gemini",
@@ -102,7 +102,7 @@ _ROWS = (
     Provider(name="vllm", constraints={"json": "structured_outputs", "grammar": "structured_outputs"}),
     Provider(name="ollama", constraints={"json": "response_format"}),
     Provider(name="llamacpp", constraints={"json": "response_format", "grammar": "grammar"}),
-    # Drops fields that a model does not take.
+    # Drops fields that a model does not support.
     Provider(
         name="openrouter",
         public_headers=frozenset({"http-referer", "x-title"}),
@@ -112,7 +112,9 @@ _ROWS = (
     # Its list of parameters names neither sampling nor stop. Assumed: it refuses them.
     Provider(
         name="fugu",
-        timeouts=Timeouts(first_byte=3600.0, idle=3600.0, total=7200.0),  # may work for an hour first
+        timeouts=Timeouts(
+            first_byte=3600.0, idle=3600.0, total=7200.0
+        ),  # may take an hour before the first byte
         constraints={"json": "response_format"},
         omitted=frozenset({"temperature", "top_p", "stop", "seed"}),
     ),
@@ -121,4 +123,4 @@ _ROWS = (
 PROVIDERS: Mapping[str, Provider] = {row.name: row for row in _ROWS}
 """The rows by name."""
 DEFAULT_PROVIDER = "openai"
-"""The provider of an endpoint that names none."""
+"""The default provider of an endpoint."""

@@ -1,4 +1,4 @@
-"""Finding the proxy that the environment names for a server."""
+"""Finds the proxy for a server in the environment."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -10,13 +10,13 @@ from podium.secrets import register
 
 
 def find_proxy(base_url: str) -> str | None:
-    """Return the URL of the proxy for `base_url`; `None` means a direct connection.
+    """Return the URL of the proxy for `base_url`; `None` for a direct connection.
 
-    It reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case, and the
-    system's settings if there are any. A server on this machine never has a proxy.
+    It reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or lower case, and the system's
+    settings if there are any. A server on this machine never has a proxy.
 
     Raises:
-        ConfigError: the environment names a proxy that is not an HTTP proxy.
+        ConfigError: the environment has a proxy that is not an HTTP proxy.
     """
     parts = urlsplit(base_url)
     host = parts.hostname or ""
@@ -32,14 +32,14 @@ def find_proxy(base_url: str) -> str | None:
         register(secret)
     if scheme not in ("http", "https"):
         raise ConfigError(
-            f"the environment's proxy for {base_url} speaks {scheme!r}, which is not supported: "
-            "name an HTTP proxy, or put the host into NO_PROXY"
+            f"the proxy for {base_url} in the environment uses {scheme!r}, which is not supported: "
+            "use an HTTP proxy, or put the host into NO_PROXY"
         )
     return proxy
 
 
 def _secrets(rest: str) -> Iterator[str]:
-    """Yield the password of a URL without its scheme, as it stands there and decoded."""
+    """Yield the password of a URL without its scheme, both verbatim and decoded."""
     user, found, _ = rest.partition("/")[0].rpartition("@")
     password = user.partition(":")[2] or user
     if found:

@@ -47,11 +47,13 @@ def responses_body(
     """Return the body of a request whose response is streamed.
 
     Raises:
-        ConfigError: the API has no field for something that `sampling` sets.
+        ConfigError: the API does not support a field of `sampling`.
     """
     for name in ("stop", "seed"):
         if getattr(sampling, name):
-            raise ConfigError(f"the API `responses` takes no {name}: leave it out, or set api to `chat`")
+            raise ConfigError(
+                f"the API `responses` does not support {name}: leave it out, or set api to `chat`"
+            )
     body: dict[str, Any] = {"model": model, "input": responses_input(messages), "stream": True}
     plain = {
         "temperature": sampling.temperature,
@@ -71,18 +73,20 @@ def responses_body(
 
 
 def _flat(tool: Part) -> Part:
-    """Return a tool, or the choice of one, with the function's fields moved up, as the API has them."""
+    """Return a tool or a tool choice in the form of the API: with the function's fields at the top level."""
     return {"type": "function", **tool["function"]} if "function" in tool else tool
 
 
 def _format(constraint: Constraint) -> Part:
     if constraint.kind != "json":
-        raise ConfigError("the API `responses` takes no grammar: leave it out, or set api to `chat`")
+        raise ConfigError(
+            "the API `responses` does not support a grammar: leave it out, or set api to `chat`"
+        )
     return {"type": "json_schema", "name": "answer", "schema": constraint.value, "strict": True}
 
 
 class ResponsesReader:
-    """Joins the events of a streamed response, or reads a whole one.
+    """Joins the events of a streamed response, or reads a whole response.
 
     Args:
         quote: shortens a server's text and removes secrets from it.
@@ -91,12 +95,12 @@ class ResponsesReader:
     def __init__(self, quote: Callable[[str], str]) -> None:
         self._quote = quote
         self.finish: str | None = None
-        """The response's status as the server sent it; `None` until its end was seen."""
+        """The response's status from the server; `None` before its end."""
         self._pieces: list[str] = []
         self._whole: Mapping[str, Any] | None = None
 
     def feed(self, event: Mapping[str, Any]) -> str:
-        """Add one event, and return the text that it adds to the answer.
+        """Process an event, and return the text that it adds to the answer.
 
         Raises:
             WorkerBroken: the event reports a failure.
@@ -124,11 +128,11 @@ class ResponsesReader:
         """Return the whole answer.
 
         Args:
-            messages: the request's; they estimate the usage if the server reported none.
+            messages: the messages of the request, to estimate the usage if the server reported none.
 
         Raises:
             AnswerRefused: the model or a content filter refused to answer.
-            WorkerBroken: the answer's end was not seen, or the answer is empty.
+            WorkerBroken: the answer is incomplete or empty.
         """
         whole = self._whole
         if whole is None:
@@ -145,7 +149,9 @@ class ResponsesReader:
         text = _joined(items, "output_text", "text") or "".join(self._pieces)
         calls = tuple(_call(item) for item in items if item.get("type") == "function_call")
         if not text.strip() and not calls:
-            raise WorkerBroken("the answer is empty; a very small max_tokens can do that", maybe_paid=True)
+            raise WorkerBroken(
+                "the answer is empty, perhaps because max_tokens is very small", maybe_paid=True
+            )
         finish: FinishReason = "tool_calls" if calls else "stop"
         if whole.get("status") == "incomplete":
             finish = "length"
@@ -170,7 +176,7 @@ def _part(part: Part, role: str) -> Part:
 
 
 def _joined(items: Sequence[Mapping[str, Any]], kind: str, key: str) -> str:
-    """Return what the parts of this type hold under `key`, as one text."""
+    """Return the values under `key` in the parts of this type, as one text."""
     parts = (part for item in items if item.get("type") == "message" for part in item.get("content") or ())
     return storable("".join(str(part.get(key, "")) for part in parts if part.get("type") == kind))
 

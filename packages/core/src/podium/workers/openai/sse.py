@@ -1,6 +1,6 @@
 """Reads server-sent events from the pieces of a byte stream.
 
-Lines and whole streams are bounded in bytes. httpx2's own reader bounds single events only.
+The size of lines and of whole streams is limited. httpx2's own reader limits single events only.
 """
 
 from typing import NamedTuple
@@ -8,22 +8,22 @@ from typing import NamedTuple
 from podium.errors import AnswerNotUtf8, WorkerBroken
 
 MAX_LINE = 2**20
-"""Longest line of a stream, in bytes."""
+"""Maximum length of a line, in bytes."""
 MAX_ANSWER = 32 * 2**20
-"""Most bytes of one response, streamed or whole."""
+"""Maximum size of a response, streamed or whole, in bytes."""
 
 
 class SseEvent(NamedTuple):
     """A server-sent event."""
 
     name: str
-    """Its `event` field; mostly empty."""
+    """Its `event` field; often empty."""
     data: str
     """Its `data` fields, joined by newlines."""
 
 
 class SseReader:
-    """Turns pieces of a stream into events, as the HTML standard (section 9.2) defines."""
+    """Parses the pieces of a stream into events, as the HTML standard (section 9.2) defines."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -57,14 +57,14 @@ class SseReader:
             self._line += line
         if len(self._line) > MAX_LINE or self._size > MAX_ANSWER:
             raise WorkerBroken(
-                f"the stream contains a line over {MAX_LINE:,} bytes or is over {MAX_ANSWER:,} bytes: "
-                "no answer is that long",
+                f"the stream has a line over {MAX_LINE:,} bytes or is over {MAX_ANSWER:,} bytes, "
+                "which is too long for an answer",
                 maybe_paid=True,
             )
         return events
 
     def close(self) -> list[SseEvent]:
-        """Return the event that the end of the stream cut short, if any. Its data may be incomplete."""
+        """Return the event that the end of the stream truncated, if any. Its data may be incomplete."""
         events: list[SseEvent] = []
         self._end_line(events, cut=True)
         self._end_event(events)
@@ -94,7 +94,7 @@ class SseReader:
 
 
 def _decoded(data: bytes, *, cut: bool) -> str:
-    """Return data as text; the last character of data that the end of the stream cut may be incomplete."""
+    """Decode data; if it was truncated (`cut`), its last character may be incomplete."""
     try:
         return data.decode(errors="replace" if cut else "strict")
     except UnicodeDecodeError as error:

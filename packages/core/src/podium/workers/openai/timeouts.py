@@ -1,4 +1,4 @@
-"""How long to wait for a server."""
+"""Timeouts for a server."""
 
 from dataclasses import dataclass, fields
 
@@ -7,18 +7,18 @@ from podium.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long to wait for a server, in seconds.
+    """Timeouts for a server, in seconds.
 
     Raises:
         ConfigError: a timeout is not above 0.
     """
 
     connect: float = 10.0
-    """Until a connection is made: name lookup, TCP and TLS."""
+    """Until a connection is open: name lookup, TCP and TLS."""
     first_byte: float = 120.0
-    """Until the first byte of a streamed response, keep-alives included. A whole response has `total`."""
+    """Until the first byte of a streamed response, including keep-alives. A whole response has `total`."""
     idle: float = 60.0
-    """Between two pieces of a streamed response, keep-alives included."""
+    """Between two pieces of a streamed response, including keep-alives."""
     total: float = 600.0
     """From the call to the end of the response."""
 

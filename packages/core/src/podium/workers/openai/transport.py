@@ -1,10 +1,10 @@
-"""Sends HTTP requests and reads responses: the only module that holds sockets.
+"""Sends HTTP requests and reads responses. It is the only module with sockets.
 
-It handles bytes, statuses and network errors; it reads no JSON. It is imported when an
-endpoint is first opened, because httpx2 and aiohttp take about half a second to import.
+It handles bytes, statuses and network errors, but no JSON. It is imported when an endpoint is first opened,
+because httpx2 and aiohttp take about half a second to import.
 
-httpx2's transport is used without its client. The client would add cookies, redirects, auth
-flows and decompression, none of which an endpoint may use, and would double the CPU time.
+It uses httpx2's transport without its client. The client would add cookies, redirects, auth flows and
+decompression, none of which an endpoint may use, and would double the CPU time.
 """
 
 import ssl
@@ -23,16 +23,16 @@ from podium.workers.openai.proxies import find_proxy
 KEEPALIVE_SECONDS = 30.0
 """How long an idle connection is kept. Load balancers close connections that are idle for longer."""
 CLOSE_SECONDS = 1.0
-"""How long closing a response, or all connections, may take before it is cut short."""
+"""Timeout for closing a response or all connections, in seconds."""
 
 
 class Upload(httpx2.AsyncByteStream):
-    """The body of a request. It records whether sending has begun."""
+    """The body of a request, which records whether sending has started."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
         self.begun = False
-        """Whether a byte may have reached the server; from then on the call may have been charged for."""
+        """Whether a byte may have reached the server, so that the call may be charged."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         self.begun = True
@@ -40,7 +40,7 @@ class Upload(httpx2.AsyncByteStream):
 
 
 class Download:
-    """A response whose status and headers have arrived; its body is read in pieces."""
+    """A response after its status and headers; its body is read in pieces."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self.status = response.status_code
@@ -48,7 +48,9 @@ class Download:
         self._response = response
         self._ended = False
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        self._pieces = response.stream.__aiter__()  # `Response.aiter_raw` doubles the cost of a small answer
+        self._pieces = (
+            response.stream.__aiter__()
+        )  # `Response.aiter_raw` doubles the CPU time of a small answer
 
     async def read(self) -> bytes:
         """Return the next piece of the body, or `b""` at its end.
@@ -65,8 +67,8 @@ class Download:
         return piece
 
     async def aclose(self) -> None:
-        """Release the connection; it is closed if the body was not read to its end."""
-        if self._ended:  # releasing it waits for nothing
+        """Release the connection, or close it if the body was not read to its end."""
+        if self._ended:  # releasing does not wait
             await self._response.aclose()
             return
         with anyio.move_on_after(CLOSE_SECONDS):
@@ -77,17 +79,17 @@ class Transport:
     """The connections to one server in one event loop. The first request opens the first connection.
 
     Args:
-        base_url: the part of the URL that all requests share.
-        headers: sent with every request.
+        base_url: the common part of all URLs.
+        headers: the HTTP headers of every request.
 
     Raises:
-        ConfigError: `base_url` is not a URL, or the environment names a proxy that is not supported.
+        ConfigError: `base_url` is not a URL, or the environment has a proxy that is not supported.
     """
 
     def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
         try:
             httpx2.URL(base_url)
-        except httpx2.InvalidURL:  # which quotes a part of the URL
+        except httpx2.InvalidURL:  # its message quotes a part of the URL
             is_url = False
         else:
             is_url = True
@@ -96,7 +98,7 @@ class Transport:
         self._headers = httpx2.Headers(headers)
         self._url = cache(lambda path: httpx2.URL(base_url + path))
         proxy = find_proxy(base_url)
-        # No limit on connections: callers bound how many calls run at once.
+        # No limit on connections, because callers limit the concurrent calls.
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
@@ -117,11 +119,11 @@ class Transport:
         Args:
             path: appended to the base URL.
             upload: the body.
-            connect_seconds: limit for name lookup, TCP and TLS together.
+            connect_seconds: timeout for name lookup, TCP and TLS together.
             method: the HTTP method.
 
         Raises:
-            WorkerUnavailable: no connection could be made, or it ended before the response began.
+            WorkerUnavailable: the connection failed, or ended before the response started.
             WorkerBroken: the response is not HTTP.
         """
         headers = self._headers.copy()
@@ -131,7 +133,7 @@ class Transport:
             self._url(path),
             headers=headers,
             stream=upload,
-            # The transport hands `pool` to aiohttp as the limit for name lookup, TCP and TLS together.
+            # The transport passes `pool` to aiohttp as the timeout for name lookup, TCP and TLS together.
             extensions={"timeout": {"pool": connect_seconds}},
         )
         try:
@@ -143,7 +145,7 @@ class Transport:
         else:
             response.request = request
             return Download(response)
-        raise fault  # without its cause, whose repr shows the request's headers and so the key
+        raise fault  # without its cause, whose repr has the request's headers with the key
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -158,11 +160,13 @@ def _unanswered(url: httpx2.URL, exc: Exception, *, sent: bool) -> WorkerError:
             said = f"{cause.status} {cause.message}"
             return WorkerUnavailable(f"the proxy refused the connection to {url} (see HTTPS_PROXY): {said}")
         case aiohttp.ClientResponseError():
-            return WorkerBroken(f"{url} did not answer in HTTP: {cause.message:.200}", maybe_paid=True)
+            return WorkerBroken(
+                f"{url} sent an answer that is not HTTP: {cause.message:.200}", maybe_paid=True
+            )
         case aiohttp.ConnectionTimeoutError():
             return WorkerUnavailable(f"no connection to {url} in time: check base_url, network and proxy")
         case aiohttp.ClientSSLError():
-            hint = "SSL_CERT_FILE may name the certificates to trust"
+            hint = "set SSL_CERT_FILE to the file of trusted certificates if needed"
             return WorkerUnavailable(f"no secure connection to {url} ({hint}): {cause}")
         case aiohttp.ClientConnectorError():
             return WorkerUnavailable(f"no connection to {url} (is the server up?): {cause}")
@@ -173,17 +177,17 @@ def _unanswered(url: httpx2.URL, exc: Exception, *, sent: bool) -> WorkerError:
 
 
 def _cause(exc: Exception) -> BaseException:
-    """Return the exception of aiohttp: httpx2's own do not tell a reset from a refused connection."""
+    """Return the exception of aiohttp, which tells a reset from a refused connection, unlike httpx2's."""
     return exc.__cause__ if isinstance(exc, httpx2.HTTPError) and exc.__cause__ else exc
 
 
 @cache
 def _tls() -> ssl.SSLContext:
-    # Shared by all transports: reading the certificates takes about 20 ms.
+    # Shared by all transports, because reading the certificates takes about 20 ms.
     return httpx2.create_ssl_context()
 
 
 @cache
 def _no_tls() -> ssl.SSLContext:
-    # Given to the transport, which would otherwise read the certificates that only the connector needs.
+    # Without it, the transport would read the certificates, which only the connector needs.
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

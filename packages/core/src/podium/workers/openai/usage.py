@@ -1,4 +1,4 @@
-"""Reads the token counts that servers report, under the names that each of them uses."""
+"""Reads the token counts of different servers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from podium.usage import MAX_COUNT, Usage
 
 
 def read_usage(raw: object) -> Usage | None:
-    """Return the usage that a server reported, or `None` if it is missing, partial or not made of numbers.
+    """Return the usage that a server reported; `None` if it is missing, incomplete or not numeric.
 
-    Both the tokens read and the tokens written must be there, as whole numbers of 0 or more.
-    Reasoning that a server counts beside the output (Gemini, Grok) is added to the output. It is so where
-    the total says it, or where the reasoning is more than the output and the total does not deny it.
-    Cached input that a server counts beside the input (Anthropic) is added to the input. A count of
-    cached tokens that is larger than the input is ignored, so that the input is priced in full.
+    The input and the output must be integers of 0 or more. Some servers (Gemini, Grok) do not count reasoning
+    as output. It is added to the output if the total shows this, or if it exceeds the output; if the total
+    contradicts the latter, the usage is invalid. Some servers (Anthropic) do not count cached input as input;
+    it is added to the input. A count of cached tokens above the input is ignored, so that the input has its
+    full price.
 
     Args:
         raw: the `usage` of a chat completion or of a response of the Responses API.
@@ -38,7 +38,7 @@ def read_usage(raw: object) -> Usage | None:
         written += beside
         reasoning = max(reasoning, beside)
     elif reasoning > written:
-        if "total_tokens" in counts and beside == 0:  # the total says that it is part of the output
+        if "total_tokens" in counts and beside == 0:  # the total shows that the output includes it
             return None
         written += reasoning
     return Usage(
@@ -57,7 +57,7 @@ _WRITTEN = ("completion_tokens", "output_tokens")
 
 
 def _flat(raw: Mapping[str, Any]) -> dict[str, int]:
-    """Return the counts of `raw` and of its `…_details` in one mapping; those of `raw` win."""
+    """Return the counts of `raw` and of its `…_details` in one mapping; those of `raw` take precedence."""
     counts: dict[str, int] = {}
     for key, value in raw.items():
         if isinstance(value, Mapping) and key.endswith("_details"):
