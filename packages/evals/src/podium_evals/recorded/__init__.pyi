@@ -1,3 +1,12 @@
+from .bundles import (
+    Bundle as Bundle,
+    BundleScore as BundleScore,
+    JoinParts as JoinParts,
+    Part as Part,
+)
+from .bundling import (
+    make_bundles as make_bundles,
+)
 from .downloader import (
     Progress as Progress,
     default_folder as default_folder,

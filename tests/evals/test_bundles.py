@@ -1,0 +1,224 @@
+"""Bundles are the same for a seed, and are answered by plans that give each part alone."""
+
+import os
+from pathlib import Path
+
+import pytest
+from contracts.worker_contract import WorkerContract
+
+from podium import Conductor, Plan, Result, Step
+from podium.planners import FixedPlanner
+from podium.types import Message
+from podium.workers import Request, StepInput, VisibleStep, Worker
+from podium_evals.errors import RecordingInvalid
+from podium_evals.recorded import (
+    Bundle,
+    JoinParts,
+    Part,
+    Question,
+    Recording,
+    Recordings,
+    Sample,
+    make_bundles,
+    read_reasoning_gym,
+    recorded_pool,
+)
+
+SUM = Question(id="sum", kind="sums", text="What is 20 + 22?")
+HALF = Question(id="half", kind="halves", text="Halve 42, in braces: {{0}}.")
+SKY = Question(id="sky", kind="colours", text="What colour is the sky?")
+BUNDLE = Bundle(
+    id="b",
+    parts=(Part(question=SUM), Part(question=SKY), Part(question=HALF, needs=0, number="42")),
+)
+
+
+def recordings(sum_of: str = "42") -> Recordings:
+    """Return answers of two workers; `b` is wrong everywhere."""
+    answers = {SUM: (sum_of, "7"), SKY: ("blue", "red"), HALF: ("21", "0")}
+    return Recordings(
+        Recording(question, worker, (Sample(text=text, score=float(worker == "a")),))
+        for question, texts in answers.items()
+        for worker, text in zip("ab", texts, strict=True)
+    )
+
+
+def run(workers: tuple[int, ...], recorded: Recordings) -> Result:
+    """Run the bundle's own plan."""
+    plan = BUNDLE.plan(workers, 2)
+    conductor = Conductor(FixedPlanner(plan), [*recorded_pool(recorded), JoinParts()], show_question=False)
+    return conductor.run_sync(BUNDLE.text)
+
+
+def many(kinds: int = 8, each: int = 12) -> Recordings:
+    """Return questions of some kinds, of which some have the answer of another one among their numbers."""
+    questions = [
+        Question(
+            id=f"{kind}/{number}", kind=f"k{kind}", text=f"Kind {kind}: add 1 to {10 * kind + number + 100}."
+        )
+        for kind in range(kinds)
+        for number in range(each)
+    ]
+    return Recordings(
+        Recording(each, "a", (Sample(text=str(int(each.text.split()[-1][:-1]) + 1), score=1.0),))
+        for each in questions
+    )
+
+
+class TestJoinParts(WorkerContract):
+    """Joining, whose questions are the outputs it is shown."""
+
+    def asking(self, text: str, *, stream: bool = False) -> Request:
+        """Show two outputs."""
+        shown = (VisibleStep(0, "find", text), VisibleStep(1, "find", "other"))
+        return Request(
+            messages=(Message("user", "join"),), step_input=StepInput("join", shown), stream=stream
+        )
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Join."""
+        return JoinParts()
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Have none."""
+        pytest.skip("joining waits for nothing")
+
+
+def test_the_text_names_parts_and_hides_the_number() -> None:
+    """The linked part says whose answer it needs."""
+    assert "Part 2:\nWhat colour is the sky?" in BUNDLE.text
+    assert "Part 3:\nHalve [the answer to part 1], in braces: {{0}}." in BUNDLE.text
+    assert BUNDLE.texts == {"part_1": SUM.text, "part_2": SKY.text}
+
+
+def test_its_own_plan_is_answered() -> None:
+    """The linked part is given the number by reference."""
+    recorded = recordings()
+    result = run((0, 1, 0), recorded)
+    assert (result.status, result.answer) == ("ok", "Part 1: 42\n\nPart 2: red\n\nPart 3: 21")
+    score = BUNDLE.score(result.answer, recorded.score)
+    assert score.parts == (1.0, 0.0, 1.0)
+    assert score.whole == pytest.approx(2 / 3)
+
+
+def test_a_wrong_number_leads_to_a_question_that_nobody_recorded() -> None:
+    """The run says so, and the part has no answer; the others keep theirs."""
+    recorded = recordings()
+    result = run((1, 0, 0), recorded)
+    problem = result.outcomes[2].problem
+    assert problem is not None
+    assert (problem.code, result.status) == ("unrecorded", "partial")
+    assert BUNDLE.answers(result.answer) == ("7", "blue", "(no answer)")
+    assert BUNDLE.score(result.answer, recorded.score).parts == (0.0, 1.0, 0.0)
+
+
+def test_parts_are_named_texts_too() -> None:
+    """A planner may refer to them instead of copying them."""
+    plan = Plan((Step(0, "{{part_1}}"), Step(1, "{{part_2}}"), Step(2, "Join.", (0, 1))))
+    conductor = Conductor(
+        FixedPlanner(plan), [*recorded_pool(recordings()), JoinParts()], show_question=False
+    )
+    result = conductor.run_sync("Both parts.", context=dict(BUNDLE.texts))
+    assert result.answer == "Part 1: 42\n\nPart 2: red"
+
+
+def test_a_worker_that_is_shown_the_bundle_is_not_recorded() -> None:
+    """It was asked one part, and nothing of the others."""
+    conductor = Conductor(
+        FixedPlanner(BUNDLE.plan((0, 0, 0), 2)), [*recorded_pool(recordings()), JoinParts()]
+    )
+    result = conductor.run_sync(BUNDLE.text)
+    assert {outcome.problem.code for outcome in result.outcomes[:2] if outcome.problem} == {"unrecorded"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("Part 1: 42\nPart 2: blue\nPart 3: 21", ("42", "blue", "21")),
+        ("**Part 1:** 42\n\n**Part 2**: see\nbelow\n\n### Part 3:\n21\n", ("42", "see\nbelow", "21")),
+        ("Part 1: 42\nPart 3: 21", ("42", "", "21")),
+        ("It is 42.", ("", "", "")),
+        ("", ("", "", "")),
+    ],
+)
+def test_answers_are_found_by_their_headings(answer: str, found: tuple[str, ...]) -> None:
+    """In the forms that models write; a part without a heading has no answer."""
+    assert BUNDLE.answers(answer) == found
+
+
+def test_an_answer_that_nobody_gave_has_no_grade() -> None:
+    """So the whole has none."""
+    score = BUNDLE.score("Part 1: 42\nPart 2: azure\nPart 3: 21", recordings().score)
+    assert (score.parts, score.whole) == ((1.0, None, 1.0), None)
+
+
+def test_bundles_are_frozen_by_their_seed() -> None:
+    """The same on every machine and in every order of the recording; another seed gives others."""
+    recorded = many()
+    made = make_bundles(recorded, 12, seed=7, linked=0.5)
+    shuffled = Recordings(reversed(list(recorded)))
+    assert make_bundles(shuffled, 12, seed=7, linked=0.5) == made
+    assert make_bundles(recorded, 12, seed=8, linked=0.5) != made
+    assert [len(bundle.parts) for bundle in made] == [4, 5, 3, 5, 3, 3, 2, 4, 2, 2, 4, 4]
+
+
+def test_parts_are_of_different_kinds_and_stand_once() -> None:
+    """Bundles are independent of each other."""
+    made = make_bundles(many(), 15, seed=1, linked=0.5)
+    used = [part.question.key for bundle in made for part in bundle.parts]
+    assert len(used) == len(set(used))
+    for bundle in made:
+        assert 2 <= len(bundle.parts) <= 5
+        assert len({part.question.kind for part in bundle.parts}) == len(bundle.parts)
+
+
+def test_links_go_back_and_are_right() -> None:
+    """The needed part stands before; its right answer is the number that is missing."""
+    recorded = many()
+    made = make_bundles(recorded, 15, seed=1, linked=1.0)
+    links = [(bundle, part) for bundle in made for part in bundle.parts if part.needs is not None]
+    assert len(links) > 5
+    for bundle, part in links:
+        needed = bundle.parts[part.needs or 0]
+        assert part.needs is not None
+        assert bundle.parts.index(part) > part.needs
+        assert recorded.samples(needed.question, "a")[0].text == part.number
+        assert part.number not in part.text.split()[-3:]
+    assert not [
+        part for bundle in make_bundles(recorded, 9, seed=1, linked=0) for part in bundle.parts if part.number
+    ]
+
+
+def test_too_few_questions_are_told() -> None:
+    """And sizes that make no bundle."""
+    with pytest.raises(RecordingInvalid, match="too few"):
+        make_bundles(many(kinds=3), 50, seed=1)
+    with pytest.raises(RecordingInvalid, match="two parts"):
+        make_bundles(many(), 1, seed=1, sizes=(1, 3))
+
+
+REAL = os.environ.get("PODIUM_EVALS_DATA", "")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not REAL, reason="PODIUM_EVALS_DATA names no folder with the real recordings")
+def test_bundles_of_real_questions_are_answered() -> None:
+    """By the best model alone, part by part."""
+    recorded = read_reasoning_gym(Path(REAL) / "reasoning_gym_recorded.jsonl.gz", level="easy")
+    recorded = recorded.only(["openai_o3-mini", "qwen_qwq-32b"])
+    made = make_bundles(recorded, 100, seed=0)
+    linked = [bundle for bundle in made if any(part.needs is not None for part in bundle.parts)]
+    assert len(linked) > 10
+    pool = [*recorded_pool(recorded), JoinParts()]
+    wholes = []
+    for bundle in made:
+        conductor = Conductor(
+            FixedPlanner(bundle.plan([0] * len(bundle.parts), 2)), pool, show_question=False
+        )
+        result = conductor.run_sync(bundle.text)
+        wholes.append(bundle.score(result.answer, recorded.score).whole)
+    graded = [whole for whole in wholes if whole is not None]
+    assert len(graded) > 90
+    assert 0.6 < sum(graded) / len(graded) < 0.95
