@@ -194,7 +194,7 @@ async def test_a_wait_beyond_the_steps_time_is_not_begun() -> None:
     assert outcome.seconds == 0
     assert outcome.problem is not None
     assert outcome.problem.code == "worker_unavailable"
-    assert "the time ends" in outcome.problem.message
+    assert "Limits.step_seconds ends before" in outcome.problem.message
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,9 @@ async def test_a_retry_that_would_come_too_late_is_said_not_to_be_made() -> None
     busy = WorkerUnavailable("down", retry_after=15.0)
     outcome = outcome_of(await told(conductor([flaky("a", busy)], limits=Limits(step_seconds=10.0))))
     assert outcome.problem is not None
-    assert outcome.problem.message == "down; the time ends before it could be called again"
+    assert outcome.problem.message == (
+        "down; Limits.seconds or Limits.step_seconds ends before it could be called again"
+    )
 
 
 async def test_pieces_carry_the_number_of_their_call() -> None:

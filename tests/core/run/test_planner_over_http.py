@@ -248,3 +248,35 @@ def test_no_failing_planner_has_a_run_end_ok(
     used = [call for call in last.result.proposals if call.problem is None]
     assert has_fallback or all(call.planner == "boss" for call in used)
     assert json.dumps(last.to_json())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("seconds", [1e-6, 0.2])
+@pytest.mark.parametrize("planned", [False, True])
+async def test_the_end_of_the_run_is_a_limit_and_not_the_failure_of_the_planner(
+    seconds: float, *, planned: bool
+) -> None:
+    """Whoever notices it first: the client of the model has the same deadline."""
+    async with ChatServer(lambda _: Reply((STALL,))) as server:
+        planner = ChatPlanner(ChatWorker("boss", endpoint=Endpoint(server.url, api_key="key")))
+        conductor = Conductor(planner, [ScriptedWorker("a", "A")], limits=Limits(seconds=seconds))
+        with pytest.raises(PlannerError, match=r"Limits\.seconds") as caught:
+            await (conductor.plan("What?") if planned else conductor.run("What?"))
+    assert caught.value.code == "planner_limit"
+    assert len(server.calls) <= 1
+    if seconds < 0.1:
+        assert (caught.value.usage.total_tokens, caught.value.cost) == (0, 0.0), "it was not sent"
+
+
+@pytest.mark.anyio
+async def test_a_planner_that_is_too_slow_names_its_limit() -> None:
+    """`Limits.planner_seconds` ends each call."""
+    async with ChatServer(lambda _: Reply((STALL,))) as server:
+        planner = ChatPlanner(ChatWorker("boss", endpoint=Endpoint(server.url, api_key="key")))
+        settings = {"limits": Limits(planner_seconds=0.2), "retry": Retry(first_wait=0.01, attempts=2)}
+        conductor = Conductor(planner, [ScriptedWorker("a", "A")], **settings)  # type: ignore[arg-type]
+        with pytest.raises(PlannerError, match=r"within 0\.2 s \(Limits\.planner_seconds\)") as caught:
+            await conductor.run("What?")
+    assert caught.value.code == "planner_unreachable"
+    assert "kept us waiting" not in str(caught.value)
+    assert len(server.calls) == 2

@@ -195,7 +195,11 @@ async def test_a_planner_is_called_again_after_the_wait_it_asks_for() -> None:
     ("error", "limits", "because"),
     [
         (WorkerUnavailable("busy", retry_after=99.0), Limits(), "more than Retry.max_wait"),
-        (WorkerUnavailable("busy", retry_after=20.0), Limits(seconds=10), "the time ends before"),
+        (
+            WorkerUnavailable("busy", retry_after=20.0),
+            Limits(seconds=10),
+            "Limits.seconds or Limits.step_seconds ends before",
+        ),
     ],
 )
 async def test_a_wait_that_is_too_long_is_not_begun(

@@ -186,7 +186,7 @@ class Retry:
         drawn = Random(seed).uniform(0, most)  # noqa: S311 - spreads calls in time
         wait = min(asked + drawn, self.max_wait)
         if wait >= left:
-            return inf, "the time ends before it could be called again"
+            return inf, "Limits.seconds or Limits.step_seconds ends before it could be called again"
         return wait, ""
 
 

@@ -141,14 +141,21 @@ class PlanRequester:
         written, held = PlannerCall(planner, role), list[anyio.Semaphore]()
         plan: Plan | None = None
         error: PodiumError | None = None
+        timeout: WorkerTimeout | None = None
         wait, because = None, ""
         try:
-            with anyio.move_on_after(limit) as scope, Boundary(f"planner {planner.name!r}", PlannerError):
+            with (
+                anyio.CancelScope(deadline=began + limit) as scope,
+                Boundary(f"planner {planner.name!r}", PlannerError),
+            ):
                 order = order_of(context, planner)
                 held = await take(*slots_of(context, planner))
                 plan = await self._plan(written, order, turns, began + limit)
             if scope.cancelled_caught:
                 error = _late(planner, limit, written)
+        except WorkerTimeout as caught:
+            # A model's client has the same deadline, and may notice it first.
+            timeout, error = caught, self._reached_limit(written, began + limit) or caught
         except PodiumError as caught:
             error = caught
         except BUGS as bug:
@@ -164,10 +171,19 @@ class PlanRequester:
                 wait, because = self._wait(written, error, failures)
                 problem = Problem(error.code, f"{error}; {because}" if because else str(error))
             seconds = context.clock() - began
-            self._book(written, written.proposal(problem, error, seconds), wait)
+            self._book(written, written.proposal(problem, timeout or error, seconds), wait)
         if error is not None and written.pieces:
             self.on_step = None  # some steps of its text may run: only a whole plan can replace them
         return _Asked(plan, written.text, error, written.is_sent, wait)
+
+    def _reached_limit(self, written: PlannerCall, deadline: float) -> PodiumError | None:
+        """Return the error for the time limit that is reached; `None` if none is."""
+        ledger, now = self.context.ledger, self.context.clock()
+        if now >= ledger.deadline:
+            told = f"did not finish within the run's {ledger.limits.seconds:g} s (Limits.seconds)"
+            return LimitExceeded("seconds", f"planner {written.planner.name!r} {told}")
+        limit = self.context.settings.limits.planner_seconds
+        return _late(written.planner, limit, written) if now >= deadline else None
 
     def _rest(self, planner: Planner) -> float:
         """Return the seconds until the circuit breaker of a planner's model lets it be called."""
