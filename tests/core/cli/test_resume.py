@@ -5,8 +5,10 @@ import os
 import pty
 import re
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -166,6 +168,27 @@ def waiting(podium: Podium, config: Path, server: ChatServer) -> str:
     assert "podium approve" in result.stderr
     assert asked(server) == ["plan"]
     return run_id(result)
+
+
+def test_the_time_of_a_run_does_not_count_how_long_it_waited(
+    podium: Podium, waiting: str, server: ChatServer, tmp_path: Path
+) -> None:
+    """`runs` shows for how long it was carried out, before and after the decision."""
+
+    def seconds() -> float:
+        (row,) = json.loads(podium("runs", "--json").stdout)
+        assert isinstance(row["seconds"], float)
+        return row["seconds"]
+
+    (journal,) = (tmp_path / "state").rglob("*.db")
+    with closing(sqlite3.connect(journal)) as database, database:
+        database.execute("UPDATE podium_runs SET began = began - 86400")
+    before = seconds()
+    assert 0 < before < 3600
+    assert podium("approve", waiting).exit_code == 0
+    assert seconds() == before
+    assert podium("resume", waiting).exit_code == 0
+    assert before < seconds() < 3600
 
 
 def test_approved_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:

@@ -10,6 +10,19 @@ DIAMOND = Plan(
 )
 
 
+@pytest.mark.parametrize("query", ["Why?", ["Why?"], [{"role": "user", "content": "Why?"}], 5])
+def test_a_plan_holds_messages_and_no_text(query: object) -> None:
+    """Else the run of the plan would fail, and its JSON."""
+    with pytest.raises(QueryError, match=r"\(Message\('user', 'What is it\?'\),\)"):
+        Plan(DIAMOND.steps, query)  # type: ignore[arg-type]  # as callers without types may write it
+
+
+def test_the_query_of_a_plan_is_a_tuple() -> None:
+    """Whatever sequence the caller gave."""
+    messages = [Message("user", "Why?")]
+    assert Plan(DIAMOND.steps, messages).query == (messages[0],)  # type: ignore[arg-type]  # as above
+
+
 def test_access_is_folded_and_sorted() -> None:
     """Repeats mean nothing, nor does order."""
     assert Step(0, "a", (2, 0, 2)).access == (0, 2)

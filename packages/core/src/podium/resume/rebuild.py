@@ -254,7 +254,7 @@ def result_of(events: Sequence[Event], nested: Sequence[Sequence[Event]] | None 
         problem=problem,
         rounds=rounds,
         workers=names,
-        seconds=last.at,
+        seconds=max(event.at for event in events),  # a decision while the run waits has no time of its own
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self, TypeGuard
 
-from podium.errors import PlanInvalid, PlanInvalidCode
+from podium.errors import PlanInvalid, PlanInvalidCode, QueryError
 from podium.types.messages import Message, read_message
 from podium.types.references import bad_reference, malformed_reference, references_in
 
@@ -100,6 +100,10 @@ class Plan:
     """Steps in order; the output of the last step is the answer.
 
     A plan without steps means "keep the previous answer" and is valid only after the first round.
+
+    Raises:
+        PlanInvalid: an access list names a later step, or the numbers of the steps are not distinct.
+        QueryError: the query is not a conversation of `Message`.
     """
 
     steps: tuple[Step, ...]
@@ -113,6 +117,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
+        object.__setattr__(self, "query", _conversation(self.query))
         self._check_labels()
         for index, step in enumerate(self.steps):
             if step.access and not 0 <= step.access[0] <= step.access[-1] < index:
@@ -260,6 +265,17 @@ class Plan:
         if self.steps:
             lines.append(f"    s{len(self.steps) - 1} --> answer([answer])")
         return "\n".join(lines) + "\n"
+
+
+def _conversation(query: object) -> tuple[Message, ...]:
+    """Return the messages of a plan's query; `None` from untyped code means none."""
+    if query is None:
+        return ()
+    messages = tuple(query) if isinstance(query, Sequence) and not isinstance(query, str) else (query,)
+    if all(isinstance(message, Message) for message in messages):
+        return messages
+    form = "write a conversation, as in (Message('user', 'What is it?'),)"
+    raise QueryError(f"the query of a plan is {query!r:.60}: {form}")
 
 
 def _is_number(value: object) -> TypeGuard[int]:

@@ -79,27 +79,25 @@ def prune(
 
 
 def _list(screen: Screen, journal: Journal, *, limit: int, nested: bool, as_json: bool) -> None:
-    async def read() -> Sequence[RunRow]:
-        rows = await journal.runs(limit=limit, nested=nested)
-        return [row if row.cost is not None else replace(row, cost=await _cost(journal, row)) for row in rows]
+    async def read() -> list[tuple[RunRow, float | None]]:
+        return [await _so_far(journal, row) for row in await journal.runs(limit=limit, nested=nested)]
 
     rows = look(journal, read)
     if as_json:
-        screen.result_json([asdict(row) | {"seconds": _seconds(row)} for row in rows])
+        screen.result_json([asdict(row) | {"seconds": seconds} for row, seconds in rows])
     elif rows:
         screen.draw(_table(screen, rows))
     else:
         screen.note("podium: the journal has no runs yet")
 
 
-def _table(screen: Screen, rows: Sequence[RunRow]) -> Table:
+def _table(screen: Screen, rows: Sequence[tuple[RunRow, float | None]]) -> Table:
     wide = screen.console().width >= _WIDE
     question = Column("question", no_wrap=True, overflow="ellipsis", ratio=1)  # takes the remaining width
     amounts = (Column(head, no_wrap=True, justify="right") for head in ("cost", "time"))
     heads = (Column(head, no_wrap=True) for head in ("run", "when", "state"))
     table = Table(*heads, question, *amounts, expand=True, box=None, header_style="dim", pad_edge=False)
-    for row in rows:
-        seconds = _seconds(row)
+    for row, seconds in rows:
         table.add_row(
             Text(screen.shown(row.run_id[: SHORT if wide else _NARROW_ID])),
             local_time(row.began) if wide else _short_time(row.began),
@@ -117,13 +115,15 @@ def _short_time(at: float) -> str:
     return local.strftime("%d %b %H:%M" if local.year == now.year else "%Y-%m-%d")
 
 
-async def _cost(journal: Journal, row: RunRow) -> float | None:
-    """Return the cost so far of a run without a recorded cost, in USD; `None` if it is unknown."""
+async def _so_far(journal: Journal, row: RunRow) -> tuple[RunRow, float | None]:
+    """Return a row with its cost so far, and for how many seconds the run was carried out.
+
+    The time between an interruption and the resume does not count. It is `None` while the run is carried
+    out, and where the record cannot be read.
+    """
     try:
-        return result_of([entry.event for entry in await journal.read(row.run_id)]).cost
+        result = result_of([entry.event for entry in await journal.read(row.run_id)])
     except (JournalBroken, RunUnknown):  # reported by `podium audit verify`, or just deleted
-        return None
-
-
-def _seconds(row: RunRow) -> float | None:
-    return None if row.ended is None else row.ended - row.began
+        return row, None
+    cost = result.cost if row.cost is None else row.cost
+    return replace(row, cost=cost), None if row.state == "running" else result.seconds
