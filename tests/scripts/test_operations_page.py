@@ -3,10 +3,13 @@
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
 from podium import errors
+from podium.budget import Limits
+from podium.execution import Retry
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
@@ -72,3 +75,11 @@ def test_codes_are_found() -> None:
 def test_the_page_has_every_code_once() -> None:
     """And none that nothing has."""
     assert sorted(listed()) == sorted({*codes_of_problems(), *codes_of_errors()})
+
+
+def test_the_settings_that_the_page_names_exist() -> None:
+    """A code says which setting changes it, under the name that the setting has."""
+    named = re.findall(r"`(Limits|Retry)\.(\w+)`", PAGE)
+    known = {"Limits": {each.name for each in fields(Limits)}, "Retry": {each.name for each in fields(Retry)}}
+    assert len(named) > 10
+    assert [f"{owner}.{name}" for owner, name in named if name not in known[owner]] == []

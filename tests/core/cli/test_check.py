@@ -63,10 +63,25 @@ def test_what_a_part_costs_and_who_says_so(podium: Podium, config: Path, server:
         assert (part["price"]["input"], part["price"]["output"], part["price_source"]) == (1.5, 6.0, "card")
         assert (part["context_window"], part["context_window_source"]) == (8000, "card")
     assert (speaker["price"], speaker["price_source"], speaker["context_window_source"]) == (None, None, None)
-    table = podium("check", env={"COLUMNS": "200"}).stdout
-    assert "$1.5 in, 6 out (card)" in table
-    assert "8,000 (card)" in table
-    assert "unknown" in table
+    lines = podium("check", env={"COLUMNS": "80"}).stdout.splitlines()
+    (thinker_line,) = [line for line in lines if line.startswith("worker thinker: ")]
+    assert "$1.5 in, 6 out (card); context window 8,000 (card)" in thinker_line
+    (speaker_line,) = [line for line in lines if line.startswith("worker speaker: ")]
+    assert "price per million tokens: unknown; context window unknown" in speaker_line
+
+
+def test_the_table_is_whole_at_80_columns(podium: Podium, config: Path) -> None:
+    """Neither names nor models are cut or broken up."""
+    name, model = "archivist-of-the-north", "claude-sonnet-4-5-20250929"
+    text = config.read_text().replace("thinker", name).replace('model = "small"', f'model = "{model}"')
+    config.write_text(text)
+    result = podium("check", env={"COLUMNS": "80"})
+    rows = [line.split() for line in result.stdout.splitlines() if line.startswith("✓")]
+    assert [row[1:4] for row in rows] == [
+        ["worker", name, model],
+        ["worker", "speaker", model],
+        ["planner", name, model],
+    ]
 
 
 def test_prices_that_were_looked_up_name_their_source() -> None:

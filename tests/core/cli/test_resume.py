@@ -245,7 +245,7 @@ def test_resumed_with_a_look_at_the_plan(
     left, said = at_a_terminal(spawn, typed, "resume", waiting, "--approve")
     assert left == code
     assert "Run this plan?" in said
-    assert "5 to 95 %" in said
+    assert "in 90 % of runs" in said
     assert asked(server) == (["plan"] if code else ["0", "1", "plan"])
     assert any("Think of a prime." in str(call.body) for call in server.calls) is typed.startswith("e")
     assert ("refused" if code else "approved") in at_a_terminal(spawn, "", "show", waiting)[1]
@@ -404,7 +404,7 @@ def test_plan_is_approved_at_the_terminal(
     left, said = at_a_terminal(spawn, typed, "run", "What is it?", "--approve")
     assert left == code
     assert "Run this plan?" in said
-    assert "5 to 95 %" in said
+    assert "in 90 % of runs" in said
     assert asked(server) == (["plan"] if code else ["0", "1", "plan"])
     assert any("Think of a prime." in str(call.body) for call in server.calls) is typed.startswith("e")
 
@@ -470,4 +470,4 @@ def test_help_at_the_approval_prompt(
     ):
         assert told in said
     assert said.count("Run this plan?") == 3
-    assert said.count("5 to 95 %") == 1
+    assert said.count("in 90 % of runs") == 1

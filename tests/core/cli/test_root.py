@@ -1,5 +1,6 @@
 """The list of commands: of core, and of installed packages that announce some."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -161,6 +162,16 @@ def test_commands_stand_in_modules_of_their_names() -> None:
     """Every module of a command is in the table, and reachable."""
     folder = Path(root.__file__).parent / "commands"
     assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
+
+
+def test_the_page_lists_the_commands_in_the_order_of_the_help(podium: Podium) -> None:
+    """Those of the packages in this repository, too."""
+    page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text("utf-8")
+    table = page[page.index("| command | does |") : page.index("### Output of podium run")]
+    first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `podium ")]
+    listed = dict.fromkeys(name for cell in first for name in re.findall(r"`podium (\w+)", cell))
+    told = podium("--help").stdout.partition("Commands:")[2].partition("Exit codes:")[0]
+    assert list(listed) == re.findall(r"^  (\w+)", told, re.MULTILINE)
 
 
 LOADED = """

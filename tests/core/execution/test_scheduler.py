@@ -136,7 +136,7 @@ async def test_a_failure_skips_what_has_no_other_input_and_nothing_else() -> Non
     assert (result.status, result.answer) == ("partial", "A")
     assert result.problem == Problem(
         "worker_refused",
-        "the answer was made without step 0 (bad): no key; step 2 (a): it lacks an input: step 0 failed",
+        "the answer was made without step 0 (bad): no key; therefore skipped: step 2 (a)",
     )
 
 

@@ -102,7 +102,7 @@ def _lack(current: Round) -> Problem | None:
     """Return what the round's answer lacks: steps without an output, or incomplete outputs."""
     if without := missing(current):
         code = _code(outcome for outcome in steps_of(current) if outcome.status == "failed")
-        return Problem(code, "the answer was made without " + "; ".join(map(told, without)))
+        return Problem(code, "the answer was made without " + _list_causes(without))
     outcomes = steps_of(current)
     if current.plan is None or all(outcome.problem is None for outcome in outcomes):
         return None
@@ -149,6 +149,13 @@ def _failure(current: Round) -> Problem | None:
             words = f"planner {proposal.planner}: {proposal.problem.message}"
             return Problem(proposal.problem.code, words)
     return None
+
+
+def _list_causes(outcomes: Sequence[Outcome]) -> str:
+    """Return why steps have no output; of skipped steps only which, because the others are the reason."""
+    causes = [outcome for outcome in outcomes if outcome.status != "skipped"] or outcomes
+    skipped = [f"step {outcome.step} ({outcome.worker})" for outcome in outcomes if outcome not in causes]
+    return _list(causes) + (f"; therefore skipped: {', '.join(skipped)}" if skipped else "")
 
 
 def _list(outcomes: Iterable[Outcome]) -> str:

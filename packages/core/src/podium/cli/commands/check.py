@@ -35,7 +35,7 @@ def _check(screen: Screen, config: Config, *, as_json: bool) -> None:
     else:
         screen.draw(_table(screen, probes))
         for probe in probes:
-            for line in _offered(probe):
+            for line in (*_facts(probe), *_offered(probe)):
                 screen.result(line)
         for probe in probes:
             if probe.error is not None:  # a narrow terminal would break up a column
@@ -56,6 +56,14 @@ async def _run_all(probes: Sequence[Probe]) -> None:
             calls.start_soon(probe.run)
 
 
+def _facts(probe: Probe) -> Iterator[str]:
+    """Yield a line with the price, the context window and the kinds of structured output of a part."""
+    if probe.card is not None:
+        window, structured = window_told(probe.card), ", ".join(probe.structured) or "no"
+        known = f"context window {window}; structured output: {structured}"
+        yield f"{probe.role} {probe.name}: price per million tokens: {price_told(probe.card)}; {known}"
+
+
 def _offered(probe: Probe) -> Iterator[str]:
     """Yield a line for each tool and resource of an MCP server."""
     for offer, name, is_used in probe.named_offers():
@@ -65,8 +73,8 @@ def _offered(probe: Probe) -> Iterator[str]:
 
 
 def _table(screen: Screen, probes: Sequence[Probe]) -> Table:
-    head = ("", "part", "name", "model", "latency", "tokens", "structured output")
-    table = Table(*head, "USD per million tokens", "context window")
+    heads = ("", "part", "name", "model", "latency", "tokens")
+    table = Table(*heads, box=None, header_style="dim", pad_edge=False)
     for probe in probes:
         mark = Text("✓", style="green") if probe.error is None else Text("✗", style="red")
         about = "about " if probe.usage.estimated else ""
@@ -77,8 +85,5 @@ def _table(screen: Screen, probes: Sequence[Probe]) -> Table:
             Text(screen.shown(probe.model or "-")),
             "-" if probe.seconds is None else f"{probe.seconds:.2f} s",
             f"{about}{probe.usage.total_tokens:,}",
-            ", ".join(probe.structured) or "no",
-            "-" if probe.card is None else price_told(probe.card),
-            "-" if probe.card is None else window_told(probe.card),
         )
     return table

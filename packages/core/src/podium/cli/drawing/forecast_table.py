@@ -22,7 +22,7 @@ def forecast(
         shown: makes foreign text safe for a terminal.
         outcomes: the outcomes of its steps, for the column `actual`; `None` before the run.
     """
-    heads = ["expected", f"{LOW * 100:.0f} to {HIGH * 100:.0f} %"] + ([] if outcomes is None else ["actual"])
+    heads = ["expected", f"in {(HIGH - LOW) * 100:.0f} % of runs"] + ([] if outcomes is None else ["actual"])
     columns = (Column(head, justify="right", no_wrap=True) for head in heads)
     table = Table(Column("forecast", no_wrap=True), *columns, box=None, header_style="dim", pad_edge=False)
     for fact in facts(expected, outcomes or ()):
