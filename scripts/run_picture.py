@@ -1,6 +1,6 @@
-"""Draw `docs/images/terminal.svg`, the picture of a run in the README: `python -m scripts.run_picture`.
+"""Draws `docs/images/terminal.svg`, the image of a run in the README: `python -m scripts.run_picture`.
 
-The run is a real one, by workers that are scripted and need no model.
+It runs a plan with scripted workers, which need no model.
 """
 
 from io import StringIO
@@ -63,7 +63,7 @@ def _conductor() -> Conductor:
 
 
 def main() -> None:
-    """Run the plan and write the picture."""
+    """Run the plan and write the image."""
     state = LiveState()
     result = anyio.run(follow, lambda listen: _conductor().run(_QUESTION, on_event=listen), state)
     console = Console(record=True, width=_COLUMNS, file=StringIO(), highlight=False, markup=False)

@@ -1,7 +1,7 @@
-"""Counts phrases that are hard to read, in the documentation and in the sources.
+"""Counts phrases that are hard to read in the documentation and in the sources.
 
-`words.json` has the number of each file. More than that is an error, so that the numbers only fall;
-`python -m scripts.words --lower` writes the lower numbers.
+`words.json` has the number of phrases in each file. A higher number is an error. `python -m scripts.words
+--lower` writes the lower numbers.
 """
 
 import json
@@ -31,12 +31,12 @@ _PATTERN = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 
 
 def count(text: str) -> int:
-    """Return how many of the phrases a text has."""
+    """Return the number of phrases in a text."""
     return len(_PATTERN.findall(" ".join(text.split())))
 
 
 def counts(root: Path = ROOT) -> dict[str, int]:
-    """Return the number of each file that has some."""
+    """Return the number of phrases in each file that has any."""
     files = sorted(
         {file for pattern in FILES for file in root.glob(pattern) if GENERATED not in file.parents}
     )
@@ -45,7 +45,7 @@ def counts(root: Path = ROOT) -> dict[str, int]:
 
 
 def complaints(now: Mapping[str, int], baseline: Mapping[str, int]) -> Iterator[str]:
-    """Yield a line for each file that has more of the phrases than it had."""
+    """Yield one line for each file with more phrases than the baseline allows."""
     for name, number in now.items():
         if number > (allowed := baseline.get(name, 0)):
             told = f"{name} has {number} phrases that are hard to read, {allowed} are allowed:"
@@ -58,7 +58,7 @@ def _found(name: str) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Compare the files with the baseline; with `--lower`, lower it."""
+    """Compare the files with the baseline; with `--lower`, lower the baseline."""
     baseline, now = json.loads(BASELINE.read_text(encoding="utf-8")), counts()
     wrong = list(complaints(now, baseline))
     if wrong:

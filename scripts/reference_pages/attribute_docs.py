@@ -1,4 +1,4 @@
-"""The docstrings of a class's fields, which Python itself does not keep."""
+"""Reads the docstrings of a class's fields from its source, because Python does not keep them."""
 
 import ast
 import inspect
@@ -9,7 +9,7 @@ from itertools import pairwise
 
 @cache
 def attribute_docs(kind: type) -> dict[str, str]:
-    """Return the docstring of each field that has one, by the field's name; base classes included."""
+    """Return the docstrings of fields by name, including the fields of base classes."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.partition(".")[0] == "podium":

@@ -1,4 +1,4 @@
-"""The page of the command line: the help text of each command and subcommand."""
+"""Writes the page of the command line: the help text of each command and subcommand."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ Path = tuple[str, ...]
 
 
 def command_paths() -> Iterator[Path]:
-    """Yield the words of each command, subcommands included: `("runs", "prune")`."""
+    """Yield the words of each command and subcommand, as in `("runs", "prune")`."""
     group: Any = get_command(app)
     for name in [*group.commands, *add_ons.command_summaries()]:
         command = group.resolve_command(group.make_context("podium", [name, "--help"]), [name])[1]

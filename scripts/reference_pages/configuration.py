@@ -1,4 +1,4 @@
-"""The page of `podium.toml`: each table with its keys, from the models that check the file."""
+"""Writes the page of `podium.toml`: each table with its keys, from the models that check the file."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,13 +23,13 @@ class Key:
     name: str
     kind: Any = field(hash=False)
     default: Any = field(hash=False)
-    """`PydanticUndefined` for a key that must be given."""
+    """`PydanticUndefined` for a required key."""
     meaning: str
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of the file, or one type of it."""
+    """One table of the file, or one type of a table."""
 
     name: str
     model: type
@@ -37,7 +37,7 @@ class Table:
 
 
 def tables() -> Iterator[Table]:
-    """Yield the tables of the file, in the order of `Sections`; tables within tables follow theirs."""
+    """Yield the tables of the file in the order of `Sections`, each followed by its nested tables."""
     for name, info in Sections.model_fields.items():
         for path, kind, omit in _nested(name, info.rebuild_annotation()):
             yield from _with_inner(path, kind, omit)
@@ -47,7 +47,7 @@ def configuration_page() -> str:
     """Return the page, in Markdown."""
     parts = [
         "# podium.toml",
-        "Tables and keys, as `podium` checks them. A key without a default is required.",
+        "The tables and keys of the file. A key without a default is required.",
     ]
     for table in dict.fromkeys(tables()):
         parts += [f"## {_heading(table)}", _summary(table.model), _rows(table)]
@@ -55,7 +55,7 @@ def configuration_page() -> str:
 
 
 def _nested(path: str, kind: Any) -> Iterator[tuple[str, type, tuple[str, ...]]]:
-    """Yield the models and records that a field is written as, with the path of each and what it omits."""
+    """Yield the path, the class and the omitted fields of each table that a field is written as."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         omit = next((mark.omit for mark in args[1:] if isinstance(mark, AsTable)), ())

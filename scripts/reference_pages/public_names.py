@@ -1,11 +1,11 @@
-"""One page for each public module: every public name, with its signature and its docstring."""
+"""Writes one page for each public module: every public name with its signature and docstring."""
 
 import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 INTERNAL = {"podium.cli", "podium.cli.drawing", "podium.cli.live", "podium.prompts"}
-"""Folders whose names are for Podium's own modules."""
+"""Folders with internal names."""
 MODULES = (
     "core/src/podium/errors.py",
     "core/src/podium/replay.py",
@@ -16,11 +16,11 @@ MODULES = (
     "llamaindex/src/llama_index_podium/planner.py",
     "llamaindex/src/llama_index_podium/tools.py",
 )
-"""Public modules that are no folders, below `packages/`: each class and function of theirs is public."""
+"""Public modules that are not folders, in `packages/`; all their classes and functions are public."""
 
 
 def public_names() -> dict[str, list[str]]:
-    """Return the public names of each public module, from its stub; in sorted order."""
+    """Return the public names of each public module from its stub, sorted."""
     files = [ROOT / "packages" / module for module in MODULES]
     found = {_module_name(file.with_suffix("")): _defined(file) for file in files}
     for stub in ROOT.glob("packages/*/src/*/**/__init__.pyi"):
@@ -31,7 +31,7 @@ def public_names() -> dict[str, list[str]]:
 
 
 def module_page(module: str, names: list[str]) -> str:
-    """Return the page of one module, in Markdown; mkdocstrings fills in the docstrings."""
+    """Return the page of one module in Markdown; mkdocstrings adds the docstrings."""
     blocks = "\n\n".join(f"::: {module}.{name}" for name in names)
     return f"# {module}\n\n{blocks}\n"
 
