@@ -41,9 +41,9 @@ class AsyncShelf(Shelf):
         return self._retrieve(query_bundle)
 
 
-def engines(llm: Any, seen: list[str]) -> dict[str, Any]:
+def engines(llm: Any, seen: list[str], shelf: Shelf | None = None) -> dict[str, Any]:
     """Return one of each kind."""
-    shelf = AsyncShelf("contracts", seen)
+    shelf = shelf or AsyncShelf("contracts", seen)
     reader = RetrieverQueryEngine(shelf, get_response_synthesizer(llm=llm))
     return {
         "simple": SimpleChatEngine.from_defaults(llm=llm),
@@ -90,17 +90,45 @@ async def streamed(engine: Any) -> tuple[list[str], Result]:
     return [event.text for event in events if isinstance(event, AnswerDelta)], events[-1].result  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_its_answer_is_streamed(kind: str) -> None:
-    """By all but the one that would change an engine that others use."""
+@pytest.mark.parametrize(
+    ("kind", "blocks"), [*((kind, False) for kind in KINDS), ("context", True), ("condense plus", True)]
+)
+async def test_its_answer_is_streamed(kind: str, *, blocks: bool) -> None:
+    """By all but the one that would change an engine that others use; the retriever may block."""
 
     async def speak(prompt: str) -> str:
         return "one two three"
 
-    pieces, result = await streamed(engines(Native(speak), [])[kind])
+    shelf = Shelf("contracts", []) if blocks else None
+    pieces, result = await streamed(engines(Native(speak), [], shelf)[kind])
     assert pieces == (["one two three"] if kind == "condense" else ["one", " two", " three"])
     assert (result.answer, result.status) == ("one two three", "ok")
     assert result.usage.total_tokens > 0
+
+
+@pytest.mark.parametrize("kind", ["context", "condense plus"])
+async def test_a_retriever_that_blocks_keeps_no_other_step_waiting(kind: str) -> None:
+    """It is called in a thread, and its nodes are sources."""
+    met = threading.Barrier(2)
+
+    class Meeting(Shelf):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            met.wait(20)
+            return super()._retrieve(query_bundle)
+
+    async def speak(prompt: str) -> str:
+        return "It ends in March."
+
+    two = [
+        as_worker(engines(Native(speak), [], Meeting("contracts"))[kind], name=name) for name in ("a", "b")
+    ]
+    plan = Plan((Step(0, "Acme March"), Step(1, "Acme March"), Step(2, "join", (0, 1))))
+    engine = ConductorQueryEngine.from_defaults([*two, Gather()], FixedPlanner(plan))
+    response = await engine.aquery("?")
+    assert {node.node_id: node.metadata["podium_steps"] for node in response.source_nodes} == {
+        "c1": [0, 1],
+        "shared": [0, 1],
+    }
 
 
 async def test_calls_at_once_do_not_mix() -> None:

@@ -19,7 +19,7 @@ QUESTION = (
     "How many calls does a step have by default, and does our contract with the model provider "
     "cover them for 1,500 steps a day?"
 )
-GUIDE = "calls of a step by default"
+GUIDE = "a worker that was unavailable, timed out or broke off is called again after a random wait"
 FOLDER = "what the contract with the model provider covers a day"
 
 

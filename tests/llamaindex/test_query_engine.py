@@ -6,18 +6,27 @@ from typing import Any
 import pytest
 from llama_index.core import PromptTemplate, Settings
 from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine, TransformQueryEngine
 from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
 from llama_index.core.response_synthesizers.no_text import NoText
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import (
+    ImageNode,
+    MediaResource,
+    MetadataMode,
+    Node,
+    NodeWithScore,
+    QueryBundle,
+    TextNode,
+)
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolMetadata
 from llamaindex.library import Shelf, index_of
 from llamaindex.speaking import TOKENS, Blocking, Native
 
-from llama_index_podium import ConductorQueryEngine, as_worker
+from llama_index_podium import ConductorQueryEngine, ConductorRetriever, as_worker
 from podium import Card, Conductor, Limits, Plan, RulePlanner, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed
 from podium.execution import Retry
@@ -465,6 +474,50 @@ async def test_a_prompt_without_its_task_is_refused() -> None:
         engine.update_prompts({"b:task_prompt": PromptTemplate("{task}")})
 
 
+async def test_a_prompt_that_would_have_no_effect_is_refused() -> None:
+    """Placeholders that nothing fills in, and names that there are not; then no prompt is changed."""
+    engine = ConductorQueryEngine.from_defaults(
+        [Blocking(lambda prompt: prompt, name="a"), as_worker(engine_tool("contracts", Blocking("x")))],
+        planned((0, "x", ())),
+    )
+    with pytest.raises(ConfigError, match=r"has \{tone\}, which nothing fills in"):
+        engine.update_prompts({"a:task_prompt": PromptTemplate("{task} {tone}")})
+    good = {"a:task_prompt": PromptTemplate("{task} CANARY")}
+    for name in ("a:tast_prompt", "contracts:response_synthesizer:text_qa", "contracts:x:y"):
+        told = f"has no prompt {name.partition(':')[2]!r}: it has .*(task_prompt|text_qa_template)"
+        with pytest.raises(ValueError, match=told):
+            engine.update_prompts({**good, name: PromptTemplate("{task}")})
+    assert "CANARY" not in str(await engine.aquery("?"))
+    filled = PromptTemplate("{task} {tone}").partial_format(tone="Be brief.")
+    engine.update_prompts({"a:task_prompt": filled})
+    assert "Be brief." in str(await engine.aquery("?"))
+
+
+@pytest.mark.parametrize("caption", ["", "a map"])
+@pytest.mark.parametrize("kind", ["image", "resource", "engine"])
+async def test_an_image_that_a_search_finds_is_named_as_left_out(kind: str, caption: str) -> None:
+    """The output of a step is text; the node itself is a source all the same."""
+
+    class Pictures(BaseRetriever):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            if kind == "resource":
+                text, picture = MediaResource(text=caption), MediaResource(data=b"aGVsbG8=")
+                return [NodeWithScore(node=Node(id_="map", text_resource=text, image_resource=picture))]
+            return [NodeWithScore(node=ImageNode(id_="map", image="aGVsbG8=", text=caption))]
+
+    pictures: Any = Pictures()
+    if kind == "engine":
+        pictures = RetrieverQueryEngine(pictures, NoText(llm=Blocking("x")))
+    worker = as_worker(pictures, name="pictures", description="maps")
+    engine = ConductorQueryEngine.from_defaults([worker], planned((0, "x", ())))
+    response = await engine.aquery("?")
+    told = "not passed on, since the output of a step is text: an image (node 'map')"
+    assert str(response) == (f"{caption}\n\n[{told}]" if caption else f"[{told}]")
+    assert response.metadata is not None
+    assert (response.metadata["status"], told in response.metadata["problem"]["message"]) == ("partial", True)
+    assert [node.node_id for node in response.source_nodes] == ["map"]
+
+
 async def test_the_planner_is_the_llm_of_the_settings_unless_one_is_given() -> None:
     """As in LlamaIndex's own engines."""
     rows = write_plan(Plan((Step(0, "x"),)), "rows")
@@ -493,6 +546,15 @@ def test_options_that_there_are_not_are_refused() -> None:
     """With the names of those that there are."""
     with pytest.raises(TypeError, match=r"takes no colour: its options are streaming, .*limits, "):
         ConductorQueryEngine.from_defaults([Blocking("a", name="a")], planned((0, "x", ())), colour="red")
+    conductor = Conductor(RulePlanner(), [ScriptedWorker("w", "ok")])
+    with pytest.raises(
+        TypeError, match=r"takes no colour: its options are streaming, partial, callback_manager$"
+    ):
+        ConductorQueryEngine(conductor, colour="red")
+    with pytest.raises(
+        TypeError, match=r"its options are answer, .*; limits is for the Conductor, or for Cond"
+    ):
+        ConductorRetriever(conductor, limits=Limits())
 
 
 async def test_the_fallback_planner_may_be_an_llm() -> None:

@@ -20,7 +20,17 @@ from podium.journal import Cache, MemoryCache, answer_key
 from podium.policy import Policy
 from podium.types import Completion, Message, Outcome, Plan, RunEnded, Sampling, Step, StepStarted
 from podium.usage import Usage
-from podium.workers import Card, ChatWorker, Endpoint, FunctionWorker, Price, Request, StepInput, Worker
+from podium.workers import (
+    Card,
+    ChatWorker,
+    Endpoint,
+    FunctionWorker,
+    Price,
+    Request,
+    ScriptedWorker,
+    StepInput,
+    Worker,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -188,6 +198,13 @@ async def test_a_hedged_answer_is_kept_for_who_gave_it() -> None:
     assert (own.text, own.reused) == (first.text, True)
     (again,) = await run([slow], cache)
     assert not again.reused
+
+
+def test_what_is_no_cache_is_refused() -> None:
+    """At once, with what to write."""
+    cache: Any = "process"
+    with pytest.raises(ConfigError, match=r"cache is 'process': write 'run', or .*MemoryCache\(\)"):
+        Conductor(boss(""), [ScriptedWorker("w", "x")], cache=cache)
 
 
 async def test_the_policy_comes_before_the_cache() -> None:

@@ -394,6 +394,10 @@ def _check_settings(settings: ConductorSettings) -> None:
     if settings.on_failure not in get_args(OnFailure):
         values = ", ".join(map(repr, get_args(OnFailure)))
         raise ConfigError(f"on_failure is {settings.on_failure!r}: write one of {values}")
+    cache: object = settings.cache
+    if not isinstance(cache, Cache | None) and cache != "run":
+        told = "write 'run', or a cache of podium.journal, such as MemoryCache() for this process"
+        raise ConfigError(f"cache is {cache!r:.80}: {told}")
     _check_prices(settings, settings.limits)
     settings.retry.check(settings.pool)
     settings.policy.fit(settings.pool.cards)

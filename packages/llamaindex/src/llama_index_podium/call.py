@@ -1,8 +1,8 @@
 """One call of an LLM as a run of its conductor."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock
 from llama_index.core.callbacks import CallbackManager
@@ -13,9 +13,12 @@ from llama_index_podium.result_metadata import counts_of
 from llama_index_podium.structured import note_result
 from llama_index_podium.tool_continuation import CONTINUATION, latest_continuation
 from llama_index_podium.tracing import Ambient
+from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.hosted import HostedConductor
 from podium.hosts import Partial, read_sampling, read_tools
+
+T = TypeVar("T")
 
 
 class LLMCall:
@@ -52,19 +55,25 @@ class LLMCall:
 
     async def response(self) -> ChatResponse:
         """Run the call, and return the whole answer."""
-        async with aclosing(self._responses(stream=False)) as responses:
-            async for response in responses:
-                last = response
-        return last
+        return await self._run(None)
 
     def responses(self) -> AsyncGenerator[ChatResponse, None]:
         """Run the call, and yield the answer as it comes, each time with all there is of it.
 
         Leaving the iteration cancels the run.
         """
-        return self._responses(stream=True)
+        return self.pieces(lambda response: response)
 
-    async def _responses(self, *, stream: bool) -> AsyncGenerator[ChatResponse, None]:
+    def pieces(self, make: Callable[[ChatResponse], T]) -> AsyncGenerator[T, None]:
+        """Do as `responses`, and yield what `make` returns for each response."""
+
+        async def run(emit: Callable[[T], None]) -> None:
+            emit(make(await self._run(lambda response: emit(make(response)))))
+
+        return events_of(run)
+
+    async def _run(self, emit: Callable[[ChatResponse], None] | None) -> ChatResponse:
+        """Run the call, emit each piece of the answer but the last, and return the last."""
         with self._where.inside():  # a stream is read outside of the call that it answers
             call = ConductedCall(
                 self._conductor,
@@ -75,14 +84,11 @@ class LLMCall:
                 sampling=self._sampling,
                 continuation=latest_continuation(self._messages),
             )
-            events = call.events(stream=stream)
-            text = await anext(events, None)
-        async with aclosing(events):
-            while text is not None:
-                if stream and text:
-                    yield _response(call.text, text)
-                text = await anext(events, None)
-        yield _last(call, stream=stream)
+            async with aclosing(call.events(stream=emit is not None)) as events:
+                async for text in events:
+                    if emit is not None and text:
+                        emit(_response(call.text, text))
+            return _last(call, stream=emit is not None)
 
 
 def _is_blank(message: ChatMessage) -> bool:

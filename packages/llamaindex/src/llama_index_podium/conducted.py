@@ -69,6 +69,7 @@ class ConductedCall:
             continuation=continuation,
             partial=partial,
             options={"middleware": self._steps.middleware},
+            on_event=self._steps.tell,
         )
         self._plan: Plan | None = None
         self._ended: dict[int, Outcome] = {}
@@ -102,7 +103,6 @@ class ConductedCall:
         async with aclosing(self._call.events(stream=stream)) as events:
             async for event, text in events:
                 run_id = run_id or event.run_id  # the first event is the run's own
-                self._steps.tell(event)
                 if event.run_id == run_id:
                     self._note(event, text)
                 yield text

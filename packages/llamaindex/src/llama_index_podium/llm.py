@@ -203,14 +203,14 @@ class ConductorLLM(FunctionCallingLLM):
         **kwargs: Any,
     ) -> CompletionResponseAsyncGen:
         """Ask a question that is one text, and return the answer as it comes."""
-        return _all_completed(self._call(_question(prompt), kwargs))
+        return self._call(_question(prompt), kwargs).pieces(_completed)
 
     @override
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         """Do as `astream_complete` from code that is not async, inside a running event loop too."""
         asking = self._call(_question(prompt), kwargs)
-        return iterate(lambda: _all_completed(asking))
+        return iterate(lambda: asking.pieces(_completed))
 
     @override
     def structured_predict(
@@ -356,12 +356,3 @@ def _completed(response: ChatResponse) -> CompletionResponse:
         raw=response.raw,
         additional_kwargs=response.additional_kwargs,
     )
-
-
-async def _all_completed(asking: LLMCall) -> AsyncGenerator[CompletionResponse, None]:
-    responses = asking.responses()
-    try:
-        async for response in responses:
-            yield _completed(response)
-    finally:
-        await responses.aclose()

@@ -1,6 +1,6 @@
 """One of LlamaIndex's LLMs as the planner, and a conductor made of such things."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.llms import LLM
@@ -12,7 +12,7 @@ from llama_index_podium.workers.llm import LLMWorker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.hosts import CardMaker, make_conductor
+from podium.hosts import CONDUCTOR_OPTIONS, CardMaker, make_conductor
 from podium.planners import ChatPlanner, Planner
 from podium.workers import Price, Worker
 
@@ -57,6 +57,24 @@ def check_conductor(thing: object, face: str) -> None:
             f"{face} takes a conductor, not {thing!r:.80}: give Conductor(planner, workers), or use "
             f"{face}.from_defaults(workers, planner)"
         )
+
+
+def check_options(face: str, unknown: Mapping[str, object], *, takes: Sequence[str]) -> None:
+    """Check that there are no unknown options.
+
+    Args:
+        face: the class that is made, for an error.
+        unknown: the unknown options.
+        takes: the options that there are.
+
+    Raises:
+        TypeError: there are unknown options. It names `from_defaults`, where the option is one of it.
+    """
+    if unknown:
+        told = f"{face} takes no {', '.join(sorted(unknown))}: its options are {', '.join(takes)}"
+        if unknown.keys() <= set(CONDUCTOR_OPTIONS):
+            told += f"; {', '.join(sorted(unknown))} is for the Conductor, or for {face}.from_defaults"
+        raise TypeError(told)
 
 
 def conductor_of(

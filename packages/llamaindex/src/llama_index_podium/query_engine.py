@@ -1,6 +1,6 @@
 """A conductor as a query engine: responses, whole or streamed, and the prompts of its workers."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -18,11 +18,11 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMi
 from llama_index.core.schema import QueryBundle
 
 from llama_index_podium.conducted import ConductedCall
-from llama_index_podium.planner import check_conductor, conductor_of
+from llama_index_podium.planner import check_conductor, check_options, conductor_of
 from llama_index_podium.tracing import Told
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
-from podium.aio import iterate, run_sync
+from podium.aio import events_of, iterate, run_sync
 from podium.conductor import Conductor
 from podium.hosted import HostedConductor
 from podium.hosts import ConductorFace, Partial, check_partial
@@ -54,6 +54,7 @@ class ConductorQueryEngine(BaseQueryEngine):
         callback_manager: is told of queries and steps; `None` takes that of `Settings`.
 
     Raises:
+        TypeError: there is an option that it does not take.
         ConfigError: the first argument is no conductor.
         RunFailed: from each query: the run has no answer; `result` is the run's.
         PodiumError: from each query: as `Conductor.run`.
@@ -66,8 +67,10 @@ class ConductorQueryEngine(BaseQueryEngine):
         streaming: bool = False,
         partial: Partial = "return",
         callback_manager: CallbackManager | None = None,
+        **unknown: Any,
     ) -> None:
         check_conductor(conductor, "ConductorQueryEngine")
+        check_options("ConductorQueryEngine", unknown, takes=("streaming", "partial", "callback_manager"))
         super().__init__(callback_manager)
         self.conductor = conductor
         self.streaming = streaming
@@ -157,20 +160,24 @@ class ConductorQueryEngine(BaseQueryEngine):
         """Update prompts; others remain in place.
 
         Raises:
-            ValueError: a name says no worker that has prompts.
-            ConfigError: a `task_prompt` has no `{task}`.
+            ValueError: there is no worker with prompts of this name, or it has no such prompt; no prompt is
+                updated then.
+            ConfigError: a `task_prompt` has no `{task}`, or has another placeholder.
         """
         modules = self._get_prompt_modules()
+        found: list[tuple[PromptMixin, PromptDictType]] = []
         for key, prompt in prompts_dict.items():
             name, _, rest = key.partition(":")  # LlamaIndex's own takes no names of three parts apart
             if name not in modules:
                 raise ValueError(f"no worker {name!r} has prompts: those that do are {', '.join(modules)}")
-            modules[name].update_prompts({rest: prompt})
+            if rest not in (known := modules[name].get_prompts()):
+                raise ValueError(f"worker {name!r} has no prompt {rest!r}: it has {', '.join(known)}")
+            found.append((modules[name], {rest: prompt}))
+        for module, prompts in found:
+            module.update_prompts(prompts)
 
 
-async def _pieces(
-    call: ConductedCall, callbacks: CallbackManager, query: QueryBundle
-) -> AsyncGenerator[str, None]:
+def _pieces(call: ConductedCall, callbacks: CallbackManager, query: QueryBundle) -> AsyncGenerator[str, None]:
     """Yield the answer; first an empty piece, once the steps before it are over.
 
     Leaving the iteration cancels the run.
@@ -178,26 +185,28 @@ async def _pieces(
     Raises:
         RunFailed: there is no answer, or another than what was yielded of it.
     """
-    told = Told(callbacks, CBEventType.QUERY, {EventPayload.QUERY_STR: scrub(query.query_str)})
-    events, begun = call.events(stream=True), False
-    try:
-        with told.inside():  # the run begins here, and its steps are to be under the query's event
-            text = await anext(events, None)
-        async with aclosing(events):
-            while text is not None:
-                if text and not begun:
-                    begun = True
-                    yield ""
-                if text:
-                    yield text
-                text = await anext(events, None)
-        call.answer()
-        if not begun:
-            yield ""
-        if rest := call.rest():
-            yield rest
-    finally:
-        told.end({EventPayload.RESPONSE: scrub(call.text)})
+
+    async def run(emit: Callable[[str], None]) -> None:
+        told = Told(callbacks, CBEventType.QUERY, {EventPayload.QUERY_STR: scrub(query.query_str)})
+        begun = False
+        try:
+            with told.inside():  # the steps are to be under the query's event
+                async with aclosing(call.events(stream=True)) as events:
+                    async for text in events:
+                        if text and not begun:
+                            begun = True
+                            emit("")
+                        if text:
+                            emit(text)
+            call.answer()
+            if not begun:
+                emit("")
+            if rest := call.rest():
+                emit(rest)
+        finally:
+            told.end({EventPayload.RESPONSE: scrub(call.text)})
+
+    return events_of(run)
 
 
 def _prompted(worker: Worker) -> PromptMixin | None:

@@ -9,7 +9,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from llama_index_podium.conducted import ConductedCall
-from llama_index_podium.planner import check_conductor, conductor_of
+from llama_index_podium.planner import check_conductor, check_options, conductor_of
 from llama_index_podium.sources import RUN, marked
 from llama_index_podium.workers import as_worker
 from podium.aio import run_sync
@@ -39,6 +39,7 @@ class ConductorRetriever(BaseRetriever):
         callback_manager: is told of searches and steps; `None` takes that of `Settings`.
 
     Raises:
+        TypeError: there is an option that it does not take.
         ConfigError: the first argument is no conductor.
         RunFailed: from each query: the run has no answer; `result` is the run's.
         PodiumError: from each query: as `Conductor.run`.
@@ -51,8 +52,10 @@ class ConductorRetriever(BaseRetriever):
         answer: bool = False,
         partial: Partial = "return",
         callback_manager: CallbackManager | None = None,
+        **unknown: Any,
     ) -> None:
         check_conductor(conductor, "ConductorRetriever")
+        check_options("ConductorRetriever", unknown, takes=("answer", "partial", "callback_manager"))
         super().__init__(callback_manager)
         self.conductor = conductor
         self.answer = answer

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
-from llama_index.core.schema import MetadataMode, NodeWithScore
+from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, Node, NodeWithScore
 
 from podium.hosts import answer_sources, steps_behind
 from podium.types import Outcome, Plan, Result
@@ -70,6 +70,24 @@ def behind(
 def text_of(nodes: Iterable[NodeWithScore]) -> str:
     """Return the nodes' texts as a model is shown them in LlamaIndex: each with its metadata."""
     return "\n\n".join(node.node.get_content(MetadataMode.LLM) for node in nodes)
+
+
+def gaps_of(nodes: Iterable[NodeWithScore]) -> list[str]:
+    """Return the parts of the nodes that are no text, in words."""
+    return [f"{kind} (node {found.node_id!r})" for found in nodes for kind in _kinds_of(found.node)]
+
+
+def _kinds_of(node: BaseNode) -> list[str]:
+    if isinstance(node, ImageNode):
+        return ["an image"] if node.image or node.image_path or node.image_url else []
+    if isinstance(node, Node):
+        parts = {
+            "an image": node.image_resource,
+            "sound": node.audio_resource,
+            "a video": node.video_resource,
+        }
+        return [kind for kind, part in parts.items() if part is not None]
+    return []
 
 
 def _merged(

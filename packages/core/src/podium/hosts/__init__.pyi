@@ -52,6 +52,7 @@ from .results import (
 )
 from .text_answers import (
     encoded_size as encoded_size,
+    gaps_told as gaps_told,
     text_completion as text_completion,
 )
 from .tool_continuation import (

@@ -27,7 +27,7 @@ from podium.hosts.tool_continuation import (
     write_continuation,
 )
 from podium.resume import PaidResults
-from podium.run import RunOptions, StreamedAnswer
+from podium.run import Listener, RunOptions, StreamedAnswer
 from podium.types import (
     AnswerDelta,
     Completion,
@@ -110,6 +110,7 @@ class ChatCall:
             read then.
         partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
         options: further options of the run, such as `middleware` or `labels`.
+        on_event: takes each event as it happens; `events` yields it later, when it is read.
 
     With a journal and a run id, a run that ended `failed` or `partial` in an earlier call goes on:
     see `RecordedRun`.
@@ -131,8 +132,10 @@ class ChatCall:
         store: ContinuationStore | None = None,
         partial: Partial = "return",
         options: RunOptions | None = None,
+        on_event: Listener | None = None,
     ) -> None:
         self.conductor = conductor
+        self._on_event = on_event
         self.query, self.tool_messages = read_conversation(messages)
         self.tools = tools
         self._sampling = sampling
@@ -190,6 +193,8 @@ class ChatCall:
         async with aclosing(self._begin(stream=stream)) as events:
             async for event in events:
                 self._run_id = self._run_id or event.run_id  # the first event is the run's own
+                if self._on_event is not None and self._run is None:
+                    self._on_event(event)  # a hosted conductor has no listeners
                 yield event, self._take(event) if event.run_id == self._run_id else ""
 
     def answer(self) -> ChatAnswer:
@@ -238,7 +243,7 @@ class ChatCall:
             "paid_results": self._paid_results(conductor),
             "middleware": middleware if stream else whole_answers(middleware),
         }
-        self._run = RecordedRun(conductor, asked, call)
+        self._run = RecordedRun(conductor, asked, call, on_event=self._on_event)
         return self._run.events()
 
     def _paid_results(self, conductor: Conductor) -> PaidResults | None:

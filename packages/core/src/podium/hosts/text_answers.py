@@ -25,10 +25,19 @@ def text_completion(texts: Sequence[str], gaps: Sequence[str], worker: str) -> C
     text = storable("\n\n".join(filter(str.strip, texts)))
     if not gaps:
         return Completion(text) if text else None
-    told = storable(f"not passed on, since the output of a step is text: {', '.join(gaps)}")
+    told = gaps_told(gaps)
     if not text:
         raise WorkerFailed(f"worker {worker!r} returned no text; {told}", maybe_paid=True)
     return Completion(f"{text}\n\n[{told}]", missing=told)
+
+
+def gaps_told(gaps: Sequence[str]) -> str:
+    """Return the sentence for parts of an answer that are no text.
+
+    Args:
+        gaps: the parts, in words, as in `an image (image/png, 15 bytes)`.
+    """
+    return storable(f"not passed on, since the output of a step is text: {', '.join(gaps)}")
 
 
 def encoded_size(data: str) -> str:

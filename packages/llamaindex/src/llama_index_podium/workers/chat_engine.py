@@ -7,10 +7,12 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
 from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
+from llama_index.core.schema import NodeWithScore
 
 from llama_index_podium.messages import to_llama
 from llama_index_podium.sources import note
@@ -81,7 +83,7 @@ class ChatEngineWorker(Worker):
 
     async def _ask(self, request: Request) -> Any:
         subtask, history = step_input_of(request).subtask, _history(request, self.card)
-        engine = _with_own_memory(self.engine)
+        engine = _own_copy(self.engine)
         if is_blocking(engine):
             return await in_thread(engine.chat, subtask, history)
         if request.stream and not isinstance(engine, _NO_STREAM):
@@ -104,12 +106,28 @@ def _history(request: Request, card: Card) -> list[ChatMessage]:
     return to_llama(worker_messages(replace(step_input, subtask=_NEXT), card))
 
 
-def _with_own_memory(engine: BaseChatEngine) -> BaseChatEngine:
-    """Return a copy of an engine whose memory is empty, so that calls at once do not mix."""
+def _own_copy(engine: BaseChatEngine) -> BaseChatEngine:
+    """Return a copy of an engine whose memory is empty, so that calls at once do not mix.
+
+    Its retriever is called in a thread where it blocks, so that the answer can be streamed all the same.
+    """
     own = copy(engine)
+    for name, part in list(vars(own).items()):
+        if isinstance(part, BaseRetriever) and is_blocking(part):
+            own.__dict__[name] = _InThread(part)
     if isinstance(getattr(own, "_memory", None), BaseMemory):
         own.__dict__["_memory"] = ChatMemoryBuffer.from_defaults(token_limit=_MEMORY_TOKENS)
     return own
+
+
+class _InThread:
+    """A retriever as chat engines use it, called in a thread."""
+
+    def __init__(self, retriever: BaseRetriever) -> None:
+        self.retrieve = retriever.retrieve
+
+    async def aretrieve(self, query: Any) -> list[NodeWithScore]:
+        return await in_thread(self.retrieve, query)
 
 
 async def _pieces(response: StreamingAgentChatResponse) -> AsyncGenerator[str, None]:

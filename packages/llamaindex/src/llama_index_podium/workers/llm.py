@@ -197,9 +197,17 @@ class LLMWorker(Worker, PromptMixin):
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         if PROMPT in prompts:
-            if "task" not in prompts[PROMPT].template_vars:
+            found = set(prompts[PROMPT].template_vars)
+            if "task" not in found:
                 raise ConfigError(
                     f"{PROMPT} of {self.card.name!r} has no {{task}}: that is what is to be done"
+                )
+            filled = {"task", *prompts[PROMPT].kwargs, *(prompts[PROMPT].function_mappings or ())}
+            if unknown := sorted(found - filled):
+                told = ", ".join(f"{{{name}}}" for name in unknown)
+                raise ConfigError(
+                    f"{PROMPT} of {self.card.name!r} has {told}, which nothing fills in: keep only {{task}}, "
+                    "or fill in the others with partial_format"
                 )
             self.prompt = prompts[PROMPT]
 

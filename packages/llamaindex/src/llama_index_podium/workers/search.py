@@ -3,7 +3,7 @@
 They own what of a step such a thing is asked, and note the nodes it finds.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,12 +13,12 @@ from llama_index.core.base.response.schema import AsyncStreamingResponse, Stream
 from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_podium.sources import note, text_of
+from llama_index_podium.sources import gaps_of, note, text_of
 from llama_index_podium.usage import spending
 from llama_index_podium.workers.answers import completion_of
 from llama_index_podium.workers.blocking import in_thread, is_blocking, parts_of
 from podium.errors import WorkerBroken
-from podium.hosts import spent_completion, worker_errors
+from podium.hosts import gaps_told, spent_completion, worker_errors
 from podium.prompts import worker_messages
 from podium.types import Completion, storable
 from podium.workers import Card, Request, Worker, step_input_of
@@ -52,8 +52,7 @@ class RetrieverWorker(Worker):
             found = await self._retrieve(QueryBundle(subtask))
             note(found)
             completion = spent_completion(storable(text_of(found)), spent.usage_at_end, self.card)
-        if not completion.text.strip():
-            completion = nothing_found(subtask, completion)
+        completion = _with_gaps(subtask, completion, found)
         if request.stream:
             yield completion.text
         yield completion
@@ -106,8 +105,10 @@ class QueryEngineWorker(Worker):
             if is_empty:
                 text = storable(text_of(nodes)) if searches else ""
             completion = completion_of(text, spent, self.card)
-            if not text.strip():
-                if not searches and (nodes or not response.response):
+            if searches:
+                completion = _with_gaps(step_input_of(request).subtask, completion, nodes)
+            elif not text.strip():
+                if nodes or not response.response:
                     raise WorkerBroken(f"query engine {self.card.name!r} gave no answer", maybe_paid=True)
                 completion = nothing_found(step_input_of(request).subtask, completion)
         if request.stream:
@@ -136,6 +137,14 @@ def _bundle(request: Request, card: Card) -> QueryBundle:
 def is_empty_text(text: str) -> bool:
     """Say whether a response has no text, or what LlamaIndex puts in its place."""
     return text.strip() in ("", _EMPTY)
+
+
+def _with_gaps(subtask: str, completion: Completion, found: Sequence[NodeWithScore]) -> Completion:
+    """Return the answer of a search with what of its nodes is no text, or with that nothing was found."""
+    if gaps := gaps_of(found):
+        told = gaps_told(gaps)
+        return replace(completion, text=f"{completion.text}\n\n[{told}]".strip(), missing=told)
+    return completion if completion.text.strip() else nothing_found(subtask, completion)
 
 
 def nothing_found(subtask: str, completion: Completion) -> Completion:
