@@ -130,7 +130,7 @@ async def test_a_step_that_the_plan_lacks_is_refused() -> None:
     async def beyond(steps: ExternalScheduler) -> None:
         await steps.run(4)
 
-    with pytest.raises(ConfigError, match="the plan has no step 4: its steps are 0 to 3"):
+    with pytest.raises(ConfigError, match="the plan has no step 4; its steps are 0 to 3"):
         await diamond().run(DIAMOND, step_starter=beyond)
 
 

@@ -284,7 +284,7 @@ async def test_a_call_is_kept_for_the_last_step(policy: str) -> None:
     assert result.problem is not None
     assert result.problem.code == "limit"
     assert result.problem.message.startswith("the answer was made without step ")
-    assert "has no output: what the run may spend did not allow for it." in _sent(join.requests[0])
+    assert "has no output: the limits of the run did not allow it." in _sent(join.requests[0])
 
 
 @pytest.mark.parametrize(

@@ -469,7 +469,7 @@ async def test_a_step_without_stand_in_waits_for_a_worker_that_cools_down() -> N
     late = outcome_of(await told(conductor(pool, Retry(break_after=1, break_seconds=90.0))))
     assert (late.status, late.attempts, late.started) == ("failed", 0, None)
     assert late.problem is not None
-    assert "failed 1 times in a row and is left out for another 90 s" in late.problem.message
+    assert "failed 1 times in a row and gets no calls for another 90 s" in late.problem.message
     events = await told(conductor(pool, Retry(break_after=1, break_seconds=12.0)))
     assert [moment for _, _, moment in started(events)] == pytest.approx([12.0])
     assert outcome_of(events).text == "back"
@@ -505,10 +505,10 @@ async def test_steps_wait_for_the_call_that_tries_a_worker() -> None:
         ({"first_wait": "1"}, "Retry.first_wait is '1'"),
         ({"max_wait": float("inf")}, "Retry.max_wait is inf"),
         ({"break_after": 0}, "Retry.break_after is 0"),
-        ({"retry_on": "worker_broken"}, "give a set of texts"),
+        ({"retry_on": "worker_broken"}, "must be a set of texts"),
         ({"retry_on": {"limit"}}, "'limit' is not the code"),
         ({"fallback_on": {"worker_broken"}}, "is in both"),
-        ({"fallbacks": {"a": "b"}}, "give a list of names"),
+        ({"fallbacks": {"a": "b"}}, "must be a list of names"),
     ],
 )
 def test_a_wrong_setting_is_refused(options: Mapping[str, Any], told: str) -> None:
@@ -520,8 +520,8 @@ def test_a_wrong_setting_is_refused(options: Mapping[str, Any], told: str) -> No
 @pytest.mark.parametrize(
     ("retry", "told"),
     [
-        (Retry(fallbacks={"a": ["nobody"]}), "'nobody' is no worker of the pool: a, b"),
-        (Retry(fallbacks={"nobody": ["a"]}), "'nobody' is no worker"),
+        (Retry(fallbacks={"a": ["nobody"]}), "'nobody' is not in the pool; the workers are a, b"),
+        (Retry(fallbacks={"nobody": ["a"]}), "'nobody' is not in the pool"),
         (Retry(fallbacks={"a": ["a"]}), "cannot be its own fallback"),
         (Retry(fallback_labels=frozenset({"large"})), "fewer than two"),
     ],

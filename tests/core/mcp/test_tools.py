@@ -249,7 +249,7 @@ async def test_a_tool_that_is_not_safe_to_repeat_is_called_once(log: Path) -> No
     assert lines(log) == ["send hello"]
     assert result.outcomes[0].problem is not None
     assert result.outcomes[0].problem.code == WorkerBroken.code
-    assert "it may have done its work, which is not safe to repeat" in result.outcomes[0].problem.message
+    assert "the call may have had its effect, and is not safe to repeat" in result.outcomes[0].problem.message
 
 
 async def test_a_tool_that_was_not_reached_is_called_again(served: Served, log: Path) -> None:

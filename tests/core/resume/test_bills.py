@@ -265,12 +265,12 @@ class _Held(Actor):
 @pytest.mark.parametrize(
     ("completion", "reason"),
     [
-        (Completion("good", finish_reason="end_turn"), "finish_reason is 'end_turn': it is one of stop, "),  # type: ignore[arg-type]
-        (Completion("good", cost="0.1"), "cost is '0.1': it is a number of USD"),  # type: ignore[arg-type]
-        (Completion("good", cost=float("nan")), "cost is nan: it is a number of USD"),
-        (Completion("good", cost=-0.1), "cost is -0.1: it is a number of USD"),
+        (Completion("good", finish_reason="end_turn"), "finish_reason is 'end_turn': it must be one of"),  # type: ignore[arg-type]
+        (Completion("good", cost="0.1"), "cost is '0.1': it must be a number of USD"),  # type: ignore[arg-type]
+        (Completion("good", cost=float("nan")), "cost is nan: it must be a number of USD"),
+        (Completion("good", cost=-0.1), "cost is -0.1: it must be a number of USD"),
         (Completion(None), "text is NoneType"),  # type: ignore[arg-type]
-        (Completion("", tool_calls=("call",)), "tool_calls are ('call',): they are objects"),  # type: ignore[arg-type]
+        (Completion("", tool_calls=("call",)), "tool_calls are ('call',): they must be a tuple of objects"),  # type: ignore[arg-type]
     ],
 )
 async def test_what_no_record_could_hold_is_refused_where_it_comes_in(

@@ -112,7 +112,7 @@ async def test_pieces_of_another_text_than_the_whole_are_no_answer() -> None:
     result = await Conductor(ONE, [worker], retry=retry).run("What?")
     assert result.problem is not None
     assert (result.status, result.problem.code) == ("failed", "worker_broken")
-    assert "pieces of another text" in result.problem.message
+    assert "pieces that differ" in result.problem.message
     assert len(worker.requests) == 2
 
 

@@ -70,7 +70,7 @@ async def test_a_cut_answer_and_a_fallback_planner_are_explained() -> None:
     assert result.planner.is_fallback
     assert "no_plan" in result.planner.why
     assert result.problem is not None
-    assert "step 0 (a): the text was cut at its worker's token limit" in result.problem.message
+    assert "step 0 (a): the text was cut at the worker's token limit" in result.problem.message
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("", "ok"), ("too short", "partial"), (None, "partial")])

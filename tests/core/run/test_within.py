@@ -111,7 +111,7 @@ async def test_a_partial_run_makes_its_step_partial(
     result = await _run(FunctionWorker(way(inner), price=FREE))  # type: ignore[arg-type]  # of a way
     assert (result.answer, result.status) == ("what there is", "partial")
     assert result.problem is not None
-    assert "a run that it began ended partial: " in result.problem.message
+    assert "a nested run ended partial: " in result.problem.message
 
 
 @pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_by_stream])
@@ -131,7 +131,7 @@ async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides(
     result = await _run(Actor(Card(name="agent", price=price), agent))
     assert (result.answer, result.status) == ("Summary: no data", "partial"), result.explain()
     assert result.problem is not None
-    assert "a run that it began ended failed: " in result.problem.message
+    assert "a nested run ended failed: " in result.problem.message
     assert result.usage.total_tokens == own.total_tokens + 305
 
 

@@ -1,4 +1,4 @@
-"""The steps of one round: schedule, run, retry, fall back, hedge."""
+"""Runs the steps of one round: schedule, call, retry, fall back, hedge."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""One call of one worker: what is set aside for it, and how it is billed however it ends."""
+"""One call of a worker: its reservation, its result and its cost."""
 
 from asyncio import timeout_at
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -36,45 +36,45 @@ _REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A worker at work; what it wrote so far can be read at any time."""
+    """A call of a worker; the text so far can be read at any time."""
 
     context: RunContext
     worker: int
-    """Its number in the pool."""
+    """The worker's number in the pool."""
     card: Card
     number: int
-    """Number of the call among those for its step, from 1."""
+    """Number of the call among the calls for its step, from 1."""
     request: Request
     reservation: Reservation
     breaker: CircuitBreaker
-    """The worker's, which is told how the call ended."""
+    """The worker's circuit breaker."""
     tries: bool
-    """Whether the call finds out if a worker that was left out is back."""
+    """Whether the call tests if an unavailable worker works again."""
     began: float
-    """When it was called, on the event loop's clock, in seconds."""
+    """Start of the call, on the event loop's clock, in seconds."""
     until: float | None
-    """When the call times out, on that clock; `None` where the step times out first."""
+    """Time at which the call times out, on that clock; `None` if the step times out first."""
     is_sent: bool = False
     """Whether the worker was called. A call that was not sent costs nothing."""
     pieces: list[str] = field(default_factory=list)
     completion: Completion | None = None
-    """The whole answer; `None` until its end was seen."""
+    """The complete answer; `None` until it has arrived."""
     error: PodiumError | None = None
     bug: Exception | None = None
-    """The exception of a worker with a mistake in its code, which is to leave the run."""
+    """The exception of a bug in the worker's code, which the run raises."""
     problem: Problem | None = None
-    """Why the step went on, or ended, without it; `None` while it may still be the answer."""
+    """Why the call is not used; `None` while it may still give the answer."""
     usage: Usage = _NOTHING
     cost: float | None = 0.0
     maybe_paid: bool = False
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody knows how it ends, or ended."""
+        """Whether the call has neither an answer nor an error: it runs, or was stopped."""
         return self.completion is None and self.error is None
 
     def call(self) -> Call:
-        """Return the call as it is billed."""
+        """Return the call with its tokens and cost."""
         return Call(
             attempt=self.number,
             worker=self.card.name,
@@ -85,15 +85,15 @@ class Attempt:
         )
 
     async def run(self, on_text: Callable[["Attempt", str], None]) -> None:
-        """Call the worker until it has ended. A failure is stored in `error`; a cancel is raised.
+        """Call the worker and wait for its end. A failure is stored in `error`; a cancellation is raised.
 
-        A mistake in the worker's own code is stored in `bug`, too.
+        The exception of a bug in the worker's code is also stored in `bug`.
 
-        With a journal, the call is sent once its start and its reservation are recorded, and with
-        them all that made it possible: the plan, and the ends of the steps it is shown.
+        With a journal, the call is sent after its start and reservation are recorded, and with
+        them all earlier events, such as the plan and the ends of the visible steps.
 
         Args:
-            on_text: takes this attempt and each piece it writes.
+            on_text: called with this attempt and each piece of text.
         """
         outer = outer_run(self.request.caller)
         assert outer is not None
@@ -125,7 +125,7 @@ class Attempt:
                 self._settle()
 
     def _postpone(self, seconds: float) -> None:
-        """Move the beginning of the call and its time limit: the wait for the journal is not the worker's."""
+        """Move the call's start and time limit, because the wait for the journal does not count."""
         self.began += seconds
         if self.until is not None:
             self.until += seconds
@@ -171,24 +171,24 @@ class Attempt:
                 f"called tools that nobody offered: {_names(completion)}", completion, AnswerToolCalls
             )
         if not completion.text.strip() and not completion.tool_calls:
-            # Code that returned nothing would return it again.
+            # Not retried without a model: the code would return nothing again.
             kind = WorkerBroken if self._uses_tokens and completion.uses_tokens else WorkerFailed
             raise self._broken("returned an empty answer", completion, kind)
         if len(completion.text) > self.context.settings.limits.output_chars:
             raise self._too_long(completion)
         if self._differs(completion):
-            raise self._broken("yielded pieces of another text than its completion has", completion)
+            raise self._broken("yielded pieces that differ from the text of its completion", completion)
         text = storable(completion.text)
         completion = completion if text is completion.text else replace(completion, text=text)
         outer = outer_run(self.request.caller)
         if outer is not None and outer.gaps and completion.missing is None:
-            return replace(completion, missing=f"a run that it began ended {'; another '.join(outer.gaps)}")
+            return replace(completion, missing=f"a nested run ended {'; another ended '.join(outer.gaps)}")
         return completion
 
     def _differs(self, completion: Completion) -> bool:
-        """Say whether the pieces are another text than the whole, white space aside.
+        """Return whether the pieces differ from the whole text, ignoring white space.
 
-        They may be for calls of tools, and for a conductor, whose steps may be tried again.
+        They may differ for tool calls, and for a conductor, which may retry its steps.
         """
         if not self.pieces or completion.tool_calls or self.reservation.books_itself:
             return False
@@ -211,7 +211,7 @@ class Attempt:
         return kind(told, maybe_paid=True, usage=completion.usage, cost=completion.cost)
 
     def _settle(self) -> None:
-        """Bill the call, and remember how it went."""
+        """Count the cost of the call, and update the worker's history and circuit breaker."""
         spent = self._bill()
         context, now = self.context, self.context.clock()
         context.ledger.settle(self.reservation, spent)
@@ -231,12 +231,12 @@ class Attempt:
             context.settings.pool.history(self.worker).add(took)
 
     def _was_free(self) -> bool:
-        """Say whether it cost nothing: it was not served, and began no run."""
+        """Return whether the call cost nothing: it was not sent or was refused, and started no nested run."""
         unpaid = isinstance(self.error, WorkerError) and not self.error.maybe_paid
         return not self._began_runs() and (unpaid or isinstance(self.error, LimitExceeded))
 
     def _raised(self) -> bool:
-        """Say whether it is code without a model, which ended by itself and began no run."""
+        """Return whether code without a model raised, without a timeout and without nested runs."""
         ended = self.error is not None and not isinstance(self.error, WorkerTimeout)
         return ended and not self._uses_tokens and not self._began_runs()
 
@@ -245,15 +245,14 @@ class Attempt:
         return nested is not None and nested.calls > 0
 
     def _nested(self) -> Spend | None:
-        """Return what runs that were begun in the call have spent; `None` where there were none."""
+        """Return the spending of the runs that the call started; `None` if it started none."""
         outer = outer_run(self.request.caller)
         return None if outer is None or not outer.ledgers else _sum(outer.ledgers)
 
     def _bill(self) -> Spend:
-        """Note tokens and USD, and return what the ledger books.
+        """Set the call's tokens and cost, and return the amount that the ledger counts.
 
-        What the worker reported counts, unless it cannot be right: then it is estimated, as the
-        tokens of a call are whose end was not seen.
+        The reported usage counts. It is estimated if it is impossible, or if no complete response arrived.
         """
         if not self.is_sent:
             return NOTHING
@@ -271,7 +270,7 @@ class Attempt:
         elif self._was_free():
             return Spend(1)
         elif self._raised():
-            self.cost = None  # as that of a call which succeeds: 0 by its price, or unknown
+            self.cost = None  # computed below from the card's price
         else:
             return self._bill_unknown(nested)
         if nested is not None and not self.reservation.books_itself:
@@ -285,7 +284,7 @@ class Attempt:
         return spent
 
     def _bill_unknown(self, nested: Spend | None) -> Spend:
-        """Bill a call whose end nobody saw: by an estimate; runs that were begun in it by what they spent."""
+        """Set the cost of a call without a complete response: an estimate, or the cost of its nested runs."""
         self.maybe_paid = True
         reserved, price = self.reservation.amount, self.card.price
         told = estimate_usage(self.request.messages, "".join(self.pieces))
@@ -302,13 +301,15 @@ class Attempt:
         return spent
 
     def _bill_beside(self, nested: Spend) -> Spend:
-        """Bill a call whose worker's code began runs, which have booked what they spent."""
+        """Set the cost of a call whose worker started nested runs, which the ledger has counted already."""
         usage = self.usage if is_well_formed(self.usage) else _NOTHING
         outer = outer_run(self.request.caller)
         assert outer is not None
         lost = [ledger for ledger in outer.ledgers if not any(ledger is each for each in outer.answered)]
         if lost and self.completion is not None:
-            unreported = _sum(lost)  # an agent goes on after a tool that raised, and reports its own turns
+            unreported = _sum(
+                lost
+            )  # an agent continues after a tool that raised, and reports only its own turns
             usage += Usage(unreported.input_tokens, unreported.output_tokens)
             self.cost = None if self.cost is None else total_cost([self.cost, unreported.cost])
         if self.card.price is not None:
@@ -319,13 +320,13 @@ class Attempt:
         return own
 
     def _unpriced(self, own: Usage) -> float | None:
-        """Return what a worker without a price costs: nothing where its models were not asked."""
+        """Return the cost of a worker without a price: 0 if its own model was not called, else unknown."""
         return 0.0 if self._uses_tokens and own == _NOTHING else None
 
     def _measured(self, usage: Usage, text: str, calls: Sequence[Part] = ()) -> Usage:
-        """Return a reported usage; an estimate where it cannot be right.
+        """Return the reported usage, or an estimate if it is impossible.
 
-        Work that reserved no tokens (plain code, or a conductor that books its own) may report none.
+        A call that reserved no tokens (plain code, or a conductor that counts its own) may report none.
         """
         if not self.reservation.amount.output_tokens and is_well_formed(usage):
             return usage
@@ -339,18 +340,18 @@ def _sum(ledgers: Sequence[Ledger]) -> Spend:
 
 
 def _misfit(completion: Completion) -> str:
-    """Say what of a completion is not of its type, as code of others may return it; empty where all is."""
+    """Return what is wrong with the completion of a user's worker; empty if it is valid."""
     text: object = completion.text
     calls: object = completion.tool_calls
     cost = completion.cost
     if not isinstance(text, str):
-        return f"text is {type(text).__name__}"
+        return f"text is {type(text).__name__}: it must be text"
     if completion.finish_reason not in _REASONS:
-        return f"finish_reason is {completion.finish_reason!r:.80}: it is one of {', '.join(_REASONS)}"
+        return f"finish_reason is {completion.finish_reason!r:.80}: it must be one of {', '.join(_REASONS)}"
     if not isinstance(calls, tuple) or not all(map(_is_call, calls)):
-        return f"tool_calls are {calls!r:.80}: they are objects, as OpenAI writes them"
+        return f"tool_calls are {calls!r:.80}: they must be a tuple of objects in OpenAI's form"
     if cost is not None and not is_cost(cost):
-        return f"cost is {cost!r:.80}: it is a number of USD, 0 or more and below {MAX_COST:g}, or None"
+        return f"cost is {cost!r:.80}: it must be a number of USD, 0 or more and below {MAX_COST:g}, or None"
     return ""
 
 

@@ -1,6 +1,6 @@
-"""The dependencies of a round's steps: which can start, what they are shown, and which nobody needs.
+"""The dependencies of a round's steps: which steps can start, what they see, and which are not needed.
 
-The graph decides; `scheduler` starts, stops and ends steps.
+The graph only decides; `scheduler` starts, stops and ends steps.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -20,11 +20,11 @@ _ENDS = {"failed": "failed", "cancelled": "was cancelled", "skipped": "was skipp
 
 
 class DependencyGraph:
-    """The steps of a round, in the plan's order, while the plan may still be arriving.
+    """The steps of a round, in the plan's order. Steps can be added before the plan is complete.
 
     Args:
         on_failure: what happens to a step that lacks an input: `note`, `skip` or `fail`.
-        has_previous: whether steps that list "previous" are shown an output of the round before.
+        has_previous: whether the previous round has an output for steps that list "previous".
         names: the names of the run's texts.
     """
 
@@ -37,7 +37,7 @@ class DependencyGraph:
         self._states: list[StepState] = []
         self._superseded: list[StepState] = []
         self.plan: Plan | None = None
-        """The whole plan; `None` until it is known."""
+        """The complete plan; `None` until it is known."""
 
     def __iter__(self) -> Iterator[StepState]:
         return iter(self._states)
@@ -47,16 +47,16 @@ class DependencyGraph:
 
     @property
     def last(self) -> StepState | None:
-        """The place of the plan's last step, once that is known."""
+        """The state of the plan's last step; `None` until the plan is complete."""
         return self._states[-1] if self.plan is not None and self._states else None
 
     @property
     def all(self) -> tuple[StepState, ...]:
-        """Those of the plan, in its order, then those that a new plan superseded."""
+        """The plan's steps in order, then the steps that a new plan superseded."""
         return (*self._states, *self._superseded)
 
     def append(self, step: Step) -> StepState:
-        """Give the next step its place."""
+        """Add the next step and return its state."""
         index = len(self._states)
         number = 1
         for other in self._superseded:
@@ -73,12 +73,12 @@ class DependencyGraph:
         return state
 
     def take(self, plan: Plan, *, last_differs: bool = False) -> list[StepState]:
-        """Give each step of the plan its place; return those of steps that it does not have.
+        """Set the complete plan, and return the states of added steps that the plan does not have.
 
         Args:
-            plan: the whole plan.
-            last_differs: whether the last step is called in a way of its own, so that a step that
-                was started as another does not stand for it.
+            plan: the complete plan.
+            last_differs: whether the last step is called in a different way, so a step that has
+                already started cannot become the last step.
         """
         most, same = len(plan.steps) - last_differs, 0
         while same < min(len(self._states), most) and self._states[same].step == plan.steps[same]:
@@ -95,9 +95,9 @@ class DependencyGraph:
         return others
 
     def verdict(self, state: StepState) -> Verdict:
-        """Return what to do with a step, by the steps that have ended so far.
+        """Return what to do with a step, based on the steps that have ended.
 
-        A step that cannot start any more is skipped only once the whole plan is known.
+        A step that can no longer start is skipped only after the plan is complete.
         """
         if state.visible is not None or state.outcome is not None:
             return "wait"
@@ -110,10 +110,10 @@ class DependencyGraph:
         return "wait" if state.blocked else "skip"
 
     def _bridges(self, state: StepState) -> bool:
-        """Say whether a step runs with a note of the outputs that it lacks.
+        """Return whether a step runs with a note on its missing inputs.
 
-        It needs one output at least. The last step also does so under `skip` and `fail` when the
-        run's limits refused a step, since part of the limits was kept for it.
+        It needs at least one output. With `skip` and `fail`, only the last step can do so, if the
+        run's limits refused a step: part of the limits was kept for the last step.
         """
         if state.blocked or self._refers_to_nothing(state):
             return False
@@ -122,27 +122,27 @@ class DependencyGraph:
         return self._on_failure == "note" or (state is self.last and self._is_refused())
 
     def _refers_to_nothing(self, state: StepState) -> bool:
-        """Say whether the subtask refers to a step that ended without an output."""
+        """Return whether the subtask refers to a step without an output."""
         return any(not self._states[seen].is_good for seen in state.step.references)
 
     def _is_refused(self) -> bool:
-        """Say whether a step was refused for the run's limits."""
+        """Return whether the run's limits refused a step."""
         ended = (state.outcome.problem for state in self._states if state.outcome is not None)
         return any(problem is not None and problem.code == LimitExceeded.code for problem in ended)
 
     def lack(self, state: StepState) -> Problem:
-        """Return why a step is skipped: the steps whose output it needs and that have none."""
+        """Return why a step is skipped: the steps that it depends on and that have no output."""
         outcomes = [outcome for seen in state.step.access if (outcome := self._states[seen].outcome)]
         bad = [f"step {one.step} {_ENDS[one.status]}" for one in outcomes if one.status != "ok"]
         return Problem("dependency", f"it lacks an input: {', '.join(bad)}")
 
     def show(self, state: StepState, labels: frozenset[str], previous: PreviousRound) -> None:
-        """Settle what a step that can start is shown: of more than are enough, those that ended first.
+        """Set what a step that can start sees; with `enough`, the steps that ended first.
 
         Args:
-            state: the step's.
-            labels: those every step is shown.
-            previous: the round before, which steps that list it are shown.
+            state: the state of the step.
+            labels: the labels of the data that every step sees.
+            previous: the previous round, for steps that list it.
         """
         step, states = state.step, self._states
         good: Sequence[int] = step.access
@@ -160,9 +160,9 @@ class DependencyGraph:
 
     @property
     def unwanted(self) -> Iterator[StepState]:
-        """The steps that have not ended and that nobody waits for, since enough others had; the latest first.
+        """The steps that have not ended and that no step waits for any more; from the last to the first.
 
-        Giving one up may leave an earlier one without anybody who waits for it.
+        Cancelling one step may make an earlier step unwanted, which then follows.
         """
         if self.plan is not None:
             for state in reversed(self._states[:-1]):
@@ -171,7 +171,7 @@ class DependencyGraph:
 
     @property
     def paid(self) -> tuple[tuple[str, Outcome], ...]:
-        """What ended well, as it ended, with what stands for it by content."""
+        """The outcomes that are `ok`, in the order in which they ended, each with its exact key."""
         good = sorted(
             (state for state in self.all if state.exact and state.is_good), key=lambda state: state.rank
         )

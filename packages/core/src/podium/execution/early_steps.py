@@ -1,4 +1,4 @@
-"""Steps that start before their plan is whole, of a plan whose steps a host starts."""
+"""The steps that a run starts before its plan is complete, if a host starts the other steps."""
 
 from collections.abc import Iterable
 
@@ -10,10 +10,10 @@ from podium.execution.step_state import StepState
 
 
 class EarlySteps:
-    """Keeps which steps the run started itself, so that the host waits for them instead of starting them.
+    """Records which steps the run started itself; the host waits for them and does not start them.
 
     Args:
-        context: the run's.
+        context: the context of the run.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -31,7 +31,7 @@ class EarlySteps:
 
         Args:
             ready: steps that can start.
-            is_whole: whether the plan is whole, so that the host starts the rest.
+            is_whole: whether the plan is complete; the host then starts the other steps.
         """
         if not self.is_hosted:
             return ready
@@ -42,13 +42,13 @@ class EarlySteps:
         return admitted
 
     def leave_to_host(self, states: Iterable[StepState]) -> None:
-        """Leave those of the steps to the host that were admitted and have not begun."""
+        """Leave the admitted steps that have not begun to the host."""
         for state in states:
             if state.runner is None and state.outcome is None:
                 self._ends.pop(state, None)
 
     def exit(self, state: StepState, left: HostExit) -> None:
-        """Keep what a step raised until the host runs the step."""
+        """Keep the exception of a step until the host runs the step."""
         self._exits[state] = left
 
     def ended(self, state: StepState) -> None:
@@ -60,7 +60,7 @@ class EarlySteps:
         """Wait until a step has ended, if the run has started it.
 
         Raises:
-            HostExit: what the step raised.
+            HostExit: the step raised it.
         """
         if state in self._ends:
             await self._ends[state].wait()

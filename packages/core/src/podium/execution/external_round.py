@@ -1,4 +1,4 @@
-"""Lets a host start the steps of a round: the implementation of `ExternalScheduler`."""
+"""Implements `ExternalScheduler`, with which a host starts the steps of a round."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from podium.types.plan import Plan
 
 
 class ExternalRound(ExternalScheduler):
-    """One round, whose steps a host starts."""
+    """A round whose steps a host starts."""
 
     def __init__(self, context: RunContext, number: int, plan: Plan, scheduler: RoundScheduler) -> None:
         self.run_id = context.request.run_id
@@ -25,13 +25,13 @@ class ExternalRound(ExternalScheduler):
         for other, outcome in known.items():
             self.take(other, outcome)
         if not 0 <= index < len(self.plan.steps):
-            raise ConfigError(f"the plan has no step {index}: its steps are 0 to {len(self.plan.steps) - 1}")
+            raise ConfigError(f"the plan has no step {index}; its steps are 0 to {len(self.plan.steps) - 1}")
         return await self._scheduler.run_one(index)
 
     def take(self, index: int, outcome: Outcome) -> None:
-        """Take the stored outcome of a step."""
+        """Reuse the stored outcome of a step."""
         self._scheduler.take(index, outcome)
 
     def charge(self, index: int, outcome: Outcome) -> None:
-        """Charge what a stored attempt of a step spent."""
+        """Count the spending of a stored attempt of a step."""
         self._scheduler.charge(index, outcome)

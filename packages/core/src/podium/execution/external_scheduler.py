@@ -1,4 +1,4 @@
-"""The seam for a host that starts the steps of a plan itself, such as another framework's graph."""
+"""The interface for a host that starts the steps of a plan itself, such as another framework's graph."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
@@ -11,22 +11,22 @@ NO_OUTCOMES: Mapping[int, Outcome] = MappingProxyType({})
 
 
 class Pause(Exception):
-    """Raised by a step starter that starts no step now: the run ends as `waiting` and can be resumed."""
+    """Raised by a step starter that starts no step now; the run ends as `waiting` and can be resumed."""
 
 
 class HostExit(BaseException):
-    """Base of what a host's middleware raises to leave the run from within a worker's call.
+    """Base class of exceptions with which a host's middleware leaves the run from a worker's call.
 
-    Raised in a step that started before its plan was whole, it waits until the host runs that step.
+    If a step raises it that started before its plan was complete, it is raised when the host runs that step.
     """
 
 
 class ExternalScheduler(Protocol):
     """The steps of one round's plan, for a host that decides when each step starts.
 
-    Steps that can start while the plan is still being written are started by the run itself, except
-    those of workers that may be interrupted; so the host finds them running or ended.
-    Workers, inputs and budgets of the steps stay the run's business.
+    The run itself starts steps that can start before the plan is complete, except steps of
+    interruptible workers. When the host runs such a step, the step is running or has ended.
+    The run still handles the workers, inputs and limits of all steps.
     """
 
     run_id: str
@@ -34,17 +34,17 @@ class ExternalScheduler(Protocol):
     """The round's number, from 1."""
     plan: Plan
     workers: tuple[str, ...]
-    """The names of the pool's workers, in its order."""
+    """The names of the pool's workers, in the pool's order."""
 
     async def run(self, index: int, known: Mapping[int, Outcome] = NO_OUTCOMES) -> Outcome:
-        """Run a step, or wait for it if it runs, and return its outcome; a step that has ended is not run.
+        """Run a step, or wait for a running step, and return its outcome.
 
-        A failed step does not raise. A step that lacks an input is skipped, or handled as
-        `on_failure` says.
+        A step that has ended is not run again. A failed step does not raise. A step that lacks an input
+        is handled according to `on_failure`.
 
         Args:
-            index: the step, from 0.
-            known: outcomes of other steps that the host has stored, as `take` takes them.
+            index: index of the step, from 0.
+            known: outcomes of other steps that the host has stored; they are passed to `take`.
 
         Raises:
             ConfigError: the step does not exist, was started by the host before, or depends on steps that
@@ -53,21 +53,21 @@ class ExternalScheduler(Protocol):
         ...
 
     def take(self, index: int, outcome: Outcome) -> None:
-        """Take the stored outcome of a step; its cost counts against the run's limits.
+        """Reuse the stored outcome of a step; its cost counts against the run's limits.
 
         A step that has ended in this run keeps its outcome.
         """
 
     def charge(self, index: int, outcome: Outcome) -> None:
-        """Charge what a stored attempt of a step spent, before the step runs again.
+        """Count the spending of a stored attempt of a step, before the step runs again.
 
-        It counts against the run's limits, and is on the bill of the step's new outcome.
+        It counts against the run's limits, and is part of the cost of the step's new outcome.
         """
 
 
 StepStarter = Callable[[ExternalScheduler], Awaitable[None]]
-"""Starts the steps of a plan, each once the steps on its access list have ended, and waits for them.
+"""Starts each step of a plan after the steps on its access list have ended, and waits for all steps.
 
-An exception that it raises is raised by the run. Steps that it does not start are cancelled. It may
-raise `Pause` to put all steps off; the run then ends once the steps that run have ended.
+The run raises its exceptions. Steps that it does not start are cancelled. It may raise `Pause` to
+postpone all steps; the run then ends after the running steps have ended.
 """

@@ -1,6 +1,6 @@
 """Picks the next worker of a step after a failed call: the same worker again, or a fallback.
 
-Workers whose circuit breaker is open, and workers that the policy does not admit, are left out.
+Workers with an open circuit breaker, and workers that the policy does not allow, are skipped.
 """
 
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ from podium.execution.run_context import RunContext
 
 
 class RetriesExhausted(Exception):
-    """No call follows a failed call.
+    """A failed call is not retried.
 
     Args:
         error: the error of the failed call.
-        because: why no worker is called again, if the error does not say it; else empty.
+        because: why it is not retried, if the error does not say so; else empty.
     """
 
     def __init__(self, error: PodiumError, because: str = "") -> None:
@@ -29,17 +29,17 @@ class RetriesExhausted(Exception):
 
 @dataclass(slots=True)
 class FallbackOrder:
-    """The workers that one step may call, in order."""
+    """The workers that a step may call, in order."""
 
     context: RunContext
     round: int
     step: int
     own: int
-    """The number of the step's own worker in the pool."""
+    """The number of the step's worker in the pool."""
     labels: frozenset[str]
-    """The labels of everything that the step is shown."""
+    """The labels of all data that the step sees."""
     _order: list[int] = field(default_factory=list)
-    """Numbers of the workers that may be called, the next first."""
+    """Numbers of the workers that may be called; the next worker is first."""
     _has_fallbacks: bool = False
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class FallbackOrder:
         return self._order[0]
 
     def rest(self, number: int) -> float:
-        """Return the seconds until a worker may be called; infinite while another call tries it."""
+        """Return the seconds until a worker may be called; infinite while another call tests it."""
         context = self.context
         breaker = context.settings.pool.breaker(number)
         return breaker.rest(
@@ -59,10 +59,10 @@ class FallbackOrder:
         )
 
     async def choose(self, deadline: float) -> int:
-        """Return the worker that is called now, once its circuit breaker lets it.
+        """Wait until a circuit breaker allows a call, and return its worker.
 
         Args:
-            deadline: when the step must have ended, on the event loop's clock.
+            deadline: time by which the step must end, on the event loop's clock.
 
         Raises:
             WorkerUnavailable: the circuit breakers of all workers stay open for too long.
@@ -81,23 +81,23 @@ class FallbackOrder:
                 with anyio.CancelScope(deadline=min(until, deadline)) as scope:
                     await self.context.settings.pool.breaker(soonest).tried()
                 if scope.cancelled_caught:
-                    raise self._left_out(soonest, "is being tried by another call")
+                    raise self._left_out(soonest, "another call tests whether it works again")
             elif clock() + rest > min(until, deadline):
-                raise self._left_out(soonest, f"is left out for another {rest:.3g} s (Retry.break_seconds)")
+                raise self._left_out(soonest, f"gets no calls for another {rest:.3g} s (Retry.break_seconds)")
             else:
                 await anyio.sleep(rest)
         return self.next
 
     def after(self, attempt: Attempt, made: list[Attempt], deadline: float) -> float:
-        """Return the seconds to wait before the next call, after a failed one.
+        """Return the seconds to wait after a failed call before the next call.
 
         Args:
             attempt: the failed call.
             made: all calls of the step so far.
-            deadline: when the step must have ended, on the event loop's clock.
+            deadline: time by which the step must end, on the event loop's clock.
 
         Raises:
-            RetriesExhausted: there is no next call.
+            RetriesExhausted: the call is not retried.
         """
         error, retry, number = attempt.error, self.context.settings.retry, attempt.worker
         left = retry.attempts - len(made)
@@ -109,7 +109,7 @@ class FallbackOrder:
         ):
             raise RetriesExhausted(error)
         if error.maybe_paid and not self.context.settings.pool.workers[number].safe_to_repeat:
-            raise RetriesExhausted(error, "it may have done its work, which is not safe to repeat")
+            raise RetriesExhausted(error, "the call may have had its effect, and is not safe to repeat")
         others = [other for other in self._listed() if other != number]
         ready = [other for other in others if not self.rest(other)]
         wait, because = self._wait(attempt, error, made, deadline)
@@ -124,21 +124,21 @@ class FallbackOrder:
         return 0.0
 
     def beside(self, number: int) -> int:
-        """Return the worker of a second call beside a slow one: a fallback, or the same worker."""
+        """Return the worker of a hedged call: a fallback, or the same worker."""
         others = (other for other in self._listed() if other != number and not self.rest(other))
         return next(others, number)
 
     def _wait(
         self, attempt: Attempt, error: WorkerError, made: list[Attempt], deadline: float
     ) -> tuple[float, str]:
-        """Return the wait before the same worker is called again, and why there is none if it is infinite."""
+        """Return the wait before a retry with the same worker; if it is infinite, also why."""
         context = self.context
         failures = sum(call.worker == attempt.worker for call in made)
         seed = f"{context.request.run_id}/{self.round}/{self.step}/{attempt.number}"
         return context.settings.retry.wait_after(error, failures, seed, deadline - context.clock())
 
     def _listed(self) -> list[int]:
-        """Return the workers that may be called, fallbacks included."""
+        """Return the workers that may be called, including fallbacks."""
         if not self._has_fallbacks:
             self._has_fallbacks = True
             context = self.context

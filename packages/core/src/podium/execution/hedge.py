@@ -1,4 +1,4 @@
-"""Two calls of one step at the same time, of which the first good answer counts."""
+"""Runs two calls of one step at the same time and uses the first good answer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,22 +11,22 @@ from podium.types.outcome import Problem
 
 @dataclass(slots=True)
 class Race:
-    """A call that is under way, and perhaps another beside it."""
+    """A running call, and a second call if the first is slow."""
 
     first: Attempt
     on_text: Callable[[Attempt, str], None]
-    """Takes each piece one of them writes."""
+    """Called with each piece of text of a call."""
     on_left: Callable[[Attempt, Attempt], None]
-    """Takes the one of two that came to nothing, and the one that is left."""
+    """Called with the call that is not used, and the other call."""
     _second: Attempt | None = None
     _latest: Attempt | None = None
 
     async def run(self, patience: float, begin: Callable[[], Attempt | None]) -> Attempt:
-        """Run the first; return the one that counts: the first good answer, else the last to fail.
+        """Run the first call, and a second if it is slow; return the first good call, else the last to fail.
 
         Args:
-            patience: seconds after which the first, if it has written nothing yet, is slow.
-            begin: begins the call beside a slow one; returns `None` where there can be none.
+            patience: seconds after which the first call is slow, if it has written nothing yet.
+            begin: begins the second call; returns `None` if a second call is not possible.
         """
         ended = anyio.Event()
 
@@ -46,7 +46,7 @@ class Race:
         return self._settled()
 
     async def _slow(self, patience: float, ended: anyio.Event) -> None:
-        """Wait until the first has ended, or was sent `patience` seconds ago."""
+        """Wait until the first call has ended, or was sent `patience` seconds ago."""
         while not ended.is_set():
             left = self.first.began + patience - anyio.current_time() if self.first.is_sent else patience
             if left <= 0:
@@ -56,7 +56,7 @@ class Race:
 
     def _end(self, call: Attempt, other: Attempt | None, scope: anyio.CancelScope) -> None:
         if self._latest is not None and self._latest.completion is not None:
-            return  # both were good; the first of them counts
+            return  # both are good; the first counts
         self._latest = call
         if call.completion is not None:
             scope.cancel()

@@ -1,4 +1,4 @@
-"""Keeps enough of a run's limits for its plan's last step, which writes the answer."""
+"""Computes the part of a run's limits that is kept for the plan's last step, which writes the answer."""
 
 from collections.abc import Sequence
 
@@ -13,27 +13,27 @@ from podium.workers.worker import Request, VisibleStep
 from podium.workers.worst_case import bounded
 
 FIRST_GUESS = 1_000
-"""Tokens an answer is taken to come to while its worker has given none; four characters each."""
+"""Expected tokens of an answer of a worker without earlier answers; four characters each."""
 _SHARE = 0.95
-"""Share of a worker's latest answers that are no longer than what its next is taken for."""
+"""Quantile of the lengths of a worker's latest answers that is expected for its next answer."""
 _CALL = Spend(calls=1)
 
 
 def reserve_for_last_step(context: RunContext, plan: Plan, outcomes: Sequence[Outcome | None]) -> Spend:
-    """Return the most that the last step may spend, by what it will likely be shown.
+    """Return the maximum that the last step may spend, with the expected lengths of its inputs.
 
-    Nothing, where that leaves too little for every step that it is to be shown: these are
-    worst cases, and steps that run may turn out to cost less.
+    Returns nothing if the rest of the limits would be too small for every step that it depends on:
+    these are worst cases, and the steps may cost less.
 
     Args:
-        context: the run's.
-        plan: one of at least one step.
-        outcomes: what its steps have come to so far; `None` for those that have not ended.
+        context: the context of the run.
+        plan: a plan with at least one step.
+        outcomes: the outcomes of its steps; `None` for steps that have not ended.
     """
     metered, left = is_metered(context), context.ledger.left
     hopeful = all(outcome is None or outcome.status == "ok" for outcome in outcomes)
     if hopeful and not metered and _has_calls(left, len(plan.steps)):
-        return _CALL  # most plans: there is room for all of it
+        return _CALL  # the usual case: the limits are large enough for all steps
     ways = [way for seen in plan.steps[-1].access if (way := _way(context, plan, seen, outcomes)) is not None]
     if not ways:
         return NOTHING
@@ -43,12 +43,12 @@ def reserve_for_last_step(context: RunContext, plan: Plan, outcomes: Sequence[Ou
 
 
 def is_metered(context: RunContext) -> bool:
-    """Say whether more than calls is limited."""
+    """Return whether a limit of tokens or cost is set."""
     return context.ledger.limits_any("input_tokens", "output_tokens", "cost")
 
 
 def _way(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> list[int] | None:
-    """Return the steps that have yet to end for this one to end well; `None` if it cannot."""
+    """Return the steps that must still run so that a step can be `ok`; `None` if it cannot be."""
     needed, some = sorted(plan.reaching(index)), context.settings.on_failure in ("note", "replan")
     can_end = dict[int, bool]()
     for step in needed:
@@ -61,7 +61,7 @@ def _way(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outcome
 
 
 def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outcome | None]) -> Spend:
-    """Return the most that a step may spend; a call alone, where no more is known."""
+    """Return the maximum that a step may spend; only one call if the rest is unknown."""
     step = plan.steps[index]
     worker, limits = context.settings.pool.workers[step.worker], context.settings.limits
     visible = tuple([_expected(context, plan, seen, outcomes[seen]) for seen in step.access])
@@ -70,7 +70,7 @@ def _worst(context: RunContext, plan: Plan, index: int, outcomes: Sequence[Outco
     try:
         texts = context.request.context
         shown = step_input(worker, step, visible, query, most_chars=most_chars, texts=texts)
-    except PlanInvalid:  # the step will be told, unless its inputs turn out to be shorter
+    except PlanInvalid:  # if the real inputs are also too long, the step fails when it starts
         return _CALL
     request = Request(messages=worker_messages(shown, worker.card), step_input=shown)
     request = bounded(worker, request, context.ledger)
@@ -93,12 +93,12 @@ def _expected(context: RunContext, plan: Plan, index: int, outcome: Outcome | No
 
 
 def _has_calls(left: Remaining, count: int) -> bool:
-    """Say whether so many steps of one call each fit what is left."""
+    """Return whether `count` steps with one call each fit the remaining limits."""
     return (left.steps is None or count <= left.steps) and (left.calls is None or count <= left.calls)
 
 
 def _fit(amounts: Sequence[Spend], left: Remaining) -> bool:
-    """Say whether the amounts fit what is left, all at once."""
+    """Return whether the sum of the amounts fits the remaining limits."""
     if left.steps is not None and len(amounts) > left.steps:
         return False
     return all(

@@ -1,4 +1,4 @@
-"""Which steps of a round are paid for already: by the run before it was resumed, or by an earlier round."""
+"""Finds the steps of a round whose results are already paid for: before a resume, or in an earlier round."""
 
 from collections.abc import Iterable
 
@@ -13,14 +13,14 @@ from podium.workers.worker import StepInput
 
 
 class PaidSteps:
-    """Finds the results that a round need not pay for again.
+    """Finds the paid results that a round can reuse.
 
     Args:
-        context: the run.
+        context: the context of the run.
         number: the round's number, from 1.
         graph: the steps of the round.
-        paid: results of earlier rounds; `None` where steps may be repeated on purpose.
-        has_exact_keys: whether the steps of this round need exact keys, for rounds to come.
+        paid: results of earlier rounds; `None` if a new plan may repeat steps on purpose.
+        has_exact_keys: whether later rounds need exact keys of this round's steps.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class PaidSteps:
         self._has_exact_keys = has_exact_keys
 
     def first(self, ready: Iterable[StepState]) -> tuple[StepState, Outcome] | None:
-        """Return the step whose paid result ended first, with its outcome; `None` if none is paid for."""
+        """Return the step whose paid result ended first, with its outcome; `None` if there is none."""
         found: list[tuple[tuple[bool, int], int, StepState, PaidResults, str]] = []
         for state in ready:
             for later, (results, key) in enumerate(self._known(state)):
@@ -55,7 +55,10 @@ class PaidSteps:
         return state, outcome
 
     def _known(self, state: StepState) -> list[tuple[PaidResults, str]]:
-        """Return the results there are, each with the key of the step there: a record holds no secrets."""
+        """Return the paid results, each with the step's key in them.
+
+        The keys differ, because records contain no secrets.
+        """
         context = self._context
         if not state.key:
             query = context.request.query if context.shows_question else ()

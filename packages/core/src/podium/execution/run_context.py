@@ -1,4 +1,4 @@
-"""The three records a run is carried out by: its conductor's settings, its request, its context."""
+"""The three records of a run: its conductor's settings, its request, and its context."""
 
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -26,9 +26,9 @@ from podium.workers.worker import Caller, CallMiddleware, VisibleStep, Worker
 from podium.workers.worst_case import Overlong
 
 Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
-"""Judges an answer: a worker that is asked for YES or NO, or a function of question and answer.
+"""Judges an answer: a worker that answers YES or NO, or a function of question and answer.
 
-The function returns `True`, `False`, or a text that says what is wrong; an empty text accepts the answer."""
+The function returns `True`, `False`, or a text with the reason for a rejection; an empty text accepts."""
 
 _NO_SPAN = nullcontext()
 _PLAIN = Sampling()
@@ -36,14 +36,14 @@ _PLAIN = Sampling()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConductorSettings:
-    """What all runs of one conductor share."""
+    """The settings of a conductor, which all its runs share."""
 
     name: str
     """The conductor's name."""
     pool: Pool
     planner: Planner
     fallback_planner: Planner | None = None
-    """Plans the first round when `planner` gave no plan; `None` has the run fail then."""
+    """Plans the first round if `planner` gives no valid plan; with `None` the run fails then."""
     limits: Limits
     accept: Accept | None = None
     policy: Policy = Policy()
@@ -52,7 +52,7 @@ class ConductorSettings:
     cache: Cache | Literal["run"] | None = None
     journal: Journal | None = None
     show_question: bool = True
-    """Whether workers are shown the question besides their subtask."""
+    """Whether workers see the question in addition to their subtask."""
 
     @property
     def planners(self) -> tuple[Planner, ...]:
@@ -61,160 +61,160 @@ class ConductorSettings:
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        """Every worker that a run may call: the pool, and a judge."""
+        """Every worker that a run may call: the pool, and the judge."""
         return (*self.pool, self.accept) if isinstance(self.accept, Worker) else tuple(self.pool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """One run, as it was asked for."""
+    """The request of one run."""
 
     run_id: str
     is_new_id: bool = False
-    """Whether the id was just generated, so that no journal can hold it."""
+    """Whether the id was just generated, so no journal can have it."""
     query: tuple[Message, ...] = ()
     context: Mapping[str, str] = field(default_factory=dict)
     """Named texts that subtasks may refer to."""
     plan: Plan | None = None
-    """The plan to carry out; of a resumed run, in place of its last plan."""
+    """The plan to run; in a resumed run, it replaces the last plan."""
     labels: frozenset[str] = frozenset()
     """The labels of the query."""
     policy: Policy | None = None
-    """Holds besides the conductor's policy; `None` adds nothing."""
+    """Applies in addition to the conductor's policy; `None` adds nothing."""
     journal: Journal | None = None
-    """Records the run in place of the conductor's journal; `None` means that journal."""
+    """Records the run; `None` means the conductor's journal."""
     paid_results: PaidResults | None = None
-    """Results that are paid for already; `None` means none."""
+    """Results that are already paid for; `None` means none."""
     tools: Tools | None = None
-    """Offered to the worker of the plan's last step."""
+    """Tools for the worker of the plan's last step."""
     sampling: Sampling = Sampling()
-    """Sampling of the worker of the plan's last step."""
+    """Sampling settings for the worker of the plan's last step."""
     tool_messages: tuple[Message, ...] = ()
-    """Tool calls after the query and their results, shown to the worker of the plan's last step."""
+    """Tool calls after the query and their results, for the worker of the plan's last step."""
     stream: bool = False
-    """Whether the caller reads the events while the run goes on."""
+    """Whether the caller reads the events during the run."""
     forecast: bool = False
-    """Whether the first plan is forecast, for comparison in the result."""
+    """Whether the result compares the first plan with its forecast."""
     middleware: CallMiddleware | None = None
-    """Wraps each call of a worker; `None` calls the worker itself."""
+    """Wraps each call of a worker; `None` calls workers directly."""
     step_starter: StepStarter | None = None
-    """Starts the steps of each plan; `None` leaves that to the run's own scheduler."""
+    """Starts the steps of each plan; `None` means the run's own scheduler."""
     caller: Caller | None = None
-    """The call that a nested run answers; `None` for a run of a user."""
+    """The call that this nested run answers; `None` for a run that a user started."""
     within: Caller | None = None
-    """The call of a worker whose code began the run, as an agent does whose model is a conductor. The run
-    is held to the limits and the policy of the run around it, and has its labels; its id and its journal
-    are its own. `None` for a run that was begun elsewhere, and where `caller` is set."""
+    """The call of a worker whose code started this run, for example an agent whose model is a conductor.
+    The limits, the policy and the labels of the outer run apply to the run; it has its own id and
+    journal. `None` for other runs, and if `caller` is set."""
     resumes: bool = False
-    """Whether the run goes on even if it has ended, for example as failed."""
+    """Whether the run continues even if it has ended, for example as failed."""
     limits: Limits | None = None
-    """Replace the limits of a resumed run; `None` keeps those that it was begun with."""
+    """Replace the limits of a resumed run; `None` keeps its recorded limits."""
     force: bool = False
-    """Whether a run that was given up as dead is resumed, too."""
+    """Whether to resume also a run that raised `RunDead`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousRound:
-    """What steps with `"previous"` on their access list are shown."""
+    """What steps with `"previous"` on their access list see."""
 
     visible: tuple[VisibleStep, ...] = ()
-    """The steps of the round before that have an output, in its plan's order."""
+    """The steps of the previous round that have an output, in its plan's order."""
     labels: frozenset[str] = frozenset()
     """The labels of these outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """One run while it is carried out: what its stages share."""
+    """The state that the stages of one run share."""
 
     settings: ConductorSettings
     request: RunRequest
     ledger: Ledger
-    """Shared with the runs nested in this one."""
+    """The ledger, which nested runs share."""
     policy: Policy
-    """The conductor's policy, the request's, and what holds everywhere of an outer run's."""
+    """The policies of the conductor and the request, and `everywhere` of the outer run's policy."""
     labels: frozenset[str] = frozenset()
-    """The labels that the query carries, and those of what later rounds were told."""
+    """The labels of the query, and of the data that planners of later rounds have seen."""
     previous: PreviousRound = PreviousRound()
-    """The round before; empty in the first round."""
+    """The previous round; empty in the first round."""
     journal: Journal | None = None
-    """Where the run is recorded, and the runs nested in it."""
+    """The journal of the run and its nested runs."""
     cache: Cache | None = None
-    """Answers that may be used again; `None` uses none."""
+    """Answers that may be reused; `None` disables caching."""
     overlong: Overlong = field(default_factory=Overlong)
-    """Answers that were longer than their bound."""
+    """Answers that were longer than their limit."""
     paid_results: PaidResults | None = None
-    """Results that are paid for already; `None` where nothing ran before and nothing is recorded."""
+    """Results that are already paid for; `None` if the run is new and not recorded."""
     depth: int = 0
-    """How many runs this one is nested in."""
+    """Number of outer runs."""
     emit: Callable[[Event], None] | None = None
-    """Takes the run's events; `None` where nobody listens."""
+    """Called with each event of the run; `None` without listeners."""
     recorded: Callable[[], Awaitable[None]] | None = None
-    """Waits until the journal holds every event so far; `None` where nothing is recorded. No call is sent
-    before that."""
+    """Waits until the journal has recorded all events so far, before a call is sent; `None` without a
+    journal."""
     span: Callable[..., AbstractContextManager[object]] | None = None
-    """Makes the span of a call the current one, by round, step and attempt; `None` without tracing."""
+    """Makes the span of a call the current span, by round, step and attempt; `None` without tracing."""
     clock: Callable[[], float]
     """The event loop's clock, in seconds."""
     began: float
-    """When the run began, on that clock; of a resumed run, as if it had never rested."""
+    """Start of the run on that clock; in a resumed run, moved by the time of the interruption."""
 
     @property
     def shows_question(self) -> bool:
-        """Whether workers are shown the question besides their subtask."""
+        """Whether workers see the question in addition to their subtask."""
         return self.settings.show_question and bool(self.request.query)
 
     @property
     def last_step_differs(self) -> bool:
-        """Whether the worker of the plan's last step gets tools, tool messages or sampling of its own."""
+        """Whether the request has tools, tool messages or sampling settings for the plan's last step."""
         request = self.request
         return request.tools is not None or bool(request.tool_messages) or request.sampling != _PLAIN
 
     def tell(self, kind: Callable[..., Event], **facts: object) -> None:
-        """Emit an event of this run; without a listener, none is made."""
+        """Emit an event of this run, if there are listeners."""
         if self.emit is not None:
             self.emit(kind(run_id=self.request.run_id, at=self.now(), **facts))
 
     def tell_step_ended(self, outcome: Outcome, key: str = "") -> None:
-        """Emit that a step ended; `key` stands for the step by its content."""
+        """Emit `StepEnded`; `key` is the hash of the step's input."""
         if self.emit is not None:
             ids = {"round": outcome.round, "step": outcome.step, "attempt": outcome.attempts}
             self.tell(StepEnded, **ids, outcome=outcome, key=key)
 
     def during(self, *ids: int) -> AbstractContextManager[object]:
-        """Return a block in which a call is made: of round, step and attempt, or of the round's planner."""
+        """Return a context manager for a call: by round, step and attempt, or by round for a planner call."""
         return _NO_SPAN if self.span is None else self.span(*ids)
 
     def now(self) -> float:
-        """Return the seconds for which the run was carried out."""
+        """Return the duration of the run so far in seconds, without interruptions."""
         return self.clock() - self.began
 
 
 @dataclass(slots=True)
 class OuterRun:
-    """The run that nested runs belong to; a conductor that works as a worker finds it in its caller."""
+    """A call of a worker and its run, for the runs that the call nests. `Caller.outer` refers to it."""
 
     context: RunContext
     ledgers: list[Ledger] = field(default_factory=list)
-    """The ledgers of the runs nested in the call. They say what it cost if it does not end."""
+    """The ledgers of the nested runs, which give the cost of a call without a complete response."""
     reservation: Reservation | None = None
-    """What is set aside for the call; `None` until it is made."""
+    """The call's reservation; `None` until the call is made."""
     runs: OpenTasks = field(default_factory=OpenTasks)
-    """The runs that the worker's code has begun and that go on; closed when the call has ended. A run
-    that the code begins later is not nested in the call."""
+    """The running runs that the worker's code has started; closed when the call has ended. Runs
+    that the code starts later are not nested in the call."""
     is_stopped: bool = False
-    """Whether the call was stopped: by a limit, a cancel, or another step that failed. Its code goes on
-    where it is a plain function in a thread, and begins no further run."""
+    """Whether the call was stopped by a limit, a cancellation, or another step's failure. A synchronous
+    function continues in its thread, but cannot start further runs."""
     answered: list[Ledger] = field(default_factory=list)
-    """Those of `ledgers` whose run had an answer. What the worker reports may hold what these spent; of a run
-    that raised, its code knows nothing."""
+    """The ledgers of nested runs with an answer. The usage that the worker reports may include their usage,
+    but never the usage of a run that raised."""
     gaps: list[str] = field(default_factory=list)
-    """How runs that the worker's code began ended, where they were not `ok`. The text that it makes of them
-    does not say so."""
+    """The statuses and problems of nested runs that are not `ok`, because the worker's answer does not
+    tell them."""
 
 
 def outer_run(caller: Caller | None) -> OuterRun | None:
-    """Return the run that a call belongs to; `None` for a call outside of a run."""
+    """Return the `OuterRun` of a call; `None` for a call outside of a run."""
     outer = None if caller is None else caller.outer
     return outer if isinstance(outer, OuterRun) else None
 
@@ -224,7 +224,7 @@ _call: ContextVar[Caller | None] = ContextVar("podium_call", default=None)
 
 @contextmanager
 def answering(caller: Caller | None) -> Iterator[None]:
-    """Have the runs that are begun in the block belong to this call; `None`: to no call."""
+    """Nest the runs that start in the block in this call; with `None`, in no call."""
     token = _call.set(caller)
     try:
         yield
@@ -233,17 +233,17 @@ def answering(caller: Caller | None) -> Iterator[None]:
 
 
 def outside_of_calls() -> AbstractContextManager[None]:
-    """Return a block whose runs belong to no call of a worker: they have limits of their own."""
+    """Return a context manager in which runs are not nested in a call, and have their own limits."""
     return answering(None)
 
 
 def current_call() -> Caller | None:
-    """Return the call of a worker whose code runs here; `None` elsewhere, and after the call has ended.
+    """Return the call whose worker's code runs here; `None` outside of calls, and after the call has ended.
 
     Raises:
-        CancelledError: the call was stopped, and its code, which goes on in a thread, would begin a run.
+        CancelledError: the call was stopped, so its code, which continues in a thread, may not start a run.
     """
     outer = outer_run(caller := _call.get())
     if outer is not None and outer.is_stopped:
-        raise CancelledError("the call of the worker whose code would begin this run was stopped")
+        raise CancelledError("the worker's call was stopped, so its code cannot start a run")
     return None if outer is None or outer.runs.is_closed else caller

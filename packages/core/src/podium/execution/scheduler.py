@@ -1,7 +1,6 @@
-"""Schedules the steps of one round: each starts as soon as its inputs exist.
+"""Schedules the steps of one round: each step starts as soon as its inputs exist.
 
-The scheduler takes steps one by one while the plan may still be arriving, and then the
-whole plan. It knows no planner, no other round and no journal.
+Steps can be added one by one before the plan is complete, and then the whole plan.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -37,13 +36,13 @@ class RoundScheduler:
     """The scheduler of one round; an async context manager that ends when all steps have ended.
 
     Args:
-        context: the run it belongs to.
+        context: the context of the run.
         number: the round's number, from 1.
-        last: whether no round can improve the answer, so that the last step's output is
-            the answer and may be sent on as such while it is written.
+        last: whether no later round can improve the answer; the last step's text is then
+            sent as the answer while it is written.
         may_replan: whether another round is planned if a step fails.
-        paid: what earlier rounds came to and is not to be paid for again; `None` where
-            steps may be repeated on purpose.
+        paid: results of earlier rounds that are reused; `None` if a new plan may repeat
+            steps on purpose.
     """
 
     def __init__(
@@ -74,9 +73,9 @@ class RoundScheduler:
         self._stored = StoredCalls(context, number)
         self._has_unwanted = False
         self.answer_sent = False
-        """Whether some of the answer was sent on while it was written."""
+        """Whether a piece of the answer was sent before the round ended."""
         self.broke: Exception | None = None
-        """What the user's code raised, or somebody else who started the steps."""
+        """The exception of the user's code or of the step starter."""
         self._early = EarlySteps(context)
         self._tasks = anyio.create_task_group()
         self._room = anyio.Semaphore(context.settings.limits.concurrency, fast_acquire=True)
@@ -105,36 +104,36 @@ class RoundScheduler:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """What the steps came to, in the plan's order, then those that a new plan superseded.
+        """The outcomes of steps that have ended, in the plan's order, then those of superseded steps.
 
-        One for each step once the execution has been left.
+        After the context manager has ended, every step has an outcome, unless a `Pause` postponed it.
         """
         return tuple(state.outcome for state in self._graph.all if state.outcome is not None)
 
     @property
     def labels(self) -> tuple[frozenset[str], ...]:
-        """The labels of what the plan's steps wrote, in its order; none for those that wrote nothing."""
+        """The labels of the steps' outputs, in the plan's order; empty for steps without an output."""
         return tuple(state.written for state in self._graph)
 
     @property
     def paid(self) -> tuple[tuple[str, Outcome], ...]:
-        """What ended well, as it ended, with what stands for it by content."""
+        """The outcomes that are `ok`, in the order in which they ended, each with its exact key."""
         return self._graph.paid
 
     def add(self, step: Step) -> None:
-        """Take the next step of the plan; it starts once the steps it may see have ended."""
+        """Add the next step of the plan; it starts when the steps on its access list have ended."""
         self._start(self._admitted(self._settle(self._decide([self._graph.append(step)]))))
 
     def complete(self, plan: Plan) -> None:
-        """Take the whole plan, and start the steps that can start.
+        """Set the complete plan, and start the steps that can start.
 
-        Steps that were added and stand in the plan as they are go on; others are
-        cancelled. Steps that nobody will see are not run.
+        Added steps that are unchanged in the plan continue; other added steps are
+        cancelled. Steps that the answer does not depend on are not run.
         """
         self._start(self._prepare(plan))
 
     def _prepare(self, plan: Plan) -> list[StepState]:
-        """Take the whole plan, and return the steps that can start."""
+        """Set the complete plan, and return the steps that can start."""
         self._take(plan)
         needed = plan.needed
         for state in self._graph:
@@ -146,29 +145,29 @@ class RoundScheduler:
         return ready
 
     async def complete_by(self, plan: Plan, step_starter: Callable[[], Awaitable[None]]) -> None:
-        """Do as `complete`, but have somebody else start the steps, by `carry_out` and `take`.
+        """Set the complete plan, and let `step_starter` start the steps, with `run_one` and `take`.
 
-        What that raises is kept in `broke`.
+        Its exception is kept in `broke`.
         """
         self._prepare(plan)
         self._early.leave_to_host(self._graph)
         try:
             await step_starter()
-        except Exception as error:  # noqa: BLE001 - raised when the execution is left: a task group would wrap it
+        except Exception as error:  # noqa: BLE001 - raised after the task group, which would wrap it in a group
             self.broke = error
 
     async def run_one(self, index: int) -> Outcome:
         """Run a step whose inputs have ended, and return its outcome; wait for a step that started early.
 
         Raises:
-            ConfigError: the host has started it before, or steps that it is shown have not ended.
-            HostExit: what a step that started early raised.
+            ConfigError: the host has started the step before, or steps on its access list have not ended.
+            HostExit: a step that started early raised it.
         """
         state = self._graph[index]
         await self._early.wait(state)
         if state.outcome is None:
             if state.visible is None:
-                raise ConfigError(f"step {index} was started before the steps that it is shown had ended")
+                raise ConfigError(f"step {index} was started before the steps on its access list had ended")
             if state.runner is not None:
                 raise ConfigError(f"step {index} was started twice")
             await self._run(state)
@@ -177,7 +176,7 @@ class RoundScheduler:
         return state.outcome
 
     def take(self, index: int, outcome: Outcome) -> None:
-        """Take what a step came to that was carried out before, and count what it spent."""
+        """Reuse the outcome of a step that ran before, and count its cost."""
         state = self._graph[index]
         if state.outcome is not None or state.runner is not None:
             return
@@ -188,11 +187,11 @@ class RoundScheduler:
         self._settle(self._release(state))
 
     def charge(self, index: int, outcome: Outcome) -> None:
-        """Charge what a stored attempt of a step spent, before the step runs again."""
+        """Count the spending of a stored attempt of a step, before the step runs again."""
         self._stored.repeat(index, outcome)
 
     def _written(self, index: int) -> frozenset[str]:
-        """Return the labels of what a step wrote, or by its plan wrote, where the host keeps its outcome."""
+        """Return the labels of a step's output, computed from the plan if the host has the outcome."""
         state = self._graph[index]
         if state.outcome is not None:
             return state.written
@@ -203,12 +202,12 @@ class RoundScheduler:
         return self._context.labels.union(previous, *map(self._written, step.access))
 
     def stop(self, bug: Exception) -> None:
-        """Cancel everything for a mistake in the user's code; whoever leaves the execution raises it."""
+        """Cancel all steps because of a bug in the user's code; the run raises the exception later."""
         self.broke = self.broke or bug
         self._tasks.cancel_scope.cancel()
 
     def refuse(self, plan: Plan, problem: Problem) -> None:
-        """Take the whole plan, none of whose steps may run."""
+        """Set the complete plan and skip all its steps."""
         self._take(plan)
         for state in self._graph:
             self._give_up(state, problem)
@@ -225,7 +224,7 @@ class RoundScheduler:
             self._tasks.start_soon(self._work, state)
 
     async def _work(self, state: StepState) -> None:
-        """Run a step, then the steps that waited for it: the first in this task, the others beside it."""
+        """Run a step, then the steps that it makes ready: the first in this task, the others in new tasks."""
         current: StepState | None = state
         while current is not None:
             if current.outcome is None:
@@ -236,25 +235,25 @@ class RoundScheduler:
                 except BUGS as bug:
                     self.stop(bug)
                 except anyio.get_cancelled_exc_class():
-                    self._settle(self._release(current))  # a host may still ask for the steps that follow
+                    self._settle(self._release(current))  # the host may still run the steps that follow
                     self._early.ended(current)
                     raise
             self._early.ended(current)
-            if current.outcome is None or self.broke is not None:  # it is left to the host, or a mistake
+            if current.outcome is None or self.broke is not None:  # left to the host, or a bug
                 return
             ready = self._admitted(self._settle(self._release(current)))
             current = ready.pop(0) if ready else None
             self._start(ready)
 
     def _release(self, state: StepState) -> list[StepState]:
-        """Return the steps that can start now that `place` has ended; end those that never will."""
+        """Return the steps that can start after `state` has ended; end those that can never start."""
         return self._decide(state.released())
 
     def _decide(self, states: Iterable[StepState]) -> list[StepState]:
-        """Return the steps that can start; end those that never will, and go on with whom that sets free."""
+        """Return the steps that can start; end the steps that can never start, and check their dependents."""
         ready: list[StepState] = []
         todo = list(states)
-        for state in todo:  # which grows meanwhile
+        for state in todo:  # the loop appends to `todo`
             match self._graph.verdict(state):
                 case "start":
                     self._graph.show(state, self._context.labels, self._context.previous)
@@ -269,7 +268,7 @@ class RoundScheduler:
         return ready
 
     def _settle(self, ready: list[StepState]) -> list[StepState]:
-        """Return the steps that are to be worked on, once those are out that are paid for or unwanted."""
+        """Return the steps to run, after ending the steps that are already paid for or not needed."""
         if self._has_keys:
             ready = self._recalled(ready)
         if self._has_unwanted and self._graph.plan is not None:
@@ -280,7 +279,7 @@ class RoundScheduler:
         return ready
 
     def _recalled(self, ready: list[StepState]) -> list[StepState]:
-        """End the steps that are paid for, in the order in which they ended then; return the others."""
+        """End the steps that are already paid for, in the order in which they ended; return the others."""
         while True:
             ready = [state for state in ready if state.outcome is None]
             found = self._paid_steps.first(ready)
@@ -291,7 +290,7 @@ class RoundScheduler:
             ready += self._release(state)
 
     async def _run(self, state: StepState) -> None:
-        """Run a step in a scope of its own, by which it is stopped."""
+        """Run a step in its own cancel scope."""
         context = self._context
         runner = state.runner = StepRunner(
             context=context,
@@ -311,7 +310,7 @@ class RoundScheduler:
             state.scope = scope
             try:
                 async with self._room:
-                    await checkpoint_if_cancelled()  # a slot can come free in the moment of a cancel
+                    await checkpoint_if_cancelled()  # a slot can become free at the moment of a cancellation
                     outcome = await runner.run(deadline)
             except HostExit as left:
                 if state not in self._early:
@@ -320,7 +319,7 @@ class RoundScheduler:
                 is_left = True
             finally:
                 if outcome is None and not is_left:
-                    # The run may be at its own deadline, which can be noticed first.
+                    # The cancellation may come from the run's deadline and not from this scope.
                     timed_out = state.reason is None and context.clock() >= deadline
                     outcome = runner.timed_out() if timed_out else runner.stopped(state.reason or STOPPED)
                 state.following = runner.following
@@ -331,7 +330,7 @@ class RoundScheduler:
             raise runner.bug
 
     def _send_answer(self) -> None:
-        """From here on, what the last step writes is known to be the answer."""
+        """Send the text of the last step as the answer, from now on."""
         state = self._graph.last
         if not (self._last and state is not None and self._context.request.stream):
             return
@@ -343,7 +342,7 @@ class RoundScheduler:
 
     def _on_text(self, runner: StepRunner, text: str, number: int) -> None:
         self._context.tell(StepDelta, round=self._number, step=runner.index, attempt=number, text=text)
-        # By place, not by index: a superseded step may write until its cancel reaches it.
+        # Compares runners, not indices: a superseded step may write until it is cancelled.
         if self._answering is not None and self._answering.runner is runner:
             self._emit_answer(text, number)
 
@@ -390,9 +389,10 @@ class RoundScheduler:
             self._keep_for_last(state)
 
     def _keep_for_last(self, ended: StepState | None = None) -> None:
-        """Keep of the run's limits what the last step needs, told anew as it is known what it is shown.
+        """Keep the part of the run's limits that the last step needs.
 
-        Where no more than calls is limited, that changes nothing, and is told once.
+        It is computed again after each step that the last step depends on. Without limits of tokens or
+        cost it is computed once.
         """
         plan, last, context = self._graph.plan, self._graph.last, self._context
         if plan is None or len(plan.steps) < 2 or last is None or last.visible is not None:

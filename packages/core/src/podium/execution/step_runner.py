@@ -1,7 +1,6 @@
 """Runs one step: calls workers until one answers, and returns the step's outcome.
 
-Retries and fallbacks of steps happen here, within the run's ledger, policy and slots.
-Answers are looked up in the cache.
+Implements retries, fallbacks, hedging and caching, within the run's limits, policy and slots.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,7 +33,7 @@ from podium.workers.worst_case import bounded
 
 @dataclass(slots=True, eq=False)
 class StepRunner:
-    """Runs one step; the text written so far can be read at any time."""
+    """Runs one step; the text so far can be read at any time."""
 
     context: RunContext
     round: int
@@ -43,20 +42,20 @@ class StepRunner:
     step: Step
     visible: tuple[VisibleStep, ...]
     on_text: Callable[["StepRunner", str, int], None]
-    """Takes this, each piece that is written, and the number of the call that wrote it."""
+    """Called with this runner, each piece of text, and the number of its call."""
     number: int = 1
     """Number of the first call."""
     last: bool = False
     """Whether it is the plan's last step, which may use what the ledger keeps for it."""
     labels: frozenset[str] = frozenset()
-    """Those of all that is shown."""
+    """The labels of all data that the worker sees."""
     before: Sequence[Call] = ()
-    """Calls made before the run was resumed: they are billed, and do not count against `Retry.attempts`."""
+    """Calls before the run was resumed: their cost counts, but they do not count against `Retry.attempts`."""
     bug: Exception | None = None
-    """An exception that tells of a mistake in the user's code, and is to leave the run."""
+    """The exception of a bug in the user's code, which the run raises."""
     _made: list[Attempt] = field(default_factory=list)
     _heard: Attempt | None = None
-    """Whose pieces are sent on; `None` while two calls run, whose pieces are held back."""
+    """The call whose pieces are sent; `None` while two calls run, whose pieces are held back."""
     _reused: Completion | None = None
     _cache_key: str = ""
     _order: FallbackOrder | None = None
@@ -64,10 +63,10 @@ class StepRunner:
     _deadline: float = inf
 
     async def run(self, deadline: float) -> Outcome:
-        """Call workers until one answers and return the step's outcome; it fails by outcome.
+        """Call workers until one answers, and return the step's outcome. A failure is an outcome, not raised.
 
         Args:
-            deadline: when the step must have ended, on the event loop's clock, in seconds.
+            deadline: time by which the step must end, on the event loop's clock, in seconds.
         """
         self._deadline = deadline
         try:
@@ -81,7 +80,7 @@ class StepRunner:
         except LimitExceeded as error:
             told = str(error)
             if self._made and self._made[-1].problem is not None:
-                told = f"{told}; the call before it failed: {self._made[-1].problem.message}"
+                told = f"{told}; the previous call failed: {self._made[-1].problem.message}"
             return self._ended("failed", Problem(error.code, told))
         except PodiumError as error:
             return self._ended("failed", Problem.of(error))
@@ -105,7 +104,7 @@ class StepRunner:
         running = next((attempt for attempt in self._made if attempt.is_sent and attempt.is_open), None)
         if running is not None:
             worker, did = running.worker, "did not answer"
-            if not out_of_time:  # else it may have had no time at all
+            if not out_of_time:  # at the run's deadline, the call may have just started
                 context.settings.pool.breaker(worker).ended(context.clock(), well=False, tried=False)
         message = f"worker {context.settings.pool.names[worker]!r} {did} within {limit}"
         return self._ended("failed", Problem(WorkerTimeout.code, message))
@@ -116,21 +115,21 @@ class StepRunner:
 
     @property
     def written(self) -> str:
-        """What was sent on so far of the call that is heard."""
+        """The text that was sent so far."""
         return "" if self._heard is None else "".join(self._heard.pieces)
 
     @property
     def current(self) -> int:
-        """Number of the call that is heard."""
+        """Number of the call whose pieces are sent."""
         return self.number if self._heard is None else self._heard.number
 
     @property
     def following(self) -> int:
-        """Number of the call after all that were made."""
+        """Number of the next call."""
         return self.number + len(self.before) + len(self._made)
 
     def _raise_bug(self) -> None:
-        """Raise the exception of a worker with a mistake in its code."""
+        """Raise the exception of a bug in a worker's code, if there is one."""
         bugs = (self.bug, *(attempt.bug for attempt in self._made))
         for bug in filter(None, bugs):
             raise bug
@@ -148,18 +147,18 @@ class StepRunner:
                 self._tell_failed(attempt, wait)
                 if wait:
                     await anyio.sleep(wait)
-            self._waits = "was left out after failures, and not asked"
+            self._waits = "was not called because of its earlier failures, and stayed unavailable"
             number = await order.choose(deadline)
             self._waits = "had no free slot"
 
     def _fallback_order(self) -> FallbackOrder:
-        """Return who is next; most steps end with their first call, and never ask."""
+        """Return the order of fallbacks, which is created when a call has failed."""
         if self._order is None:
             self._order = FallbackOrder(self.context, self.round, self.index, self.step.worker, self.labels)
         return self._order
 
     def _ask(self, number: int) -> Awaitable[Attempt | None]:
-        """Look for an answer to use again; without one, call. `None` means that nobody was called."""
+        """Reuse a cached answer, or call the worker; `None` means that no worker was called."""
         cache = self.context.cache
         if cache is None or (key := self._key(number)) is None:
             return self._in_slot(number)
@@ -177,18 +176,18 @@ class StepRunner:
             return attempt
 
     async def _in_slot(self, number: int) -> Attempt | None:
-        """Call a worker in one of its slots, unless it is left out."""
+        """Call a worker in one of its slots; return `None` if its circuit breaker is open."""
         context, retry = self.context, self.context.settings.retry
         held: list[anyio.Semaphore] = []
         breaker, slot = context.settings.pool.breaker(number), context.settings.pool.slot(number)
         try:
             if slot is not None:
                 held = await take(slot)
-                await checkpoint_if_cancelled()  # a slot that comes free says nothing of a cancel
+                await checkpoint_if_cancelled()  # a slot can become free at the moment of a cancellation
             if breaker.failures and breaker.rest(context.clock(), retry.break_after, retry.break_seconds):
                 return None
             attempt = await self._begin_once_it_fits(number, breaker)
-            # Of a recorded run that books its own calls, the second would wait for the first.
+            # A recorded nested run is not hedged: the second call would wait for the first.
             books_here = attempt.reservation.amount.calls or context.journal is None
             if retry.hedge is not None and books_here and context.settings.pool[number].safe_to_repeat:
                 return await self._hedged(retry.hedge, attempt, held)
@@ -199,24 +198,24 @@ class StepRunner:
                 taken.release()
 
     async def _begin_once_it_fits(self, number: int, breaker: CircuitBreaker) -> Attempt:
-        """Begin a call, once those under way have left room for it.
+        """Begin a call as soon as it fits the limits: calls that end may free part of their reservations.
 
         Raises:
-            LimitExceeded: it does not fit even with none under way.
+            LimitExceeded: the call does not fit the limits, and no other call is running.
         """
         while True:
             try:
                 return self._begin(number, breaker)
             except LimitExceeded as error:
-                self._waits = "found no room in what the run may spend"
+                self._waits = "did not fit the limits of the run"
                 if error.limit == "calls" or not await self.context.ledger.freed():
                     raise
 
     def _begin(self, number: int, breaker: CircuitBreaker) -> Attempt:
-        """Set aside what a call may spend, and tell that it begins.
+        """Reserve the maximum that a call may spend, and emit `StepStarted`.
 
         Raises:
-            LimitExceeded: it does not fit, and is not made.
+            LimitExceeded: the call does not fit the limits.
         """
         context, worker, deadline = self.context, self.context.settings.pool.workers[number], self._deadline
         began = context.clock()
@@ -283,9 +282,9 @@ class StepRunner:
         )
 
     def _key(self, number: int) -> str | None:
-        """Return what stands for a worker's answer in the cache; `None` where it may not be used again.
+        """Return the cache key of a worker's answer; `None` if the answer must not be reused.
 
-        What only bounds the answer does not count: one that was cut by it is not kept.
+        Limits of the answer's length are not in the key, because answers that were cut are not cached.
         """
         if self.context.cache is None or (self.last and self.context.request.tools is not None):
             return None
@@ -297,11 +296,11 @@ class StepRunner:
         return answer_key(identity, request.messages, request.sampling)
 
     async def _hedged(self, hedge: Hedge, attempt: Attempt, held: list[anyio.Semaphore]) -> Attempt:
-        """Run a call, and another beside it if it is slow; return the one that counts."""
+        """Run a call, and a second call if it is slow; return the call that is used."""
         context = self.context
 
         def begin() -> Attempt | None:
-            """Begin the second if the budget of calls, a slot and the ledger have room for it now."""
+            """Begin the second call if the retries, a slot and the limits allow it now."""
             if len(self._made) >= context.settings.retry.attempts:
                 return None
             number = self._fallback_order().beside(attempt.worker)
@@ -348,7 +347,7 @@ class StepRunner:
                     good = good or attempt
         whole = self._reused if good is None else good.completion
         if whole is not None:
-            # It was paid for and stands, even if its worker failed or hung in clearing up.
+            # The answer is complete and paid for, even if its worker failed during its cleanup.
             status, problem = "ok", _shortfall(whole)
         latest = good or (self._made[-1] if self._made else None)
         bill: Sequence[Attempt | Call] = [*self.before, *self._made] if self.before else self._made
@@ -379,17 +378,17 @@ class StepRunner:
 
 
 def _total(bill: Sequence[Attempt | Call]) -> tuple[Usage, float | None, bool]:
-    """Return tokens and USD of calls, and whether some may not be on the bill."""
-    if len(bill) == 1:  # of most steps, and dear to add up
+    """Return the tokens and the cost of calls in USD, and whether part of it may not be billed."""
+    if len(bill) == 1:  # the usual case; the sum is expensive
         return bill[0].usage, bill[0].cost, bill[0].maybe_paid
     usage, cost = Usage.total(call.usage for call in bill), total_cost(call.cost for call in bill)
     return usage, cost, any(call.maybe_paid for call in bill)
 
 
 def _shortfall(completion: Completion) -> Problem | None:
-    """Return what a whole answer lacks all the same."""
+    """Return what a complete answer lacks; `None` if nothing."""
     if completion.missing is not None:
         return Problem("partial", completion.missing)
     if completion.finish_reason == "length":
-        return Problem("cut", "the text was cut at its worker's token limit")
+        return Problem("cut", "the text was cut at the worker's token limit")
     return None

@@ -1,4 +1,4 @@
-"""One step's place in a round: what it waits for, what it is shown, and how it ended."""
+"""The state of one step in a round: its missing inputs, what it sees, and its outcome."""
 
 import anyio
 
@@ -7,17 +7,17 @@ from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Step
 from podium.workers.worker import VisibleStep
 
-SUPERSEDED = Problem("superseded", "the plan this step was started from was replaced")
-UNSEEN = Problem("unseen", "no later step is shown this one, and it is not the last")
+SUPERSEDED = Problem("superseded", "the step's plan was replaced")
+UNSEEN = Problem("unseen", "no later step depends on this step, and it is not the last")
 STOPPED = Problem("cancelled", "the run was stopped")
-ENOUGH = Problem("enough", "enough others had ended for the steps that are shown it")
-ABORTED = Problem("aborted", "a step failed, and the run ends with the first that does")
+ENOUGH = Problem("enough", "the steps that depend on this step have enough other inputs")
+ABORTED = Problem("aborted", "another step failed, and on_failure is fail")
 
 _GAPS = {"failed": "it failed", "cancelled": "it was stopped", "skipped": "it was not run"}
 
 
 class StepState:
-    """A step, and where it stands in its round."""
+    """A step and its state in a round."""
 
     __slots__ = (
         "blocked",
@@ -46,59 +46,61 @@ class StepState:
         self.index = index
         self.step = step
         self.subtask = subtask
-        """Its subtask as the steps that see it are shown it."""
+        """The subtask as other steps see it."""
         self.least = step.least
-        """How many of the steps on its access list must end well before it starts."""
+        """How many steps of the access list must be `ok` before this step starts."""
         self.number = number
         """Number of its first call."""
         self.following = number
-        """Number of the first call of a step that takes its place."""
+        """Number of the first call of a step that replaces this step."""
         self.blocked = 0
-        """Steps on its access list that have not ended."""
+        """Number of steps of the access list that have not ended."""
         self.good = 0
-        """Steps on its access list that ended well."""
+        """Number of steps of the access list that are `ok`."""
         self.dependents: list[StepState] = []
+        """The steps that depend on this step."""
         self.visible: tuple[VisibleStep, ...] | None = None
-        """What it is shown; `None` until it can start."""
+        """The steps that its worker sees; `None` until the step can start."""
         self.shown: tuple[int, ...] | None = None
-        """The steps whose output it is given, where these are not all on its access list."""
+        """The steps whose output its worker sees; `None` means all steps on the access list."""
         self.labels: frozenset[str] = frozenset()
-        """Those of all it is shown."""
+        """The labels of all data that its worker sees."""
         self.written: frozenset[str] = frozenset()
-        """Those of what its worker wrote."""
+        """The labels of its output."""
         self.exact = ""
+        """Hash of its input with secrets; empty if not needed."""
         self.key = ""
-        """What stands for it by content, where that is asked for."""
+        """Hash of its input without secrets; empty if not needed."""
         self.scope: anyio.CancelScope | None = None
         self.runner: StepRunner | None = None
         self.reason: Problem | None = None
-        """Why it was given up."""
+        """Why the step was cancelled or skipped by the scheduler."""
         self.outcome: Outcome | None = None
         self.rank = 0
-        """How many steps of the round ended before it."""
+        """Number of steps of the round that ended before it."""
 
     @property
     def is_undecided(self) -> bool:
-        """Whether it has neither become able to start nor ended."""
+        """Whether the step waits for inputs."""
         return self.visible is None and self.outcome is None
 
     @property
     def is_lacking(self) -> bool:
-        """Whether so many steps on its access list came to nothing that too few are left."""
+        """Whether too many steps of the access list have failed, so the step can never start normally."""
         return self.good + self.blocked < self.least
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a step still waits for it."""
+        """Whether another step waits for this step."""
         return any(state.is_undecided for state in self.dependents)
 
     @property
     def is_good(self) -> bool:
-        """Whether it has ended well."""
+        """Whether the step is `ok`."""
         return self.outcome is not None and self.outcome.status == "ok"
 
     def released(self) -> "list[StepState]":
-        """Tell the steps that see this one that it has ended; return them."""
+        """Update the counts of the steps that depend on this step after its end, and return them."""
         good = self.is_good
         for state in self.dependents:
             state.blocked -= 1
@@ -106,10 +108,10 @@ class StepState:
         return self.dependents
 
     def as_shown(self) -> VisibleStep:
-        """Return what a step that sees this one is shown of it; it has ended."""
+        """Return the step, which has ended, as other steps see it."""
         assert self.outcome is not None
         if self.outcome.status == "ok":
             return VisibleStep(self.index, self.subtask, self.outcome.text, label=self.step.label)
         refused = self.outcome.problem is not None and self.outcome.problem.code == "limit"
-        gap = "what the run may spend did not allow for it" if refused else _GAPS[self.outcome.status]
+        gap = "the limits of the run did not allow it" if refused else _GAPS[self.outcome.status]
         return VisibleStep(self.index, self.subtask, "", gap, label=self.step.label)

@@ -1,4 +1,4 @@
-"""Bills calls of steps that a host has stored, each once."""
+"""Counts the calls of step outcomes that a host has stored, each once."""
 
 from podium.budget.spend import Spend
 from podium.execution.run_context import RunContext
@@ -10,7 +10,7 @@ class StoredCalls:
     """The stored calls of one round's steps.
 
     Args:
-        context: the run's.
+        context: the context of the run.
         number: the round's number, from 1.
     """
 
@@ -18,10 +18,10 @@ class StoredCalls:
         self._context = context
         self._number = number
         self._repeated: dict[int, tuple[Call, ...]] = {}
-        """By step, the calls that the run's record lacks, where the step runs again."""
+        """By step, the calls that the run's record lacks, for steps that run again."""
 
     def charge(self, index: int, outcome: Outcome) -> tuple[Call, ...]:
-        """Charge and return those calls of a stored outcome that are not charged yet."""
+        """Count the calls of a stored outcome that are not counted yet, and return them."""
         if not outcome.attempts:
             return ()
         paid_results = self._context.paid_results
@@ -38,11 +38,11 @@ class StoredCalls:
         return calls
 
     def repeat(self, index: int, outcome: Outcome) -> None:
-        """Charge a stored outcome of a step that runs again, and keep its calls for the step's bill."""
+        """Count a stored outcome of a step that runs again, and keep its calls for the step's new outcome."""
         self._repeated[index] = (*self._repeated.get(index, ()), *self.charge(index, outcome))
 
     def lost(self, index: int) -> tuple[Call, ...]:
-        """Return, once, the calls that were made for a step before, stored or recorded, to no end."""
+        """Return the earlier calls for a step that gave no result, and forget them."""
         repeated, paid_results = self._repeated.pop(index, ()), self._context.paid_results
         lost = () if paid_results is None else paid_results.lost.pop((self._number, index), ())
         return (*repeated, *lost)

@@ -204,7 +204,7 @@ class PlanRequester:
         while written.breaker is not None and (rest := self._rest(planner)):
             if not isinf(rest):
                 told = f"planner {planner.name!r} failed {written.breaker.failures} times in a row"
-                told += f" and is left out for another {rest:.3g} s (Retry.break_seconds)"
+                told += f" and gets no calls for another {rest:.3g} s (Retry.break_seconds)"
                 raise WorkerUnavailable(told, retry_after=rest)
             await written.breaker.tried()
 
