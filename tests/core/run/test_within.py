@@ -16,7 +16,7 @@ from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
-from podium.types import Completion, Event, Message, Result, RunEnded, StepEnded
+from podium.types import Completion, Event, Message, Result, RunEnded, StepEnded, WorkerRunEnded
 from podium.usage import Usage
 from podium.workers import FREE, Card, FunctionWorker, Price, Request, ScriptedWorker, StepInput, complete
 
@@ -190,6 +190,32 @@ async def test_they_keep_their_own_journal() -> None:
     (row,) = await journal.runs()
     assert row.run_id != result.run_id
     assert [row.run_id for row in await outer.runs()] == [result.run_id]
+
+
+@WAYS
+async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resume(
+    way: Callable[[Conductor], Callable[[StepInput], object]],
+) -> None:
+    """The step's two calls and steps inside, and its own, leave no room for another call."""
+    inner, worker = _inner()
+    last = ScriptedWorker("last", lambda _: WorkerRefused("not now"))
+    agent = FunctionWorker(way(inner), price=FREE)  # type: ignore[arg-type]  # of a way
+    journal, plan = MemoryJournal(), plan_of((0, "ask", ()), (1, "end", (0,)))
+    limits = Limits(calls=5, steps=4)  # with the inner planner's call
+    outer = Conductor(
+        FixedPlanner(plan), [agent, last], journal=journal, limits=limits, retry=Retry(attempts=1)
+    )
+    assert (await outer.run("Q?", run_id="r")).status == "failed"
+    events = [entry.event for entry in await journal.read("r")]
+    (ended,) = [event for event in events if isinstance(event, WorkerRunEnded)]
+    assert (ended.step, ended.attempt, ended.status, ended.calls, ended.steps) == (0, 1, "ok", 3, 2)
+    assert ended.nested != "r"
+    result = await outer.resume("r")
+    assert result.problem is not None
+    assert result.problem.code == "limit"
+    assert (len(worker.requests), len(last.requests)) == (2, 1)
+    assert (await outer.resume("r", limits=Limits(calls=6, steps=8))).problem != result.problem
+    assert (len(worker.requests), len(last.requests)) == (2, 2)
 
 
 async def test_a_run_that_begins_after_its_call_has_ended_is_nobodys() -> None:

@@ -16,7 +16,7 @@ from podium.journal import MemoryJournal
 from podium.planners import PlanRequest, PlanText
 from podium.policy import Policy
 from podium.types import Event, Message, RunStarted
-from podium.workers import Card, ScriptedWorker
+from podium.workers import Card, FunctionWorker, ScriptedWorker, StepInput
 from podium.workers.scripted import Reply
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +44,13 @@ async def _rich_run() -> list[Event]:
         policy=Policy(approve=lambda request: True),
     )
     nested = Conductor(boss(rows((0, "delegate", ()))), [inner], journal=MemoryJournal())
-    return [event for run in (conductor, nested) async for event in run.stream(query)]
+
+    async def agent(step: StepInput) -> str:
+        """Begin a run."""
+        return (await inner.run(step.subtask)).answer
+
+    around = Conductor(boss(rows((0, "begin", ()))), [FunctionWorker(agent)])
+    return [event for run in (conductor, nested, around) async for event in run.stream(query)]
 
 
 async def _hangs(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:

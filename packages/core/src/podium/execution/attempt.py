@@ -22,6 +22,7 @@ from podium.errors import (
 )
 from podium.execution.run_context import RunContext, answering, outer_run
 from podium.secrets.boundary import BUGS, Boundary
+from podium.types.events import WorkerRunEnded
 from podium.types.messages import Completion, FinishReason, Part, estimate_usage, storable, usage_or_estimate
 from podium.types.outcome import Call, Problem, total_cost
 from podium.usage import Usage, is_well_formed
@@ -216,6 +217,7 @@ class Attempt:
         context, now = self.context, self.context.clock()
         context.ledger.settle(self.reservation, spent)
         context.overlong.note(self.card, self.reservation.amount, self.usage)
+        self._tell_runs()
         well = None
         if self.completion is not None:
             well = True
@@ -229,6 +231,14 @@ class Attempt:
                 now - self.began, ok, used.total_input_tokens, used.total_output_tokens, self.cost
             )
             context.settings.pool.history(self.worker).add(took)
+
+    def _tell_runs(self) -> None:
+        """Emit the ends of the runs that the worker's code began. They are not in the journal of this run."""
+        caller, outer = self.request.caller, outer_run(self.request.caller)
+        if caller is not None and outer is not None:
+            ids = {"round": caller.round, "step": caller.step, "attempt": caller.attempt}
+            for ended in outer.ended:
+                self.context.tell(WorkerRunEnded, **ids, **ended._asdict())
 
     def _was_free(self) -> bool:
         """Return whether the call cost nothing: it was not sent or was refused, and started no nested run."""

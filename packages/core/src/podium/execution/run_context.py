@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from podium.aio.open_tasks import OpenTasks
 from podium.budget.ledger import Ledger, Reservation
@@ -190,6 +190,19 @@ class RunContext:
         return self.clock() - self.began
 
 
+class WorkerRun(NamedTuple):
+    """A run that the code of a worker began, once it has ended."""
+
+    nested: str
+    """Its id."""
+    status: str
+    """The status of its result; `stopped` if it has no result."""
+    calls: int
+    """Calls that it made."""
+    steps: int
+    """Steps that it started."""
+
+
 @dataclass(slots=True)
 class OuterRun:
     """A call of a worker and its run, for the runs that the call nests. `Caller.outer` refers to it."""
@@ -202,6 +215,8 @@ class OuterRun:
     runs: OpenTasks = field(default_factory=OpenTasks)
     """The running runs that the worker's code has started; closed when the call has ended. Runs
     that the code starts later are not nested in the call."""
+    ended: list[WorkerRun] = field(default_factory=list)
+    """The ended runs that the worker's code started."""
     is_stopped: bool = False
     """Whether the call was stopped by a limit, a cancellation, or another step's failure. A synchronous
     function continues in its thread, but cannot start further runs."""

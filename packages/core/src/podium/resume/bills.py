@@ -13,6 +13,7 @@ from podium.types.events import (
     RunResumed,
     StepEnded,
     StepStarted,
+    WorkerRunEnded,
 )
 from podium.types.outcome import Call, Outcome, Problem, Proposal
 from podium.usage import Usage
@@ -37,6 +38,8 @@ def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
         elif isinstance(event, RunResumed) and planning is not None:
             spends.append(planning)
             planning = None
+        elif isinstance(event, WorkerRunEnded):  # its tokens and its cost are on the bill of its call
+            spends.append(Spend(event.calls))
     if planning is not None:
         spends.append(planning)
     for call in calls_of(events):
@@ -59,8 +62,9 @@ def note_lengths(events: Sequence[Event], overlong: Overlong, cards: Mapping[str
 
 
 def steps_of(events: Sequence[Event]) -> int:
-    """Return how many steps the run has started."""
-    return len({(event.round, event.step) for event in events if isinstance(event, StepStarted)})
+    """Return how many steps the run has started, with those of runs that its workers' code began."""
+    own = {(event.round, event.step) for event in events if isinstance(event, StepStarted)}
+    return len(own) + sum(event.steps for event in events if isinstance(event, WorkerRunEnded))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from podium.types.events import (
     StepDelta,
     StepEnded,
     StepStarted,
+    WorkerRunEnded,
 )
 from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, total_cost
 from podium.types.plan import Plan, PlannedBy
@@ -173,6 +174,7 @@ def rounds_of(  # noqa: C901, PLR0912 - one case for each event
                 | StepStarted()
                 | AttemptFailed()
                 | NestedRunEnded()
+                | WorkerRunEnded()
                 | RunEnded()
                 | RunStopped()
             ):

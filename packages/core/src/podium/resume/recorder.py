@@ -31,6 +31,7 @@ from podium.types.events import (
     StepDelta,
     StepEnded,
     StepStarted,
+    WorkerRunEnded,
 )
 from podium.types.plan import Plan, PlannedBy
 from podium.types.result import Result
@@ -169,7 +170,7 @@ class RunRecorder:
                 return event.outcome.reused and known is not None and _is_same(known, event)
             case RunResumed() | PlannerStarted() | ApprovalAsked() | ApprovalGiven() | StepStarted():
                 return False
-            case AttemptFailed() | NestedRunEnded() | RunEnded() | RunStopped():
+            case AttemptFailed() | NestedRunEnded() | WorkerRunEnded() | RunEnded() | RunStopped():
                 return False
             case PlanDelta() | StepDelta() | AnswerDelta():
                 return False

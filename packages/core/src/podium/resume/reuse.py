@@ -31,6 +31,7 @@ from podium.types.events import (
     StepDelta,
     StepEnded,
     StepStarted,
+    WorkerRunEnded,
 )
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
@@ -156,6 +157,7 @@ def _read(  # noqa: C901 - one case for each event
                 | StepStarted()
                 | AttemptFailed()
                 | NestedRunEnded()
+                | WorkerRunEnded()
                 | RunEnded()
                 | RunStopped()
             ):

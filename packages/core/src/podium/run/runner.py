@@ -1,7 +1,8 @@
 """One run, from request to result: its record, its time, its events and its end."""
 
 from asyncio import get_running_loop
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import anyio
@@ -9,7 +10,7 @@ import anyio
 from podium.budget.ledger import Ledger
 from podium.budget.spend import Spend
 from podium.errors import JournalError, LimitExceeded, PlannerError, PodiumError
-from podium.execution.run_context import ConductorSettings, RunContext, RunRequest, outer_run
+from podium.execution.run_context import ConductorSettings, RunContext, RunRequest, WorkerRun, outer_run
 from podium.execution.step_state import STOPPED
 from podium.journal.answer_cache import MemoryCache
 from podium.journal.hash_chain import Head
@@ -68,6 +69,7 @@ class RunSession:
         self._forecast: Forecast | None = None
         self._head: Head | None = None
         self._ledger: Ledger | None = None
+        self._status: str = "stopped"
         self._cause: BaseException | None = None
         """The error of the planner, if the run has no plan."""
         self.before: Result | None = None
@@ -81,20 +83,32 @@ class RunSession:
         """
         with self._within_call():
             result = await self._run()
-        self._tell_call(result)
+            self._tell_call(result)
         raise_unplanned(result, self._cause)
         return result
 
-    def _within_call(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _within_call(self) -> Iterator[None]:
         """Return a block that ends with the call of the worker whose code began the run, at the latest."""
         call = outer_run(self._request.within)
-        return nullcontext() if call is None else call.runs.entered()
+        if call is None:
+            yield
+            return
+        with call.runs.entered():
+            try:
+                yield
+            finally:
+                if (ledger := self._ledger) is not None:
+                    before = 0 if self._recorder is None else self._recorder.steps
+                    facts = (self._status, ledger.added.calls, ledger.steps - before)
+                    call.ended.append(WorkerRun(self._request.run_id, *facts))
 
     def _tell_call(self, result: Result) -> None:
         """Tell the call of a worker whose code began the run how it ended."""
         call = outer_run(self._request.within)
         if call is None or self._ledger is None:
             return
+        self._status = result.status
         if result.status in ("ok", "partial"):
             call.answered.append(self._ledger)
         if result.problem is not None:
@@ -143,6 +157,7 @@ class RunSession:
             except PlannerError as error:
                 with_bill(error)
                 raise
+            self._status = "ok"
             why = "\n".join(map(explain_proposal, planning.proposals))
             return Plan(plan.steps, self._request.query, why, planned_by(planning.proposals))
         limit = self._settings.limits.seconds

@@ -29,6 +29,7 @@ from podium.types.events import (
     StepDelta,
     StepEnded,
     StepStarted,
+    WorkerRunEnded,
 )
 from podium.types.outcome import Problem
 
@@ -88,7 +89,7 @@ def _told(event: Event) -> _Told:
             return _told_of_plan(event)
         case StepStarted() | AttemptFailed() | StepEnded():
             return _told_of_step(event)
-        case RoundStarted() | PlannerStarted() | ApprovalGiven() | NestedRunEnded():
+        case RoundStarted() | PlannerStarted() | ApprovalGiven() | NestedRunEnded() | WorkerRunEnded():
             return logging.NOTSET, "", None, {}
         case PlanDelta() | StepDelta() | AnswerDelta():
             return logging.NOTSET, "", None, {}

@@ -34,6 +34,7 @@ from podium.types.events import (
     StepDelta,
     StepEnded,
     StepStarted,
+    WorkerRunEnded,
 )
 from podium.types.outcome import Call, Outcome
 from podium.types.result import Result
@@ -95,7 +96,7 @@ class Trace:
                 self._run_ended(event)
             case RunStopped():
                 self._run_stopped(event)
-            case NestedRunEnded():
+            case NestedRunEnded() | WorkerRunEnded():
                 pass  # the nested run has a span of its own
             case PlanDelta() | StepDelta() | AnswerDelta():
                 pass  # spans have whole texts only

@@ -18,6 +18,7 @@ from .events import (
     StepDelta as StepDelta,
     StepEnded as StepEnded,
     StepStarted as StepStarted,
+    WorkerRunEnded as WorkerRunEnded,
 )
 from .forecast import (
     Forecast as Forecast,

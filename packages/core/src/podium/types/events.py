@@ -252,6 +252,24 @@ class NestedRunEnded(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRunEnded(_Event):
+    """A run that the code of a worker began has ended or stopped; it has its own journal, or none."""
+
+    type = "worker_run_ended"
+    round: int
+    step: int
+    attempt: int
+    nested: str
+    """The id of the run."""
+    status: str
+    """The status of its result; `stopped` if it has no result."""
+    calls: int
+    """Calls of workers and planners that it made, which count against the limits of this run."""
+    steps: int
+    """Steps that it started, which count likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(_Event):
     """The run has ended, or (`waiting`) can be resumed."""
 
@@ -290,6 +308,7 @@ Event = (
     | StepEnded
     | AnswerDelta
     | NestedRunEnded
+    | WorkerRunEnded
     | RunEnded
     | RunStopped
 )
@@ -314,4 +333,5 @@ __all__ = [
     "StepDelta",
     "StepEnded",
     "StepStarted",
+    "WorkerRunEnded",
 ]

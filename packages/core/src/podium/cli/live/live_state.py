@@ -25,6 +25,7 @@ from podium.types.events import (
     StepDelta,
     StepEnded,
     StepStarted,
+    WorkerRunEnded,
 )
 from podium.types.plan import Plan
 
@@ -80,7 +81,7 @@ class LiveState:
                 | ApprovalGiven()
             ):
                 self._take_round(event)
-            case PlannerStarted() | NestedRunEnded():
+            case PlannerStarted() | NestedRunEnded() | WorkerRunEnded():
                 pass
             case _:
                 assert_never(event)
