@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable
 from typing import Annotated, Any, TypedDict
 
+import anyio
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
@@ -40,6 +41,27 @@ class Plans(Planner):
         yield PlanText(text=text, cost=0.0)
 
 
+class Slow(Planner):
+    """Writes a row, and the others once it may."""
+
+    name = "slow"
+
+    def __init__(self, rest: anyio.Event, *rows: str) -> None:
+        self._rest = rest
+        self._rows = rows
+        self.asked = 0
+
+    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Write the plan."""
+        self.asked += 1
+        yield self._rows[0]
+        with anyio.fail_after(10):
+            await self._rest.wait()
+        for row in self._rows[1:]:
+            yield row
+        yield PlanText(text="".join(self._rows), cost=0.0)
+
+
 class Calls:
     """Who was called, in order, and makes workers that tell of it."""
 
@@ -66,6 +88,11 @@ class Calls:
 
 DIAMOND = Plan((Step(0, "begin"), Step(1, "left", (0,)), Step(2, "right", (0,)), Step(3, "join", (1, 2))))
 """Four steps, of which the two in the middle see the first."""
+
+
+FIRST = '{"worker": 0, "subtask": "look", "access": []}\n'
+LAST = '{"worker": 1, "subtask": "write", "access": [0]}\n'
+"""The rows of a plan of two steps."""
 
 
 def around(

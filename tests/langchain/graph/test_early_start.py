@@ -1,11 +1,10 @@
 """Steps that start while the plan is still being written, under LangGraph's executor."""
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import anyio
 import pytest
-from graphs.conducted import Calls, around
+from graphs.conducted import FIRST, LAST, Calls, Slow, around
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
@@ -15,7 +14,6 @@ from podium import ChatPlanner, Conductor, Limits, ScriptedWorker
 from podium.errors import RunFailed, WorkerFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.planners import Planner, PlanRequest, PlanText
 from podium.workers import FREE, FunctionWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -23,29 +21,6 @@ pytestmark = pytest.mark.anyio
 ASKED = {"messages": [("user", "How many?")]}
 CONFIG: Any = {"configurable": {"thread_id": "1"}}
 KEPT = pytest.mark.parametrize("kept", [False, True], ids=["unkept", "kept"])
-FIRST = '{"worker": 0, "subtask": "look", "access": []}\n'
-LAST = '{"worker": 1, "subtask": "write", "access": [0]}\n'
-
-
-class Slow(Planner):
-    """Writes a row, and the others once it may."""
-
-    name = "slow"
-
-    def __init__(self, rest: anyio.Event, *rows: str) -> None:
-        self._rest = rest
-        self._rows = rows
-        self.asked = 0
-
-    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Write the plan."""
-        self.asked += 1
-        yield self._rows[0]
-        with anyio.fail_after(10):
-            await self._rest.wait()
-        for row in self._rows[1:]:
-            yield row
-        yield PlanText(text="".join(self._rows), cost=0.0)
 
 
 def _saver(*, kept: bool) -> InMemorySaver | None:

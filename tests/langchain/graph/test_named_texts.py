@@ -123,6 +123,6 @@ async def test_a_plan_that_refers_to_an_item_of_an_empty_list_is_refused(executo
         input="question",
         context={"document": "documents"},
     )
-    with pytest.raises(PlannerError, match=r"there is no text {{document_1}}: the texts are document"):
+    with pytest.raises(PlannerError, match=r"no text {{document_1}}: the texts are document"):
         await graph.ainvoke({"question": "What?", "documents": []})
     assert clerk.requests == []

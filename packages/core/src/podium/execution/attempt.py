@@ -20,6 +20,7 @@ from podium.errors import (
     WorkerFailed,
     WorkerTimeout,
 )
+from podium.execution.external_scheduler import HostExit
 from podium.execution.run_context import RunContext, answering, outer_run
 from podium.secrets.boundary import BUGS, Boundary
 from podium.types.events import WorkerRunEnded
@@ -63,6 +64,8 @@ class Attempt:
     error: PodiumError | None = None
     bug: Exception | None = None
     """The exception of a bug in the worker's code, which the run raises."""
+    left: HostExit | None = None
+    """The exception with which a host has left the call; `None` for every other call."""
     problem: Problem | None = None
     """Why the call is not used; `None` while it may still give the answer."""
     usage: Usage = _NOTHING
@@ -108,6 +111,9 @@ class Attempt:
                 boundary = Boundary(f"worker {self.card.name!r}", _FAILED)
                 with self._current(), boundary, answering(self.request.caller):
                     await self._read(on_text)
+        except HostExit as left:
+            self.left = left
+            raise
         except PodiumError as error:
             self._fail(error)
         except BUGS as bug:
@@ -246,8 +252,10 @@ class Attempt:
         return not self._began_runs() and (unpaid or isinstance(self.error, LimitExceeded))
 
     def _raised(self) -> bool:
-        """Return whether code without a model raised, without a timeout and without nested runs."""
-        ended = self.error is not None and not isinstance(self.error, WorkerTimeout)
+        """Return whether code without a model ended by itself, without a timeout and without nested runs."""
+        ended = self.left is not None or (
+            self.error is not None and not isinstance(self.error, WorkerTimeout)
+        )
         return ended and not self._uses_tokens and not self._began_runs()
 
     def _began_runs(self) -> bool:
@@ -266,17 +274,14 @@ class Attempt:
         """
         if not self.is_sent:
             return NOTHING
-        whole, error = self.completion, self.error
-        nested = self._nested()
-        known = error if isinstance(error, WorkerError | PlannerError) and whole is None else None
+        whole, nested = self.completion, self._nested()
         if whole is not None:
             self.usage, self.cost = whole.usage, whole.cost
             reports = whole.uses_tokens and (whole.cost is None or whole.usage != _NOTHING)
             if reports and (nested is None or self.reservation.books_itself):
                 self.usage = self._measured(whole.usage, whole.text, whole.tool_calls)
-        elif known is not None and known.usage is not None:
-            self.usage, self.cost = self._measured(known.usage, "".join(self.pieces)), known.cost
-            self.cost = self.cost if is_cost(self.cost) else None
+        elif (told := self._told()) is not None:
+            self.usage, self.cost = told
         elif self._was_free():
             return Spend(1)
         elif self._raised():
@@ -292,6 +297,16 @@ class Attempt:
         if reserved.calls and self.usage.estimated:
             self.cost = spent.cost
         return spent
+
+    def _told(self) -> tuple[Usage, float | None] | None:
+        """Return what the exception that ended the call says it has spent; `None` if it does not say."""
+        error = self.error
+        if self.left is not None:
+            return None if self.left.usage is None else (self.left.usage, None)
+        if not isinstance(error, WorkerError | PlannerError) or error.usage is None:
+            return None
+        usage = self._measured(error.usage, "".join(self.pieces))
+        return usage, error.cost if is_cost(error.cost) else None
 
     def _bill_unknown(self, nested: Spend | None) -> Spend:
         """Set the cost of a call without a complete response: an estimate, or the cost of its nested runs."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
+from podium.usage import Usage
 
 NO_OUTCOMES: Mapping[int, Outcome] = MappingProxyType({})
 
@@ -18,7 +19,15 @@ class HostExit(BaseException):
     """Base class of exceptions with which a host's middleware leaves the run from a worker's call.
 
     If a step raises it that started before its plan was complete, it is raised when the host runs that step.
+
+    Args:
+        args: as of any exception.
+        usage: the tokens that the call has used; `None` if they are not known: Podium then estimates them.
     """
+
+    def __init__(self, *args: object, usage: Usage | None = None) -> None:
+        super().__init__(*args)
+        self.usage = usage
 
 
 class ExternalScheduler(Protocol):

@@ -316,6 +316,7 @@ class RoundScheduler:
                 if state not in self._early:
                     raise
                 self._early.exit(state, left)
+                runner.left(STOPPED)
                 is_left = True
             finally:
                 if outcome is None and not is_left:

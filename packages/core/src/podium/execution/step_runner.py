@@ -113,6 +113,12 @@ class StepRunner:
         """Return the outcome of a step that was cancelled."""
         return self._ended("cancelled", problem)
 
+    def left(self, problem: Problem) -> None:
+        """Tell that the host has left the call; the host will run the step, which has no outcome yet."""
+        for attempt in (each for each in self._made if each.left is not None):
+            attempt.problem = problem
+            self._tell_failed(attempt, None)
+
     @property
     def written(self) -> str:
         """The text that was sent so far."""

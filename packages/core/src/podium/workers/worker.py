@@ -197,8 +197,9 @@ class Worker(ResourceGroup, ABC):
     """Whether it understands a subtask in prose, like a model. For a search, a tool or a function, `{{n}}` in
     the subtask is replaced by the output of step n."""
     is_interruptible: bool = False
-    """Whether a call may be interrupted to wait for a person and continue later, like a graph. A host that
-    starts steps itself also starts the steps of such workers, so that it can keep their state."""
+    """Whether a call may be interrupted to wait for a person and continue later, like a graph or a tool of
+    LangChain. A host that starts steps itself also starts the steps of such workers, so that it can keep
+    their state and calls them once."""
     takes_texts: bool = False
     """Whether it reads the named texts of a step from `Request.step_input`, like a conductor, which passes
     them to its own steps. Its messages do not contain the texts."""

@@ -21,6 +21,7 @@ from langchain_podium.graph.control_flow import GraphExit, enclosing, pass_graph
 from langchain_podium.graph.events import stream_events
 from langchain_podium.graph.graph_node import Data, State
 from langchain_podium.graph.journal import StateJournal
+from langchain_podium.graph.kept_record import KeptRecord
 from langchain_podium.graph.message_stream import Listener, MessageStream, Show, without_streams
 from langchain_podium.graph.named_texts import named_texts
 from langchain_podium.graph.plan_graph import raised_above
@@ -112,10 +113,28 @@ class ConductorNodes:
         if begins:
             run_id, journal = self._new_id(config), self.conductor.journal
             result = await self._begin(state, config, run_id, journal, step_starter)
-        else:
-            view, journal = state[VIEW], self._journal(state)
-            go_on = bound(self.conductor.resume, view["run_id"], plan=self._edited(view))
-            result = await self._called(go_on, config, journal, step_starter)
+            return self._written(result, journal, step_starter)
+        if self.conductor.journal is not None:
+            return await self._go_on(state, config, self.conductor.journal, step_starter)
+        record = KeptRecord(config, is_sync=is_sync)
+        kept = StateJournal(await record.read() or state[RECORD])
+        try:
+            return await self._go_on(state, config, kept, step_starter)
+        except Exception:  # with an exception, an interrupt too, the node writes nothing to the state
+            await record.write(kept.lines())
+            raise
+
+    async def _go_on(
+        self, state: State, config: RunnableConfig, journal: Journal, step_starter: GraphStepStarter | None
+    ) -> Data:
+        view = state[VIEW]
+        go_on = bound(self.conductor.resume, view["run_id"], plan=self._edited(view))
+        return self._written(await self._called(go_on, config, journal, step_starter), journal, step_starter)
+
+    def _written(
+        self, result: Result, journal: Journal | None, step_starter: GraphStepStarter | None
+    ) -> Data:
+        """Return what the state is to hold, or raise the interrupt of a step."""
         if step_starter is not None and step_starter.interrupt is not None:
             raise step_starter.interrupt
         return self._kept(result, journal)

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from langgraph.errors import GraphBubbleUp
 
-from podium.errors import PodiumError
+from podium.errors import PodiumError, WorkerError
 from podium.execution import HostExit
 from podium.types import Completion
+from podium.usage import Usage
 from podium.workers import CallMiddleware, Request, Worker
 
 T = TypeVar("T")
@@ -25,10 +26,11 @@ class GraphExit(HostExit):
     Attributes:
         raised: the exception that LangGraph raised.
         worker: the name of the worker.
+        usage: the tokens that the call has used; `None` if they are not known.
     """
 
-    def __init__(self, raised: GraphBubbleUp, worker: str) -> None:
-        super().__init__(worker)
+    def __init__(self, raised: GraphBubbleUp, worker: str, usage: Usage | None = None) -> None:
+        super().__init__(worker, usage=usage)
         self.raised = raised
         self.worker = worker
 
@@ -46,7 +48,8 @@ def pass_graph_exits(inner: CallMiddleware | None) -> CallMiddleware:
             raised = graph_exit_in(error)
             if raised is None:
                 raise
-            raise GraphExit(raised, worker.card.name) from None
+            usage = error.usage if isinstance(error, WorkerError) else None
+            raise GraphExit(raised, worker.card.name, usage) from None
 
     return middleware
 

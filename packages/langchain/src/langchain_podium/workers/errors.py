@@ -5,14 +5,13 @@ LangGraph steers with exceptions, and chat models raise ones for an answer that 
 """
 
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
 
+from langchain_podium.usage import Spent
 from podium.errors import WorkerBroken, WorkerError, WorkerFailed
 from podium.hosts import worker_errors
-from podium.usage import Usage
 
 _EMPTY: Final = ("null value for", "No generation")
 """Words of ChatOpenAI, and of the base of all chat models, for an answer with nothing in it."""
@@ -23,31 +22,32 @@ _NO_JSON: Final = (
 """Words of ChatOpenAI for an answer that is no JSON, such as a page of HTML."""
 
 
-def langchain_errors(
-    worker: str, usage: Callable[[], Usage | None] | None = None
-) -> AbstractContextManager[None]:
+def langchain_errors(worker: str, spent: Spent | None = None) -> AbstractContextManager[None]:
     """Translate every exception that the block raises, as `podium.hosts.worker_errors`.
 
     Args:
         worker: the name on the worker's card.
-        usage: returns the tokens known to be spent.
+        spent: counts the tokens of the calls of models in the block; `None` if nobody counts.
     """
-    return worker_errors(worker, usage=usage, reader=partial(_read, worker))
+    usage = None if spent is None else lambda: spent.known
+    return worker_errors(worker, usage=usage, reader=partial(_read, worker, spent))
 
 
-def interrupted(worker: str) -> WorkerFailed:
+def interrupted(worker: str, spent: Spent | None = None) -> WorkerFailed:
     """Return the error for a worker that calls `interrupt()` or sends a command to a parent graph."""
+    usage = None if spent is None or spent.is_open else spent.usage
     return WorkerFailed(
         f"worker {worker!r} interrupted its graph, to ask somebody or to leave it: only "
         'conductor_node(..., executor="langgraph") can wait for the answer and go on there',
         maybe_paid=True,
+        usage=usage,
     )
 
 
-def _read(worker: str, error: BaseException) -> WorkerError | None:
+def _read(worker: str, spent: Spent | None, error: BaseException) -> WorkerError | None:
     langgraph = sys.modules.get("langgraph.errors")  # code that raises one has imported it
     if langgraph is not None and isinstance(error, langgraph.GraphBubbleUp):
-        return interrupted(worker)
+        return interrupted(worker, spent)
     if any(words in str(error) for words in _EMPTY):
         return WorkerBroken(f"worker {worker!r} sent no answer: {str(error)[:300]}", maybe_paid=True)
     if any(words in str(error) for words in _NO_JSON):

@@ -39,8 +39,6 @@ class GraphWorker(RunnableWorker):
     before it ends; LangChain's callbacks get its tokens as they come.
     """
 
-    is_interruptible = True
-
     def __init__(
         self, runnable: Runnable[Any, Any], *, card: Card, give: Callable[[StepInput], Any] | None = None
     ) -> None:
@@ -48,6 +46,7 @@ class GraphWorker(RunnableWorker):
         if getattr(graph, "checkpointer", None) is True:  # it would go on where an earlier run's step ended
             graph = graph.copy(update={"checkpointer": None})
         super().__init__(graph, card=card, give=give)
+        self.is_interruptible = True
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Invoke the graph."""

@@ -9,11 +9,16 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessageChunk
-from langchain_core.runnables import Runnable
+from langchain_core.output_parsers import BaseOutputParser
+from langchain_core.prompts import BasePromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableSequence
 from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs
 
 from langchain_podium.cancellation import apart, each
+from langchain_podium.cards import innermost
 from langchain_podium.content import missing_of
 from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import text_of, write_calls
@@ -43,6 +48,7 @@ class RunnableWorker(Worker):
         self.card = card
         self._give = give
         self.reads_prose = give is None
+        self.is_interruptible = give is not None or not _is_built_in(runnable)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.card.name!r})"
@@ -51,14 +57,14 @@ class RunnableWorker(Worker):
         """Invoke the Runnable, or stream it where somebody reads along."""
         spent, streamed, returned = Spent(), "", None
         config = merge_configs(ensure_config(), self._config(spent))
-        with langchain_errors(self.card.name, lambda: spent.known):
+        with langchain_errors(self.card.name, spent):
             given = self._input(request)
             if not request.stream:
                 returned = await apart(self._invoke(given, config))
         if request.stream:
             async with aclosing(each(self.runnable.astream(given, config))) as stream:
                 while True:
-                    with langchain_errors(self.card.name, lambda: spent.known):
+                    with langchain_errors(self.card.name, spent):
                         chunk = await anext(stream, _END)
                     if chunk is _END:
                         break
@@ -66,7 +72,7 @@ class RunnableWorker(Worker):
                     if text := _piece(chunk):
                         streamed += text
                         yield text
-        with langchain_errors(self.card.name, lambda: spent.known):
+        with langchain_errors(self.card.name, spent):
             text = streamed or self._text(returned)
             calls = _calls(returned)
             completion = _completion(text, returned, spent, self.card)
@@ -92,6 +98,15 @@ class RunnableWorker(Worker):
 
 
 _END = object()
+_BUILT_IN = (BaseChatModel, BasePromptTemplate, BaseOutputParser, BaseRetriever)
+
+
+def _is_built_in(runnable: Runnable[Any, Any]) -> bool:
+    """Say whether it is a chain of models, prompts, parsers and retrievers, none of which interrupts."""
+    inner = innermost(runnable)
+    if isinstance(inner, RunnableSequence):
+        return all(map(_is_built_in, inner.steps))
+    return isinstance(inner, _BUILT_IN)
 
 
 def _completion(text: str, returned: object, spent: Spent, card: Card) -> Completion:

@@ -35,6 +35,7 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
 
     worker = ToolWorker(_schema(tool), call, card=card)
     worker.safe_to_repeat = _is_safe_to_repeat(tool)
+    worker.is_interruptible = True
     return worker
 
 
