@@ -1,6 +1,6 @@
 """Runs every code block of the READMEs and of `docs/` as a test.
 
-Models are a loopback server's; `podium.toml` files that a block makes are pointed at it.
+A loopback server replaces the models; `podium.toml` files that a block creates use its URL.
 """
 
 import gc
@@ -26,7 +26,7 @@ from xdist.scheduler import LoadScopeScheduling
 from podium.cli.root import app
 from podium.config import load_config
 
-# Collecting imports every framework. Garbage collections meanwhile take as long again, and find nothing.
+# Collection imports every framework. Garbage collections would double its time, and find nothing.
 gc.disable()
 ROOT = Path(__file__).parent
 
@@ -56,29 +56,29 @@ def run_podium(words: list[str]) -> None:
 
 
 def check_make(example: Example) -> None:
-    """See that the targets a block calls are there."""
+    """Check that the make targets of a block exist."""
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", example.parsed, re.MULTILINE):
         assert f"\n{target}:" in makefile
 
 
 def check_json(example: Example) -> None:
-    """See that a block is JSON."""
+    """Check that a block is JSON."""
     json.loads(example.parsed)
 
 
 def check_toml(example: Example) -> None:
-    """See that a block is a configuration that loads."""
+    """Check that a block is a valid configuration."""
     Path("block.toml").write_text(example.parsed)
     load_config(Path("block.toml"))
 
 
 def ignore(example: Example) -> None:
-    """Leave a block that is no code: plan text is read in the tests of the parser."""
+    """Ignore a block that is not code; the tests of the parser read plan text."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow the warnings of CrewAI, when it is imported and used, and of AutoGen about the model's name."""
+    """Allow the warnings of CrewAI, and AutoGen's warning about the model's name."""
     crewai = (
         "ignore:Cannot set an attribute on 'crewai:ImportWarning",
         r"ignore::DeprecationWarning:crewai\.",
@@ -91,13 +91,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out what needs the OpenAI Agents SDK, which has an environment of its own."""
+    """Ignore the files that need the OpenAI Agents SDK, which has its own environment."""
     needs_it = "openai-agents" in str(collection_path.relative_to(ROOT))
     return True if needs_it and find_spec("openai_agents_podium") is None else None
 
 
 class Scheduling(LoadScopeScheduling):
-    """Gives a worker process all blocks of a page, which share names and files, or all cases of a test."""
+    """Gives all blocks of a page, which share names and files, or all cases of a test to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         page = nodeid.partition("::")[0]
@@ -105,12 +105,12 @@ class Scheduling(LoadScopeScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
-    """Schedule tests for `-n`."""
+    """Return the scheduling for `-n`."""
     return Scheduling(config, log)
 
 
 def pytest_collection_finish() -> None:
-    """Leave all that was imported out of the garbage collections to come."""
+    """Exclude all imported objects from later garbage collections."""
     gc.enable()
     gc.collect()
     gc.freeze()
@@ -118,7 +118,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Give a page's blocks a server, keys and a folder of their own."""
+    """Give the blocks of a page their own server, keys and folder."""
     with ChatServer(answer).in_thread() as server, pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("page"))
         for name, value in docs_environment(server.url, tmp_path_factory.mktemp("home")).items():

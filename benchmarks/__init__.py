@@ -1,5 +1,5 @@
-"""What Podium costs, measured beside its peers: `overhead`, `durability`, `parsing`, `route`.
+"""Measures the performance of Podium and of other frameworks: `overhead`, `durability`, `parsing`, `route`.
 
-Run from the root of the repository, as in `python -m benchmarks.overhead --quick`. The peers
-are in the dependency group `benchmarks`.
+Run a benchmark from the root of the repository, as in `python -m benchmarks.overhead --quick`. The other
+frameworks are in the dependency group `benchmarks`.
 """

@@ -1,6 +1,6 @@
-"""Measured values beside their limits, as a table and as JSON.
+"""Measured values and their limits, as a table and as JSON.
 
-A missed bar is shown and is no failure: a command that measured everything exits with 0.
+A value beyond its limit is shown, but is not a failure: a command that measured everything exits with 0.
 """
 
 from collections.abc import Sequence
@@ -16,22 +16,22 @@ class Bar:
 
     what: str
     limit: float | None
-    """`None` where nothing is promised."""
+    """`None` for no limit."""
     unit: str
     at_least: bool = False
     """Whether `limit` is a lower bound."""
     measured: float | None
-    """`None` when the command left it out."""
+    """`None` if the command did not measure it."""
 
     @property
     def passed(self) -> bool | None:
-        """Whether the limit is met; `None` when there is none or nothing was measured."""
+        """Whether the limit is met; `None` if there is no limit or no measurement."""
         if self.measured is None or self.limit is None:
             return None
         return self.measured >= self.limit if self.at_least else self.measured <= self.limit
 
     def to_json(self) -> dict[str, Any]:
-        """Write the bar as plain JSON data, with its verdict."""
+        """Return the bar with its verdict as JSON data."""
         return {**asdict(self), "passed": self.passed}
 
 

@@ -1,4 +1,4 @@
-"""A block: the runs of one arm during a few tenths of a second, timed."""
+"""Measures a block: the runs of one arm during a few tenths of a second."""
 
 import gc
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ from benchmarks.job import ANSWER
 from benchmarks.resident_memory import peak_kib
 
 Run = Callable[[], Awaitable[str]]
-"""Does the job once and returns its answer. Every arm is one."""
+"""Does the job once and returns its answer. Each arm is such a function."""
 
 WARM_SHARE = 0.3
 """Length of a block's warm-up, as a share of the block."""
@@ -28,11 +28,11 @@ class Block:
     wall_s: float
     """From the first run's start to the last run's end, in seconds."""
     cpu_s: float
-    """CPU time of this process meanwhile, user and system, in seconds."""
+    """User and system CPU time of this process during the block, in seconds."""
     run_s: float
     """Median duration of one run, in seconds."""
     peak_kib: int
-    """Largest resident memory of this process so far, in KiB."""
+    """Peak resident memory of this process so far, in KiB."""
 
 
 def cpu_of(block: Block) -> float:
@@ -46,15 +46,15 @@ def rate_of(block: Block) -> float:
 
 
 async def measure_block(run: Run, in_flight: int, seconds: float, spread: float = 0.0) -> Block:
-    """Keep `in_flight` runs under way for about `seconds`, after a warm-up that is not counted.
+    """Keep `in_flight` runs running for about `seconds`, after a warm-up that is not counted.
 
     Args:
         run: makes one run.
-        in_flight: runs at a time.
-        seconds: how long new runs begin.
-        spread: the first runs begin evenly over this time, in seconds; at 0 all begin at once.
+        in_flight: number of concurrent runs.
+        seconds: how long new runs are started.
+        spread: the first runs start evenly over this time, in seconds; at 0 all start at once.
     """
-    # the warm-up belongs to each block: idle connections are closed while other arms take their turn
+    # each block needs a warm-up, because idle connections are closed during the blocks of other arms
     warmed = await run_lanes(run, in_flight, seconds * WARM_SHARE, spread)
     gc.collect()
     cpu, wall = process_time(), perf_counter()
@@ -70,7 +70,7 @@ async def measure_block(run: Run, in_flight: int, seconds: float, spread: float 
 
 
 async def run_lanes(run: Run, in_flight: int, seconds: float, spread: float = 0.0) -> list[float]:
-    """Keep `in_flight` runs under way, at least one in each lane; return their durations in seconds."""
+    """Keep `in_flight` runs running, at least one in each lane; return their durations in seconds."""
     durations: list[float] = []
     until = perf_counter() + seconds
 

@@ -1,4 +1,4 @@
-"""Child processes that are asked with one line and answer with one JSON object."""
+"""Child processes that read a line and answer it with a JSON object."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from podium.errors import PodiumError
 
 ANSWER_SECONDS = 180.0
-"""Longest time a process may take to answer one line."""
+"""Timeout for the answer to a line, in seconds."""
 _ROOT = Path(__file__).parents[1]
 _ENVIRONMENT = {
     "LANGSMITH_TRACING": "false",
@@ -28,7 +28,7 @@ _LONGEST_LINE = 1 << 20
 
 
 class Child:
-    """A running process that answers lines with JSON objects."""
+    """A running process that answers each line with a JSON object."""
 
     def __init__(self, name: str, process: Process) -> None:
         assert process.stdin is not None
@@ -38,7 +38,7 @@ class Child:
         self._stdout = BufferedByteReceiveStream(process.stdout)
 
     async def ask(self, line: str) -> dict[str, Any]:
-        """Write a line and return the answer. Raises as `read`."""
+        """Write a line and return the answer; errors are as for `read`."""
         await self._stdin.send(f"{line}\n".encode())
         return await self.read()
 

@@ -1,6 +1,6 @@
-"""The job that every arm does: its shapes, its texts and its answer.
+"""The job of every arm: its shapes, its texts and its answer.
 
-The shapes are plans of Podium; arms wired by hand follow them step by step.
+The shapes are plans of Podium; arms without Podium do the same steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ ANSWER = " ".join(
     "and the Saturday trade could move to the other market with the van we have."
     for number in range(1, 9)
 )
-"""Every worker's answer to every prompt; about 300 tokens."""
+"""The answer of every worker to every prompt, about 300 tokens."""
 DIAMOND = Plan(
     (
         Step(0, "List the costs and returns of each market, as far as the question tells them."),
@@ -45,7 +45,7 @@ SHAPES: Mapping[ShapeName, Plan] = {"diamond": DIAMOND, "chain": CHAIN}
 
 
 def write_prompt(plan: Plan, index: int, outputs: Sequence[str]) -> str:
-    """Write the prompt of a step by hand, with the content and about the length of Podium's prompt.
+    """Return the prompt of a step for arms without Podium, about as long as Podium's prompt.
 
     Args:
         plan: the shape.

@@ -1,7 +1,7 @@
-"""Measures the cost of reading plans: typical plans, the worst texts, growth with size.
+"""Measures the time and memory of parsing plans: typical plans, worst-case texts, growth with size.
 
-Run as `python -m benchmarks.parsing [--quick] [--json FILE]`. Every figure is
-the best of several runs, so that other work of the machine counts as little as possible.
+Run it with `python -m benchmarks.parsing [--quick] [--json FILE]`. Each figure is the best of several runs,
+to reduce the effect of other load on the machine.
 """
 
 import argparse
@@ -22,13 +22,13 @@ from podium.types import Plan, Step
 
 WORKERS = 3
 TYPICAL_BAR_US = 150.0
-"""Most a typical plan of 1.5 KB may take to read, in microseconds."""
+"""Maximum time to parse a typical plan of 1.5 KB, in microseconds."""
 WORST_BAR_MS = 50.0
-"""Most the worst 256 KiB may take to read, in milliseconds."""
+"""Maximum time to parse any text of 256 KiB, in milliseconds."""
 MEMORY_BAR_MIB = 64.0
-"""Most memory that reading may hold at any time, in MiB."""
+"""Maximum memory of the parser, in MiB."""
 GROWTH_BAR = 4.6
-"""Most times longer that a fourfold text may take."""
+"""Maximum ratio of the times for a text of four times the size and for the text."""
 
 HOSTILE = {
     "braces": "{",
@@ -56,7 +56,7 @@ HOSTILE = {
     "newlines": "\n",
     "letters": "a",
 }
-"""Pieces that make a hostile text when repeated."""
+"""Pieces that are repeated to make a hostile text."""
 
 GROWING: dict[str, Callable[[int], str]] = {
     "prose": lambda size: "The worker has access to all models; some subtask waits. " * (size // 57),
@@ -68,11 +68,11 @@ GROWING: dict[str, Callable[[int], str]] = {
     "blanks": lambda size: "access" + " " * size,
     "angle brackets": lambda size: "<" * size,
 }
-"""Texts of a given size whose reading no cap cuts short."""
+"""Texts of a given size that the parser reads to the end, because they exceed no limit."""
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:
-    """Return the least time that `work` took; a plan that cannot be read counts as work done."""
+    """Return the shortest duration of `work`, in seconds; a `PlanError` is not a failure."""
     best = float("inf")
     for _ in range(repeats):
         start = time.perf_counter()
@@ -83,7 +83,7 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def typical_plan() -> Plan:
-    """Return a plan of five steps that is about 1.5 KB of text."""
+    """Return a plan of five steps with about 1.5 KB of text."""
     subtask = "Work out part {} of the question and give each reason; don't skip any. Quote what you use, "
     subtask += 'say "unknown" where a fact is missing, and keep units. ' + "Check the result once more. " * 4
     return Plan(tuple(Step(i % WORKERS, subtask.format(i), tuple(range(i))) for i in range(5)))
@@ -100,7 +100,7 @@ def typical() -> list[Bar]:
 
 
 def hostile() -> list[Bar]:
-    """Measure hostile texts of 256 KiB: at once, and the costliest of them in single characters."""
+    """Measure the time for hostile texts of 256 KiB, and the memory for the worst of them."""
     took, memory = dict[str, float](), dict[str, float]()
     for name, piece in HOSTILE.items():
         text = (piece * (MAX_CHARS // len(piece) + 1))[:MAX_CHARS]
@@ -124,7 +124,7 @@ def arriving() -> list[Bar]:
 
 
 def growth() -> list[Bar]:
-    """Measure how many times longer a fourfold text takes."""
+    """Measure the ratio of the times for a text of four times the size and for the text."""
     bars = []
     for name, make in GROWING.items():
         small, large = make(MAX_CHARS // 6), make(MAX_CHARS // 6 * 4)
@@ -135,7 +135,7 @@ def growth() -> list[Bar]:
 
 
 def feed(text: str) -> None:
-    """Read `text` as it would arrive, one character at a time."""
+    """Parse `text` in pieces of one character."""
     reader = PlanReader(workers=WORKERS)
     for char in text:
         reader.feed(char)
@@ -143,7 +143,7 @@ def feed(text: str) -> None:
 
 
 def peak(text: str) -> float:
-    """Return the most memory that reading `text` held at any time, in MiB."""
+    """Return the peak memory of parsing `text`, in MiB."""
     tracemalloc.start()
     with suppress(PlanError):
         parse_plan(text, workers=WORKERS)
@@ -153,8 +153,8 @@ def peak(text: str) -> float:
 
 
 def main() -> None:
-    """Measure everything, show it, and keep it where `--json` says."""
-    options = argparse.ArgumentParser(description="Measures the cost of reading plans.")
+    """Measure everything, print the figures, and write them to the file of `--json`."""
+    options = argparse.ArgumentParser(description="Measures the time and memory of parsing plans.")
     options.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     options.add_argument("--quick", action="store_true", help="measure typical plans only")
     asked = options.parse_args()

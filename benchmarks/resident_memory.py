@@ -1,4 +1,4 @@
-"""Resident memory of this process: now, and at its peak."""
+"""Reads the current and the peak resident memory of this process."""
 
 import re
 import resource
@@ -9,13 +9,13 @@ _STATUS = Path("/proc/self/status")
 
 
 def peak_kib() -> int:
-    """Return the largest resident memory of this process so far, in KiB."""
-    # Linux carries a parent's `ru_maxrss` over into a new program; `VmHWM` starts afresh
+    """Return the peak resident memory of this process so far, in KiB."""
+    # on Linux, `ru_maxrss` includes the parent's value; `VmHWM` does not
     return _status("VmHWM") or _maxrss()
 
 
 def resident_kib() -> int:
-    """Return the resident memory of this process, in KiB; where the system does not say, its peak."""
+    """Return the resident memory of this process, in KiB; its peak if the system does not report it."""
     return _status("VmRSS") or _maxrss()
 
 

@@ -1,12 +1,11 @@
-"""Counts the files that one run passes through: a measure of how much there is to read.
+"""Counts the files that one run uses, to measure how much code a reader must know.
 
     python -m benchmarks.route [--jumps 20]
 
-A conductor with a `FixedPlanner` is opened, runs a plan of two steps, of which the second
-sees the first, over `ScriptedWorker`s without a journal, and is closed. Every Python call is
-profiled. `files` are the files of `podium` entered; `switches` are the calls of a function of
-`podium` that follow a call in another file, of `podium` or of a library. A coroutine that
-goes on counts as called again, as the profiler reports it.
+A conductor with a `FixedPlanner` and `ScriptedWorker`s, without a journal, runs a plan of two steps, of which
+the second sees the first. All Python calls are profiled, from opening to closing the conductor. `files` are
+the files of `podium` with a call. `switches` are the calls of functions of `podium` that follow a call in
+another file, of `podium` or of a library. The profiler reports a resumed coroutine as another call.
 """
 
 import argparse
@@ -34,21 +33,21 @@ class Route:
     """The Python calls of one run."""
 
     calls: tuple[str, ...]
-    """File of each called function, in order, libraries included."""
+    """File of each called function, in order, including libraries."""
 
     @property
     def files(self) -> frozenset[str]:
-        """Files of `podium` that were entered."""
+        """Files of `podium` with a call."""
         return frozenset(file for file in self.calls if _is_ours(file))
 
     @property
     def switches(self) -> int:
-        """Calls of a function of `podium` that follow a call in another file."""
+        """Number of calls of functions of `podium` that follow a call in another file."""
         return sum(entered != before and _is_ours(entered) for before, entered in pairwise(self.calls))
 
     @property
     def jumps(self) -> Counter[tuple[str, str]]:
-        """Calls from one file of `podium` to the next one, libraries between them left out."""
+        """Number of changes from one file of `podium` to another, without the libraries between them."""
         ours = [file for file in self.calls if _is_ours(file)]
         return Counter(jump for jump in pairwise(ours) if jump[0] != jump[1])
 
@@ -75,16 +74,18 @@ def trace_run() -> Route:
 
 
 def main() -> None:
-    """Trace one run and print the counts and the commonest jumps."""
+    """Trace one run, and print the counts and the most frequent jumps."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.route", description="Counts the files that one run passes through."
+        prog="python -m benchmarks.route", description="Counts the files that one run uses."
     )
-    parser.add_argument("--jumps", type=int, default=20, metavar="N", help="jumps shown; default 20")
+    parser.add_argument(
+        "--jumps", type=int, default=20, metavar="N", help="number of jumps to show; default 20"
+    )
     shown = parser.parse_args().jumps
     route = trace_run()
     console = Console()
-    console.print(f"{len(route.files)} files of podium entered, {route.switches} switches between files")
-    table = Table(title=f"Commonest jumps between files, of {route.jumps.total()}")
+    console.print(f"{len(route.files)} files of podium, {route.switches} switches between files")
+    table = Table(title=f"Most frequent jumps between files, of {route.jumps.total()}")
     for name in ("from", "to"):
         table.add_column(name)
     table.add_column("calls", justify="right")

@@ -1,8 +1,8 @@
-"""Measures the CPU time that one command takes from start to end: `python -m benchmarks.startup`.
+"""Measures the CPU time of whole commands: `python -m benchmarks.startup`.
 
-Each command runs in a process and a folder of its own, offline. The figure is user plus system time
-of that process, the median of several runs, so that a busy machine disturbs it little. Bytecode is
-cached, as after an installation by pip: a first run, which is not measured, compiles it.
+Each command runs offline, in its own process and folder. The figure is the user plus system time of the
+process, the median of several runs, which other load affects little. Bytecode is cached, as after an
+installation by pip: a first run, which is not measured, compiles it.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 LIMITS = {("--help",): 0.35, ("run", "12*13"): 1.0}
-"""Each command, with the most CPU seconds it is to take."""
+"""Each command with its limit, in CPU seconds."""
 
 
 def cpu_seconds(command: list[str], folder: Path) -> float:
-    """Return the user and system time of one process."""
+    """Return the user and system time of one process, in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     state = {**os.environ, "XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
     state |= {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
@@ -31,9 +31,11 @@ def cpu_seconds(command: list[str], folder: Path) -> float:
 
 
 def main() -> int:
-    """Measure each command, print a line for it, and return 1 if one is over its limit."""
+    """Measure each command, print a line for it, and return 1 if a command exceeds its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=5, help="Runs of each command; the median counts.")
+    parser.add_argument(
+        "--runs", type=int, default=5, help="Number of runs of each command; the median is used."
+    )
     runs: int = parser.parse_args().runs
     podium = [sys.executable, "-m", "podium"]
     over = False

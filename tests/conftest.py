@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and fixtures of all tests."""
 
 import signal
 from collections.abc import Iterator
@@ -9,17 +9,17 @@ from hypothesis import HealthCheck, Phase, settings
 settings.register_profile(
     "short", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-# A check before landing gives the same result each time; `make nightly` looks for new failures.
+# `make test` always uses the same examples; `make nightly` uses new ones.
 settings.register_profile("long", settings.get_profile("short"), max_examples=300)
 settings.register_profile("nightly", settings.get_profile("long"), derandomize=False)
-# `make mutation` asks only whether there is a failing example, not for the smallest.
+# `make mutation` needs only any failing example, not the smallest.
 settings.register_profile(
     "mutation", settings.get_profile("short"), max_examples=10, phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("short")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # As a shell has it for what it starts in the background; commands under test would inherit it.
+    # A shell ignores the signal for background processes, and commands under test would inherit this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -31,7 +31,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what is recorded by default out of the user's own folder."""
+    """Keep the default journal out of the user's folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield

@@ -1,6 +1,6 @@
-"""What the same job costs under Podium and under the hosts' own orchestrators.
+"""Compares the calls, tokens and time of one job with Podium and with the frameworks' own orchestrators.
 
-`python -m benchmarks.comparison` prints calls, tokens and seconds for each arm and number of units.
-N units of work do not depend on each other; one more step joins them. The models are scripted, on a
-loopback server: orchestrators make no mistake, and every arm's workers write the same outputs.
+`python -m benchmarks.comparison` prints calls, tokens and seconds for each arm and number of units. The job
+has N independent units of work and one step that joins them. The models are scripted, on a loopback server:
+orchestrators make no mistakes, and the workers of all arms write the same outputs.
 """

@@ -1,4 +1,4 @@
-"""The command: measures, prints the tables, and writes the JSON."""
+"""The command, which measures, prints the tables, and writes the JSON."""
 
 import argparse
 import json
@@ -17,14 +17,14 @@ _SIZES = (1, 2, 4, 8, 12)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 1 where an arm failed."""
+    """Run the command; return 1 if an arm failed, otherwise 0."""
     asked = _parser().parse_args(arguments)
     try:
         cells = anyio.run(_measure, asked)
     except ArmFailed as error:
         print(error, file=sys.stderr)
         return 1
-    print("All tokens (as a multiple of Podium's core); then calls, input + output tokens, seconds:\n")
+    print("All tokens (and as a multiple of Podium's core); then calls, input + output tokens, seconds:\n")
     print(tables(cells))
     for host in HOSTS:
         if not measurable(host):

@@ -1,4 +1,4 @@
-"""The process of one host's arms: prints a cell as a line of JSON for each arm and number of units."""
+"""The process of one host's arms, which prints a cell as a JSON line for each arm and number of units."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from benchmarks.comparison.model_server import ModelServer
 
 @dataclass(frozen=True)
 class Cell:
-    """What one arm used for one job."""
+    """The calls, tokens and time of one arm for one job."""
 
     host: str
     arm: str
@@ -25,7 +25,7 @@ class Cell:
     written: int
     seconds: float
     missing: tuple[int, ...]
-    """The units whose finding the answer does not cite."""
+    """The units whose findings are missing in the answer."""
 
     @property
     def tokens(self) -> int:
@@ -34,7 +34,7 @@ class Cell:
 
 
 async def measure(host: str, arm: Arm, units: int, latency: float) -> Cell:
-    """Have the arm do the job once."""
+    """Run the arm once, and return its measurements."""
     job = job_of(units)
     server = ModelServer(job, arm.script, latency)
     with server.serve() as url:

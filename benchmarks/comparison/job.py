@@ -1,4 +1,4 @@
-"""The job: N units of work that do not depend on each other, and a step that joins them."""
+"""The job: N independent units of work, and a step that joins them."""
 
 import re
 from dataclasses import dataclass
@@ -33,11 +33,11 @@ class Step:
     """The agent's name, and the name of its model on the server."""
     description: str
     subtask: str
-    """What a planner or the person who wires the agents by hand tells it, some 50 tokens."""
+    """Its subtask from a planner or from the code that wires the agents, about 50 tokens."""
 
     @property
     def system(self) -> str:
-        """The agent's own prompt, where the host gives agents a prompt."""
+        """The system prompt of the agent, in hosts with such a prompt."""
         return f"{self.description} {self.subtask}"
 
 
@@ -54,14 +54,14 @@ class Job:
         return (*self.units, self.writer)
 
     def output(self, model: str, request: str) -> str:
-        """Return what the model of an agent writes: a finding of its own, or a join of those it is shown."""
+        """Return the output of an agent's model: its finding, or the recommendation from all findings."""
         for number, unit in enumerate(self.units, 1):
             if unit.name == model:
                 return _finding(number)
         return self.joined(request)
 
     def joined(self, request: str) -> str:
-        """Return a recommendation that cites the findings that stand in the request."""
+        """Return a recommendation that cites the findings in the request."""
         cited = sorted({int(number) for number in re.findall(r"\[finding (\d+)\]", request)})
         return f"{_RECOMMENDATION} Sources: {', '.join(f'[finding {number}]' for number in cited)}."
 

@@ -1,4 +1,4 @@
-"""Has the arms of each host measured in a process of their own."""
+"""Measures the arms of each host in their own process."""
 
 import json
 import subprocess
@@ -13,17 +13,17 @@ from benchmarks.comparison.arm_process import Cell
 HOSTS = ("podium", "langgraph", "autogen", "agent_framework", "llamaindex", "crewai", "openai_agents")
 ROOT = Path(__file__).parents[2]
 OPENAI_AGENTS_PYTHON = ROOT / "packages/openai-agents/.venv/bin/python"
-"""The interpreter of the environment that has the OpenAI Agents SDK."""
+"""The interpreter of the environment with the OpenAI Agents SDK."""
 _LIMIT = 900.0
-"""Seconds that the arms of a host may take."""
+"""Timeout for the arms of a host, in seconds."""
 
 
 class ArmFailed(Exception):
-    """The process of a host's arms ended with an error, or took too long."""
+    """The process of a host's arms failed or timed out."""
 
 
 def measurable(host: str) -> bool:
-    """Return whether the host's environment is there."""
+    """Return whether the environment of the host exists."""
     return host != "openai_agents" or OPENAI_AGENTS_PYTHON.exists()
 
 
@@ -32,12 +32,12 @@ async def measure(host: str, arms: Sequence[str], sizes: Sequence[int], latency:
 
     Args:
         host: a name of `HOSTS`.
-        arms: only the arms whose "host: name" holds one of these texts; empty takes all.
+        arms: select arms whose "host: name" contains one of these texts; empty for all arms.
         sizes: the numbers of units.
-        latency: seconds that a model takes.
+        latency: duration of a model's call, in seconds.
 
     Raises:
-        ArmFailed: an arm failed; its error output is the message.
+        ArmFailed: an arm failed; the message has its stderr.
     """
     told = json.dumps([host, list(arms), list(sizes), latency])
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.comparison.arm_process", told]
@@ -47,4 +47,4 @@ async def measure(host: str, arms: Sequence[str], sizes: Sequence[int], latency:
             raise ArmFailed(f"{host}: {done.stderr.decode()[-3000:]}")
         lines = done.stdout.decode().splitlines()
         return [Cell(**json.loads(line[5:])) for line in lines if line.startswith("cell ")]
-    raise ArmFailed(f"{host}: not done after {_LIMIT:.0f} s")
+    raise ArmFailed(f"{host}: timed out after {_LIMIT:.0f} s")

@@ -1,4 +1,4 @@
-"""A server on loopback that plays every model of an arm, and counts what a provider would bill."""
+"""A loopback server for all models of an arm, which counts the tokens that a provider would bill."""
 
 import json
 import threading
@@ -13,12 +13,12 @@ from benchmarks.comparison.job import Job
 from benchmarks.comparison.tokens import tokens_of_answer, tokens_of_request
 
 MANAGER = "manager"
-"""The model of planners, supervisors, selectors and managers."""
+"""The model name of planners, supervisors, selectors and managers."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What a model answers: a text, calls of tools (name, arguments), or both."""
+    """A model's answer: a text, tool calls (name, arguments), or both."""
 
     text: str = ""
     calls: Sequence[tuple[str, dict[str, Any]]] = ()
@@ -31,26 +31,26 @@ class Asked:
     model: str
     body: dict[str, Any]
     turn: int
-    """How many requests this model was sent before this one."""
+    """Number of earlier requests to this model."""
 
     @property
     def text(self) -> str:
-        """Everything that the model is shown."""
+        """The text of all messages."""
         return json.dumps(self.body["messages"], ensure_ascii=False)
 
     @property
     def tools(self) -> list[str]:
-        """The names of the tools that are offered."""
+        """The names of the offered tools."""
         return [tool["function"]["name"] for tool in self.body.get("tools") or ()]
 
 
 Script = Callable[[Job, Asked], Said | None]
-"""What a model answers; `None` leaves it to the job: the output of that agent."""
+"""Returns a model's answer; `None` for the output of the agent in the job."""
 
 
 @dataclass
 class Cost:
-    """What an arm used."""
+    """The calls and tokens of an arm."""
 
     calls: int = 0
     read: int = 0
@@ -59,12 +59,12 @@ class Cost:
 
 
 class ModelServer:
-    """Answers chat completions as the script says, each after the latency.
+    """Answers chat completions with the script, each after the latency.
 
     Args:
-        job: the job whose outputs the models write.
-        script: what orchestrators answer, and agents that also hand over.
-        latency: seconds before an answer.
+        job: the job with the outputs of the models.
+        script: returns the answers of orchestrators, and of agents that hand over.
+        latency: delay of an answer, in seconds.
     """
 
     def __init__(self, job: Job, script: Script, latency: float) -> None:
@@ -75,10 +75,10 @@ class ModelServer:
 
     @contextmanager
     def serve(self) -> Iterator[str]:
-        """Serve while entered; gives the base URL.
+        """Serve during the block; yield the base URL.
 
         Raises:
-            BaseException: what the script raised, if it did.
+            BaseException: the script raised it.
         """
         server = _Server(("127.0.0.1", 0), self._handler())
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -93,7 +93,7 @@ class ModelServer:
                 raise self._errors[0]
 
     def answer(self, body: dict[str, Any]) -> tuple[Said, dict[str, int]]:
-        """Return what the model says, and its usage."""
+        """Return a model's answer and its usage."""
         model = str(body["model"])
         with self._lock:
             turn = self.cost.turns.get(model, 0)
@@ -139,7 +139,7 @@ class ModelServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128  # with the default of 5, connections made at once wait a second
+    request_queue_size = 128  # with the default of 5, concurrent connections wait a second
 
 
 def _message(said: Said) -> tuple[dict[str, Any], str]:

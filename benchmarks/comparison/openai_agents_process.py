@@ -1,6 +1,6 @@
-"""The process of the OpenAI Agents SDK's teams, in the environment of `packages/openai-agents`.
+"""The process of the teams of the OpenAI Agents SDK, in the environment of `packages/openai-agents`.
 
-It reads a line of JSON for each job, and answers with a line of JSON. It imports nothing that only the
+It reads a JSON line for each job, and answers with a JSON line. It must not import packages that only the
 workspace's environment has.
 """
 
@@ -87,7 +87,7 @@ async def _run(team: str, units: int, url: str, manager: str) -> str:
 
 
 def main() -> None:
-    """Do the jobs that are asked for, until the input ends."""
+    """Do the jobs on stdin until its end."""
     set_tracing_disabled(True)
     with asyncio.Runner() as runner:
         for line in sys.stdin:

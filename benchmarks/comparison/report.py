@@ -1,4 +1,4 @@
-"""The figures as tables in Markdown."""
+"""Formats the figures as Markdown tables."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ _CORE = "podium"
 
 
 def tables(cells: Sequence[Cell]) -> str:
-    """Return two tables: tokens as multiples of what Podium's core takes; and all figures."""
+    """Return two tables: tokens with their multiple of Podium's core, and all figures."""
     return "\n\n".join((_table(cells, _ratio), _table(cells, _figures)))
 
 

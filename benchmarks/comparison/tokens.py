@@ -1,7 +1,7 @@
-"""Counts tokens as a provider bills them, with the encoding of OpenAI's current models.
+"""Counts tokens like a provider, with the encoding of OpenAI's current models.
 
-The encoding's table is the copy that llama-index-core ships, so that nothing is downloaded. Tools are
-counted as the JSON that declares them; OpenAI renders them a little more compactly.
+The table of the encoding is the copy in llama-index-core, so that nothing is downloaded. Tools are counted as
+their JSON declarations; OpenAI's own form is a little shorter.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 import tiktoken
 
 _PER_MESSAGE = 3
-"""What OpenAI counts for the frame of a message, and for the start of the answer."""
+"""Tokens that OpenAI adds to each message, and to the start of the answer."""
 
 
 def tokens_of_request(body: dict[str, Any]) -> int:

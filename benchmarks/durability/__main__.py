@@ -1,4 +1,4 @@
-"""The command: measures, prints the tables, and writes the JSON."""
+"""The command, which measures, prints the tables, and writes the JSON."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ _WIDTH = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0 when everything was measured, whether or not the bars are met."""
+    """Run the command; return 0 if everything was measured, whether or not the limits are met."""
     console, errors = Console(), Console(stderr=True)
     if not console.is_terminal:
         console.width = _WIDTH
@@ -40,12 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.durability", description="Measures the cost of durability."
+        prog="python -m benchmarks.durability", description="Measures durability."
     )
-    parser.add_argument("--seconds", type=float, default=4.0, help="one block of one arm; default 4")
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of a block; default 4")
     parser.add_argument("--rounds", type=int, default=5, help="blocks of each arm; default 5")
-    parser.add_argument("--cancels", type=int, default=500, help="runs that are cancelled; default 500")
-    parser.add_argument("--folder", type=Path, help="where SQLite's files are; default the temporary folder")
+    parser.add_argument("--cancels", type=int, default=500, help="number of cancelled runs; default 500")
+    parser.add_argument(
+        "--folder", type=Path, help="folder of the SQLite files; default: the temporary folder"
+    )
     parser.add_argument("--quick", action="store_true", help="one short block of each arm, and few cancels")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     return parser

@@ -1,9 +1,8 @@
 """The process of one arm.
 
-Started by `measure` with arm, database, latency, runs in flight and spread as its argument. It prints
-a line when it is ready; then, for each line it reads (seconds), it runs a block and prints it
-as JSON. For an empty line it prints the number of complete runs in its database. It ends
-with its input.
+`measure` starts it with arm, database, latency, runs in flight and spread as its argument. It prints a line
+when it is ready. For each input line with a number of seconds, it runs a block and prints the block as JSON.
+For an empty line, it prints the number of complete runs in its database. It exits at the end of its input.
 """
 
 import json
@@ -21,7 +20,7 @@ async def _main(arm: Arm, place: str, latency: float, in_flight: int, spread: fl
     async with open_arm(arm, place, latency) as run:
         await run()
         _print({})
-        # reading blocks the loop between blocks, so that an idle arm takes no CPU from the others
+        # the blocking read stops the loop between blocks, so that an idle arm uses no CPU
         for line in sys.stdin:
             if line.strip():
                 _print(asdict(await measure_block(run, in_flight, float(line), spread)))

@@ -1,4 +1,4 @@
-"""The arms: Podium over its journals, DBOS and LangGraph. Each is imported only when it is opened."""
+"""The arms: Podium with its journals, DBOS and LangGraph. Each is imported only when it is opened."""
 
 import asyncio
 import math
@@ -34,8 +34,8 @@ async def open_arm(arm: Arm, place: str, latency: float) -> AsyncGenerator[Run, 
 
     Args:
         arm: the arm.
-        place: URL of the database, as SQLAlchemy takes it, without a driver.
-        latency: seconds that each worker takes.
+        place: URL of the database in SQLAlchemy's form, without a driver.
+        latency: duration of a worker's call, in seconds.
     """
     kinds = {"dbos": _dbos, "langgraph": _langgraph, "podium": _podium}
     async with kinds[arm.partition("-")[0]](place, latency) as run:
@@ -43,7 +43,7 @@ async def open_arm(arm: Arm, place: str, latency: float) -> AsyncGenerator[Run, 
 
 
 async def recorded(arm: Arm, place: str) -> int:
-    """Return how many whole runs the database of `arm` holds, asked anew; 0 where there is none."""
+    """Return the number of complete runs in the database of `arm`, from a new connection; 0 without one."""
     if arm == "podium":
         return 0
     if arm.startswith("dbos"):
@@ -69,8 +69,8 @@ async def _podium(place: str, latency: float) -> AsyncGenerator[Run, None]:
 
     waiting = anyio.CapacityLimiter(math.inf)
 
-    async def answer(step_input: StepInput) -> str:  # noqa: ARG001  (the face of a worker's function)
-        if latency:  # outside of the loop, as workers are: its own timers are up to 1 ms late if it is woken
+    async def answer(step_input: StepInput) -> str:  # noqa: ARG001  (the signature of a worker's function)
+        if latency:  # in a thread, because the loop's own timers are up to 1 ms late
             await anyio.to_thread.run_sync(time.sleep, latency, limiter=waiting)
         return ANSWER
 
@@ -109,7 +109,7 @@ async def _dbos(place: str, latency: float) -> AsyncGenerator[Run, None]:
     @DBOS.workflow()
     async def diamond() -> str:
         first = await answer(0, [])
-        # DBOS numbers steps in the order they are started, which for two at once takes tasks begun in order
+        # DBOS numbers steps in the order of their start, so that the two parallel tasks must start in order
         left, right = asyncio.ensure_future(answer(1, [first])), asyncio.ensure_future(answer(2, [first]))
         return await answer(3, [await left, await right])
 
@@ -139,7 +139,7 @@ async def _langgraph(place: str, latency: float) -> AsyncGenerator[Run, None]:
 
     graph = StateGraph(_Outputs)
     for index, each in enumerate(DIAMOND.steps):
-        node: Any = step(index)  # its overloads know no node that is a function of a TypedDict
+        node: Any = step(index)  # its overloads do not accept a function of a TypedDict
         graph.add_node(str(index), node)
         graph.add_edge([str(seen) for seen in each.access] if each.access else START, str(index))
     graph.add_edge(str(len(DIAMOND.steps) - 1), END)

@@ -1,4 +1,4 @@
-"""Measures how long it takes from a cancel to the closed socket."""
+"""Measures the time from a cancel to the closed socket."""
 
 import time
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from podium.types import Plan, Step, StepDelta
 from podium.workers import ChatWorker, Endpoint
 
 AT_ONCE = 16
-"""Runs under way, of which one at a time is cancelled."""
+"""Number of concurrent runs, of which one at a time is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Cancels:
 
 
 async def measure_cancels(count: int) -> Cancels:
-    """Cancel `count` runs whose worker is in the middle of its answer, while others go on."""
+    """Cancel `count` runs in the middle of their worker's answer, while other runs continue."""
     took, moments = list[float](), Random(7)
     plan = Plan((Step(0, "Write."),))
     async with start_child("durability.hanging_server") as server:

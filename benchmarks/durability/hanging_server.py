@@ -1,8 +1,7 @@
-"""The server of the cancel benchmark, in its own process: it begins answers and never ends them.
+"""The server of the cancel benchmark, in its own process: it starts answers and never ends them.
 
-On start it prints its port. Each request is answered with the head and first event of a
-stream; when its connection closes, a line says when, in seconds of the clock that all
-processes of the machine share.
+On start it prints its port. It answers each request with the head and the first event of a stream. When the
+connection closes, it prints the time, in seconds on the clock of the machine.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ class _Hanging(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:  # noqa: ARG002  (whatever is asked)
+    def data_received(self, data: bytes) -> None:  # noqa: ARG002  (all requests have the same answer)
         self._transport.write(_BEGINNING)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002

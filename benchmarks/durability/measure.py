@@ -1,4 +1,4 @@
-"""Measures groups of arms: they start side by side and then take turns, round by round."""
+"""Measures groups of arms, which start together and then alternate, round by round."""
 
 import json
 import os
@@ -26,15 +26,15 @@ class Group:
 
     arms: tuple[Arm, ...]
     latency_ms: int
-    """How long each worker takes."""
+    """Duration of a worker's call."""
     in_flight: int
-    """Runs that are under way at any time."""
+    """Number of concurrent runs."""
     is_spread: bool = False
-    """Whether the runs begin at different moments, as in a service; else all steps end at once."""
+    """Whether the runs start at different times, as in a service; otherwise all steps end at once."""
 
     @property
     def spread(self) -> float:
-        """Time over which the first runs begin, in seconds: that of the three workers of a run."""
+        """Time over which the first runs start, in seconds: the duration of a run, three workers' calls."""
         return 3 * self.latency_ms / 1e3 if self.is_spread else 0.0
 
 
@@ -60,12 +60,12 @@ GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was measured of one arm in one group."""
+    """The measurements of one arm in one group."""
 
     arm: Arm
     group: Group
     blocks: tuple[Block, ...]
-    """One for each round, in order."""
+    """The block of each round, in order."""
 
     @property
     def rate(self) -> float:
@@ -83,25 +83,25 @@ class Reading:
         return 1e3 * median(block.cpu_s / block.runs for block in self.blocks)
 
     def times_rate(self, other: "Reading") -> float:
-        """Return how many times `other`'s runs per second this one's are."""
+        """Return the ratio of this arm's runs per second to `other`'s."""
         rounds = zip(self.blocks, other.blocks, strict=True)
         return median((own.runs / own.wall_s) / (others.runs / others.wall_s) for own, others in rounds)
 
     def more_time(self, other: "Reading") -> float:
-        """Return how much longer than `other`'s a run takes, in percent."""
+        """Return how much longer a run takes than `other`'s, in percent."""
         rounds = zip(self.blocks, other.blocks, strict=True)
         return 100 * (median(own.run_s / others.run_s for own, others in rounds) - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the databases are."""
+    """The places of the databases."""
 
     folder: Path
     postgres: PostgresServer
 
     def new(self, arm: Arm) -> str:
-        """Make an empty database for `arm` and return its URL; empty for one that needs none."""
+        """Create an empty database for `arm` and return its URL; return `""` if it needs none."""
         if arm == "podium":
             return ""
         if arm.endswith("postgres"):
@@ -114,10 +114,10 @@ class Places:
 
 
 async def measure(group: Group, places: Places, *, rounds: int, seconds: float) -> list[Reading]:
-    """Measure the arms of a group, side by side.
+    """Measure the arms of a group.
 
     Raises:
-        PodiumError: a process ended early, or a database holds other runs than were answered.
+        PodiumError: a process ended early, or the runs in a database differ from the answered runs.
     """
     async with AsyncExitStack() as started:
         turns: list[_Turn] = []
@@ -129,7 +129,7 @@ async def measure(group: Group, places: Places, *, rounds: int, seconds: float) 
         for turn in turns:
             await turn.child.read()
         for number in range(rounds):
-            first = number % len(turns)  # whoever comes first meets a machine at rest
+            first = number % len(turns)  # rotate, because the first arm finds an idle machine
             for turn in turns[first:] + turns[:first]:
                 turn.blocks.append(Block(**await turn.child.ask(str(seconds))))
         for turn in turns:
@@ -138,7 +138,7 @@ async def measure(group: Group, places: Places, *, rounds: int, seconds: float) 
 
 
 def flush_ms(folder: Path) -> float:
-    """Return the median time of a 4 KiB write with a flush to the disk below `folder`, in milliseconds."""
+    """Return the median time of a 4 KiB write with a flush to the disk of `folder`, in milliseconds."""
     path, took = folder / "flush", list[float]()
     with path.open("wb", buffering=0) as file:
         for _ in range(FLUSHES):
@@ -151,7 +151,7 @@ def flush_ms(folder: Path) -> float:
 
 
 class _Turn:
-    """One arm's process, and what it has measured so far."""
+    """The process of one arm, and its measurements so far."""
 
     def __init__(self, arm: Arm, child: Child) -> None:
         self.arm = arm
@@ -159,15 +159,15 @@ class _Turn:
         self.blocks: list[Block] = []
 
     async def check(self) -> None:
-        """Hold the database to what was answered."""
+        """Check that the database has as many runs as were answered."""
         answered = 1 + sum(block.runs + block.warm_runs for block in self.blocks)
         recorded = (await self.child.ask(""))["recorded"]
         if self.arm != "podium" and recorded != answered:
-            raise PodiumError(f"arm {self.arm}: {answered} runs were answered, its database holds {recorded}")
+            raise PodiumError(f"arm {self.arm}: {answered} runs were answered, its database has {recorded}")
 
 
 def file_system(folder: Path) -> str:
-    """Return the type and device of the file system `folder` is on, as in `ext4 on /dev/sda1`."""
+    """Return the type and device of the file system of `folder`, as in `ext4 on /dev/sda1`."""
     best = ("", "unknown")
     for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
         device, mounted, kind = line.split()[:3]
@@ -177,5 +177,5 @@ def file_system(folder: Path) -> str:
 
 
 def reading_of(readings: Sequence[Reading], group: Group, arm: Arm) -> Reading | None:
-    """Return the reading of `arm` in `group`, if there is one."""
+    """Return the reading of `arm` in `group`; `None` if there is none."""
     return next((reading for reading in readings if (reading.group, reading.arm) == (group, arm)), None)

@@ -1,4 +1,4 @@
-"""The bars of the durability benchmark, and its report: tables, and JSON."""
+"""The limits of the durability benchmark, and its report as tables and JSON."""
 
 import platform
 from collections.abc import Sequence
@@ -36,19 +36,19 @@ class Report:
     readings: tuple[Reading, ...] = ()
     cancels: Cancels | None = None
     flush_ms: float
-    """Median time of a 4 KiB write with a flush, where the databases are."""
+    """Median time of a 4 KiB write with a flush, on the disk of the databases."""
     disk: str
-    """The file system they are on."""
+    """The file system of the databases."""
     postgres: str
     """Version and settings of PostgreSQL."""
 
     @property
     def bars(self) -> list[Bar]:
-        """The bars, judged."""
+        """The limits with their measurements."""
         return judge(self.readings, self.cancels)
 
     def to_json(self) -> dict[str, Any]:
-        """Write the report as plain JSON data: every block, the medians, the bars."""
+        """Return the report as JSON data: all blocks, the medians, the limits."""
         return {
             "schema": SCHEMA,
             "machine": {
@@ -78,7 +78,7 @@ class Report:
 
 
 def judge(readings: Sequence[Reading], cancels: Cancels | None = None) -> list[Bar]:
-    """Return all bars with their measured values."""
+    """Return all limits with their measurements."""
     durable, *hundred = GROUPS
     bars = [
         Bar(
@@ -109,7 +109,7 @@ def judge(readings: Sequence[Reading], cancels: Cancels | None = None) -> list[B
 
 
 def in_flight(group: Group) -> str:
-    """Say how many runs of a group are under way, and how they begin."""
+    """Return the number of concurrent runs of a group, and whether their starts are spread."""
     return f"{group.in_flight} in flight{', spread' if group.is_spread else ''}"
 
 

@@ -1,4 +1,4 @@
-"""The command: measures, prints the tables, and writes the JSON."""
+"""The command, which measures, prints the tables, and writes the JSON."""
 
 import json
 import sys
@@ -14,11 +14,11 @@ from benchmarks.overhead.report import Report
 from podium.errors import PodiumError
 
 REPORT_WIDTH = 130
-"""Characters per line where the output is no terminal."""
+"""Characters per line if the output is not a terminal."""
 
 
 def main() -> int:
-    """Run the command; return 0 when everything was measured, whether or not the bars are met."""
+    """Run the command; return 0 if everything was measured, whether or not the limits are met."""
     console, errors = Console(), Console(stderr=True)
     if not console.is_terminal:
         console.width = REPORT_WIDTH

@@ -1,8 +1,8 @@
 """The process of one arm in one cell.
 
-Started by `measure` with arm, cell and server as its argument. It prints a line when it is
-ready; then, for each line it reads (seconds), it runs a block and prints it as JSON. It ends
-with its input.
+`measure` starts it with arm, cell and server as its argument. It prints a line when it is ready. For each
+input line with a number of seconds, it runs a block and prints the block as JSON. It exits at the end of its
+input.
 """
 
 import json
@@ -20,7 +20,7 @@ from benchmarks.overhead.cells import Arm, Cell
 async def _main(arm: Arm, cell: Cell, server_url: str) -> None:
     async with open_arm(arm, cell, server_url) as run:
         _print({"warm_runs": len(await run_lanes(run, 1, 0.0))})
-        # reading blocks the loop between blocks, so that an idle arm takes no CPU from the others
+        # the blocking read stops the loop between blocks, so that an idle arm uses no CPU
         for line in sys.stdin:
             _print(asdict(await measure_block(run, cell.in_flight, float(line))))
 

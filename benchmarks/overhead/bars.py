@@ -1,9 +1,8 @@
-"""The bars of the overhead benchmark, judged on its readings.
+"""The limits of the overhead benchmark.
 
-One bar is a promise: a diamond of no-op workers costs at most half the CPU time of the same
-graph wired by hand in LangGraph, measured in the same run. Below that, no optimisation
-justifies code that is harder to read. The other lines are shown without a limit, but for
-memory, which must not grow.
+A diamond of no-op workers may take at most half the CPU time of the same graph in LangGraph, measured in the
+same run. Below that, no optimisation justifies code that is harder to read. Memory must not grow. The other
+figures have no limit.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,9 +14,9 @@ from benchmarks.overhead.cells import Arm, Cell, Reading
 from benchmarks.overhead.memory import MemoryUse
 
 CPU_SHARE = 0.5
-"""Largest CPU time of a no-op diamond, as a share of LangGraph's."""
+"""Maximum CPU time of a no-op diamond, as a share of LangGraph's."""
 FLAT_KIB = 64.0
-"""Growth per 1,000 runs that counts as flat, in KiB: too little to hold anything of a run."""
+"""Maximum growth per 1,000 runs, in KiB. A leak of a part of each run would be larger."""
 
 _NO_OP = Cell("diamond", None, 1)
 _OVER_HTTP = tuple(Cell("diamond", 0, in_flight) for in_flight in (1, 32, 256))
@@ -29,7 +28,7 @@ _BESIDE: dict[Arm, str] = {
 
 
 def judge(readings: Sequence[Reading], memory: MemoryUse | None = None) -> list[Bar]:
-    """Return all bars with their measured values."""
+    """Return all limits with their measurements."""
     return [
         Bar(
             what="no-op diamond: CPU over hand-wired LangGraph's",

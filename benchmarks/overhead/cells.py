@@ -1,4 +1,4 @@
-"""Arms, the cells of the grid they are compared in, and the reading of an arm in a cell."""
+"""The arms, the cells of the grid, and the reading of an arm in a cell."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Arm = Literal[
 ]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 _NO_OP_ONLY: tuple[Arm, ...] = ("langgraph-nested", "podium-runnable", "podium-node")
-"""Arms compared with another arm; the difference is the same for all workers."""
+"""Arms for no-op workers only, because their difference to another arm is the same for all workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +30,22 @@ class Cell:
 
     shape: ShapeName
     delay_ms: int | None
-    """Delay of the server's answers; `None` means no-op workers in the process."""
+    """Delay of the server's answers; `None` for no-op workers in the process."""
     in_flight: int
-    """Runs that are under way at any time."""
+    """Number of concurrent runs."""
 
     @property
     def workers(self) -> str:
-        """The workers in words: `no-op` or `HTTP 10 ms`."""
+        """The workers as text: `no-op` or `HTTP 10 ms`."""
         return "no-op" if self.delay_ms is None else f"HTTP {self.delay_ms} ms"
 
     @property
     def critical_ms(self) -> float:
-        """The workers' own delays along the critical path, in milliseconds."""
+        """The sum of the workers' delays on the critical path, in milliseconds."""
         return (self.delay_ms or 0) * float(len(SHAPES[self.shape].critical_path()))
 
     def arms(self, wanted: Sequence[Arm]) -> tuple[Arm, ...]:
-        """Return the arms of `wanted` that this cell can measure: no-op workers are no `ChatOpenAI`."""
+        """Return the arms of `wanted` for this cell; no-op workers exclude `ChatOpenAI`, for example."""
         if self.delay_ms is None:
             return tuple(arm for arm in wanted if not arm.endswith("openai"))
         return tuple(arm for arm in wanted if arm not in _NO_OP_ONLY)
@@ -58,11 +58,11 @@ class Reading:
     arm: Arm
     cell: Cell
     blocks: tuple[Block, ...]
-    """One for each round, in order."""
+    """The block of each round, in order."""
     calls: float
-    """Calls of a worker per run, as the server counted them; 0 for no-op workers."""
+    """Calls per run, counted by the server; 0 for no-op workers."""
     sent_bytes: float
-    """Bytes of request bodies per run, as the server counted them; 0 for no-op workers."""
+    """Bytes of request bodies per run, counted by the server; 0 for no-op workers."""
 
     @property
     def run_ms(self) -> float:
@@ -86,10 +86,10 @@ class Reading:
 
     @property
     def peak_mib(self) -> float:
-        """Largest resident memory of the client's process, in MiB."""
+        """Peak resident memory of the client's process, in MiB."""
         return max(block.peak_kib for block in self.blocks) / 1024
 
     def over(self, other: "Reading", measure: Callable[[Block], float]) -> float:
-        """Return the ratio of this measure to `other`'s: the median of the ratios within each round."""
+        """Return the ratio of a measure to `other`'s: the median of the ratios of all rounds."""
         rounds = zip(self.blocks, other.blocks, strict=True)
         return median(measure(own) / measure(others) for own, others in rounds)

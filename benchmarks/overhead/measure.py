@@ -1,4 +1,4 @@
-"""Measures the cells of a grid: arms start side by side and then take turns, round by round."""
+"""Measures the cells of a grid. The arms of a cell start together and then alternate, round by round."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence
@@ -13,19 +13,19 @@ from benchmarks.overhead.cells import Arm, Cell, Reading
 from podium.errors import PodiumError
 
 RUNS = 3
-"""Fewest runs in a block with one run in flight: a median needs some."""
+"""Minimum number of runs in a block with one run in flight, for the median."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Rounds and their length."""
+    """The number of rounds and their length."""
 
     rounds: int
-    """Blocks of each arm in each cell, at most."""
+    """Maximum number of blocks of each arm in each cell."""
     seconds: float
-    """Length of a block; longer where `RUNS` runs, or one run in each lane, take longer."""
+    """Minimum length of a block, which has at least `RUNS` runs, or one run in each lane."""
     cell_seconds: float = 30.0
-    """No further round of a cell begins if it would end after this."""
+    """No new round of a cell starts if it would end after this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,17 @@ class Server:
 
 @asynccontextmanager
 async def serve() -> AsyncGenerator[Server, None]:
-    """Start the loopback server, and end it with the block."""
+    """Run the loopback server during the block."""
     async with start_child("overhead.worker_server") as child:
         port = (await child.read())["port"]
         yield Server(f"http://127.0.0.1:{port}", child)
 
 
 async def measure_cell(cell: Cell, arms: Sequence[Arm], server: Server, pace: Pace) -> list[Reading]:
-    """Measure `arms` in `cell`, side by side.
+    """Measure `arms` in `cell`.
 
     Raises:
-        PodiumError: a process ended early, or an arm did not make the calls the job asks for.
+        PodiumError: a process ended early, or an arm made another number of calls than the job needs.
     """
     async with AsyncExitStack() as started:
         turns: list[_Turn] = []
@@ -71,14 +71,14 @@ async def measure_cell(cell: Cell, arms: Sequence[Arm], server: Server, pace: Pa
             lasted = (perf_counter() - began) / number if number else 0.0
             if perf_counter() - began + lasted > pace.cell_seconds and number:
                 break
-            first = number % len(turns)  # whoever comes first meets a machine at rest
+            first = number % len(turns)  # rotate, because the first arm finds an idle machine
             for turn in turns[first:] + turns[:first]:
                 await turn.take(server, seconds)
         return [turn.reading() for turn in turns]
 
 
 class _Turn:
-    """One arm's process, and what it has measured so far."""
+    """The process of one arm, and its measurements so far."""
 
     def __init__(self, arm: Arm, cell: Cell, child: Child) -> None:
         self.child = child
@@ -96,12 +96,12 @@ class _Turn:
         self._sent_bytes += sent_bytes
 
     def reading(self) -> Reading:
-        """Return what was measured."""
+        """Return the measurements."""
         runs = sum(block.runs + block.warm_runs for block in self._blocks)
         due = 0 if self._cell.delay_ms is None else len(SHAPES[self._cell.shape].steps)
         if self._calls != due * runs:
             made = self._calls / runs
-            raise PodiumError(f"arm {self._arm}: {made:.2f} calls per run, where the job asks for {due}")
+            raise PodiumError(f"arm {self._arm}: {made:.2f} calls per run, but the job needs {due}")
         return Reading(
             arm=self._arm,
             cell=self._cell,

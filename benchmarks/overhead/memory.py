@@ -1,6 +1,6 @@
-"""Resident memory over many runs in one process.
+"""Measures the resident memory of one process over many runs.
 
-Run as a process with the number of runs as its argument, the module prints one JSON object.
+As a program with the number of runs as its argument, the module prints one JSON object.
 """
 
 import gc
@@ -15,14 +15,14 @@ from benchmarks.overhead.arms.podium_alone import open_podium
 from benchmarks.resident_memory import resident_kib
 
 SAMPLES = 20
-"""Equal parts of the runs; memory is read after each."""
+"""Number of equal parts of the runs; memory is measured after each part."""
 WARM_SAMPLES = 5
-"""Parts left out of the slope: caches and the allocator's pools fill."""
+"""Number of first parts that the slope leaves out, while caches and the allocator's pools fill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """Resident memory over many runs in one process."""
+    """The resident memory of one process over many runs."""
 
     runs: int
     resident_kib: tuple[int, ...]
@@ -39,10 +39,10 @@ class MemoryUse:
 
 
 async def measure_memory(runs: int = 20_000) -> MemoryUse:
-    """Run the no-op diamond `runs` times in a process of its own, one run after the other.
+    """Run the no-op diamond `runs` times in sequence, in its own process, and return the memory.
 
     Raises:
-        PodiumError: the process ended early, or took too long.
+        PodiumError: the process ended early or timed out.
     """
     async with start_child("overhead.memory", str(runs)) as child:
         told = await child.read()
@@ -55,7 +55,7 @@ async def _main(runs: int) -> None:
         for _ in range(SAMPLES):
             for _ in range(max(1, runs // SAMPLES)):
                 await run()
-            gc.collect()  # garbage that waits for the collector is no leak
+            gc.collect()  # uncollected garbage is not a leak
             sizes.append(resident_kib())
     print(json.dumps(asdict(MemoryUse(runs=runs, resident_kib=tuple(sizes)))), flush=True)
 

@@ -1,4 +1,4 @@
-"""The command line: cells, arms, and how long to measure."""
+"""The command-line options: cells, arms, and the length of the measurement."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -24,19 +24,19 @@ _QUICK_ARMS: tuple[Arm, ...] = ("floor", "podium", "langgraph", "langgraph-opena
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The measurements one command takes."""
+    """The measurements of one command."""
 
     cells: tuple[Cell, ...]
     arms: tuple[Arm, ...]
     pace: Pace
     memory_runs: int
-    """Runs of the memory measurement; 0 leaves it out."""
+    """Number of runs of the memory measurement; 0 for none."""
     json_path: Path | None
-    """Where the report is written as JSON; `None` means nowhere."""
+    """The file of the JSON report; `None` for none."""
 
 
 def read_options(arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line; `None` reads that of the process.
+    """Parse the command line; `None` for the arguments of the process.
 
     Raises:
         ConfigError: an arm needs a package that is not installed.
@@ -47,8 +47,8 @@ def read_options(arguments: Sequence[str] | None = None) -> Options:
     peers = any(arm not in ("floor", "podium") for arm in arms)
     if cells and peers and not all(map(find_spec, ("langgraph", "langchain_podium"))):
         raise ConfigError(
-            "LangGraph or langchain-podium is not installed: uv sync --group benchmarks, "
-            "or give --arms floor,podium"
+            "LangGraph or langchain-podium is not installed: run `uv sync --group benchmarks`, "
+            "or use --arms floor,podium"
         )
     return Options(
         cells=cells,
@@ -62,7 +62,7 @@ def read_options(arguments: Sequence[str] | None = None) -> Options:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.overhead",
-        description="Measures the cost of running a plan, beyond the work itself, beside Podium's peers.",
+        description="Measures the overhead of running a plan, in Podium and in other frameworks.",
         epilog="The whole grid takes up to ten minutes on two cores, --quick less than one.",
     )
     add = parser.add_argument
@@ -74,9 +74,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="CELL,…",
         help="as in diamond/no-op/1,chain/10/32: shape, workers (no-op, or the delay in ms), runs in flight",
     )
-    add("--rounds", type=_positive(int), help="blocks of each arm in each cell, at most")
-    add("--seconds", type=_positive(float), default=0.3, help="shortest length of a block")
-    add("--memory", action="store_true", help="measure only memory over many runs")
+    add("--rounds", type=_positive(int), help="maximum number of blocks of each arm in each cell")
+    add("--seconds", type=_positive(float), default=0.3, help="minimum length of a block")
+    add("--memory", action="store_true", help="measure only the memory over many runs")
     add("--json", type=Path, metavar="FILE", help="also write the report to FILE, as JSON")
     return parser
 
@@ -98,11 +98,13 @@ def _arm(text: str) -> Arm:
     for arm in ARMS:
         if arm == text:
             return arm
-    raise argparse.ArgumentTypeError(f"no arm {text!r}: choose of {', '.join(ARMS)}")
+    raise argparse.ArgumentTypeError(f"unknown arm {text!r}: choose from {', '.join(ARMS)}")
 
 
 def _cell(text: str) -> Cell:
     named = {f"{c.shape}/{'no-op' if c.delay_ms is None else c.delay_ms}/{c.in_flight}": c for c in CELLS}
     if text in named:
         return named[text]
-    raise argparse.ArgumentTypeError(f"no cell {text!r}: write one as in diamond/no-op/1 or chain/10/32")
+    raise argparse.ArgumentTypeError(
+        f"unknown cell {text!r}: write a cell as in diamond/no-op/1 or chain/10/32"
+    )

@@ -1,4 +1,4 @@
-"""The report: tables, and JSON."""
+"""The report, as tables and JSON."""
 
 import platform
 from collections.abc import Sequence
@@ -44,11 +44,11 @@ class Report:
 
     @property
     def bars(self) -> list[Bar]:
-        """The bars, judged."""
+        """The limits with their measurements."""
         return judge(self.readings, self.memory)
 
     def to_json(self) -> dict[str, Any]:
-        """Write the report as plain JSON data: every block, the medians, the ratios, the bars."""
+        """Return the report as JSON data: all blocks, the medians, the ratios, the limits."""
         return {
             "schema": SCHEMA,
             "machine": {

@@ -1,9 +1,9 @@
 """The loopback server of all workers, in its own process.
 
-It speaks as much HTTP as the arms' clients need, and answers every chat completion with the
-job's answer. The first part of the path is the delay in milliseconds:
-`POST /10/v1/chat/completions`. On start it prints its port; for each line it reads, it
-prints the calls and bytes counted since the line before. It ends with its input.
+It supports the part of HTTP that the arms' clients need, and answers every chat completion with the job's
+answer. The first part of the path is the delay in milliseconds: `POST /10/v1/chat/completions`. On start it
+prints its port. For each input line it prints the calls and bytes since the previous line. It exits at the
+end of its input.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _COMPLETION = _completion()
 
 @dataclass(slots=True)
 class Counts:
-    """What the server was sent."""
+    """The calls and bytes that the server received."""
 
     calls: int = 0
     sent_bytes: int = 0
@@ -50,7 +50,7 @@ class Counts:
 
 
 class WorkerProtocol(asyncio.Protocol):
-    """One connection: reads requests, answers each after its delay."""
+    """One connection, which answers each request after its delay."""
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
@@ -59,12 +59,12 @@ class WorkerProtocol(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Store the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answer every request that is whole."""
+        """Answer every complete request."""
         self._received += data
         while (end := self._received.find(b"\r\n\r\n")) >= 0:
             head = self._received[:end]

@@ -1,12 +1,12 @@
-"""What every adapter keeps to: subclass it as `Test…`, give it the fixture `adapter`.
+"""The contract of every adapter. Subclass it as `Test…`, with the fixture `adapter`.
 
 class TestMine(AdapterContract):
     @pytest.fixture
     def adapter(self) -> Adapter: ...
 
-An `Adapter` makes the host's own workers (an agent, a chat model) out of what they are to
-say, and the host's own face of a conductor (a query engine, a team) out of such workers.
-What a host cannot do is said in `lacks`, with the reason, and skips what would show it.
+An `Adapter` makes workers of the host (an agent, a chat model) from functions that return their answers, and
+the host's object for a conductor (a query engine, a team) from such workers. `lacks` names the tests that a
+host cannot pass, with the reasons; these tests are skipped.
 """
 
 import asyncio
@@ -30,71 +30,71 @@ from podium.types import Plan, Step
 from podium.workers import FREE, FunctionWorker, Gather, StepInput, Worker
 
 Speak = Callable[[str], Awaitable[str]]
-"""What a worker says, given every text it was shown, in one."""
+"""Returns a worker's answer from the text of all its messages."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """One step, as the host's caller is told of it."""
+    """One step in the host's output."""
 
     step: int
     worker: str
     status: str
     output: str
     tokens: int
-    """Read and written."""
+    """Input and output tokens."""
     problem: str = ""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the host's caller was given."""
+    """The host's output for a question."""
 
     text: str
     status: str
-    """`ok`, `partial` or `failed`, however the host says it."""
+    """`ok`, `partial` or `failed`, in any form of the host."""
     steps: tuple[Told, ...]
 
 
 class Face(ABC):
-    """The host's face of one conductor."""
+    """The host's object for one conductor."""
 
     @abstractmethod
     async def ask(self, question: str) -> Answer:
-        """Ask as async code of the host's users does."""
+        """Ask a question from async code, like users of the host."""
 
     @abstractmethod
     def ask_sync(self, question: str) -> Answer:
-        """Ask as code of the host's users does that is not async."""
+        """Ask a question from synchronous code, like users of the host."""
 
     @abstractmethod
     def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
-        """Yield pieces of steps' outputs as the host streams them, each with its step."""
+        """Yield each piece of output that the host streams, with its step."""
 
 
 class Adapter(ABC):
-    """Makes the host's things."""
+    """Makes the objects of a host."""
 
     tokens: int
-    """How many tokens a call of a worker is reported to have come to."""
+    """Tokens that each call of a worker reports."""
 
     @abstractmethod
     def worker(self, name: str, speak: Speak) -> Any:
-        """Return one of the host's own workers; each of its calls reports `tokens`."""
+        """Return a worker of the host, whose calls each report `tokens`."""
 
     @abstractmethod
     def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return the host's face of a conductor; `options` are `Conductor`'s."""
+        """Return the host's object for a conductor with the `options` of `Conductor`."""
 
 
 def planner_of(*steps: tuple[int, str, tuple[int, ...]]) -> FixedPlanner:
-    """Return one that gives these steps: worker, subtask, access."""
+    """Return a planner with these steps: worker, subtask, access list."""
     plan = Plan(tuple(Step(worker, subtask, access) for worker, subtask, access in steps))
     return FixedPlanner(write_plan(plan, "rows"))
 
 
 def saying(text: str) -> Speak:
-    """Return what says the same to everything."""
+    """Return a function that always gives the same answer."""
 
     async def speak(shown: str) -> str:
         return text
@@ -103,12 +103,12 @@ def saying(text: str) -> Speak:
 
 
 def failing(shown: str) -> Awaitable[str]:
-    """Fail, for good."""
+    """Raise a permanent error."""
     raise ValueError("out of order")
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
-    """Return an error and what it came from."""
+    """Return an error with all its causes."""
     found = list[BaseException]()
     while error is not None and error not in found:
         found.append(error)
@@ -124,7 +124,7 @@ class AdapterContract:
     """The checks."""
 
     lacks: ClassVar[Mapping[str, str]] = {}
-    """Names of the tests that the host makes impossible, and why."""
+    """Names of tests that the host cannot pass, with the reasons."""
 
     @pytest.fixture(autouse=True)
     def _skip_what_it_lacks(self, request: pytest.FixtureRequest) -> None:
@@ -134,7 +134,7 @@ class AdapterContract:
 
     @pytest.fixture
     def anyio_backend(self) -> str:
-        """Hosts run on asyncio alone."""
+        """Return asyncio, the only backend that hosts support."""
         return "asyncio"
 
     async def test_a_worker_is_shown_its_access_list_and_nothing_else(self, adapter: Adapter) -> None:

@@ -1,8 +1,8 @@
-"""What every cache keeps to: subclass it as `Test…` and give it the fixture.
+"""The contract of every cache. Subclass it as `Test…`, with the fixture.
 
 class TestMine(CacheContract):
     @pytest.fixture
-    async def cache(self) -> AsyncIterator[Cache]: ...  # an empty one with room for 100 answers, entered
+    async def cache(self) -> AsyncIterator[Cache]: ...  # an entered, empty cache for at least 100 answers
 """
 
 import anyio
@@ -20,7 +20,7 @@ WHOLE = Completion(
     tool_calls=({"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},),
     cost=0.25,
 )
-"""An answer that says all an answer can say."""
+"""An answer with a value in every field."""
 
 
 @pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""Sync calls whose worker blocks a thread for a minute: limits and Ctrl-C end the call, and the process."""
+"""Checks that limits and Ctrl-C end a synchronous call, and the process, while a worker blocks a thread."""
 
 import subprocess
 import sys
@@ -41,15 +41,15 @@ except (RunFailed, KeyboardInterrupt) as error:
 
 
 def check_ends(setup: str, call: str, ending: str) -> None:
-    """Run code in a process of its own, which must end long before the worker does.
+    """Run code in its own process, which must end long before the worker.
 
     Args:
-        setup: makes what is called, with `block` and `conductor`.
-        call: the sync call.
-        ending: one of `ENDINGS`.
+        setup: code that prepares the call, with `block` and `conductor`.
+        call: code of the synchronous call.
+        ending: a key of `ENDINGS`.
     """
     if ending == "ctrl-c" and sys.platform == "win32":
-        pytest.skip("signals are POSIX's")
+        pytest.skip("the test needs POSIX signals")
     interrupts = ending == "ctrl-c"
     code = _CODE.format(seconds=50 if interrupts else 0.5, setup=setup, interrupts=interrupts, call=call)
     done = subprocess.run(

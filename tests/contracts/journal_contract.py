@@ -1,8 +1,8 @@
-"""What every journal keeps to: subclass it as `Test…`, give it the fixture.
+"""The contract of every journal. Subclass it as `Test…`, with the fixture.
 
 class TestMine(JournalContract):
     @pytest.fixture
-    def journal(self) -> Journal: ...  # an empty one, not entered
+    def journal(self) -> Journal: ...  # an empty journal, not entered
 """
 
 import threading
@@ -24,7 +24,7 @@ class JournalContract:
     """The checks."""
 
     async def seen(self, journal: Journal, run_id: str) -> list[Record]:
-        """Return what someone else sees of a run who opens the journal anew."""
+        """Return the records of a run from a newly opened journal."""
         return list(await journal.records(run_id))
 
     async def test_keeps_a_run_in_order(self, journal: Journal) -> None:
@@ -331,7 +331,7 @@ class JournalContract:
         def run(name: str) -> None:
             try:
                 anyio.run(carry_out, name)
-            except BaseException as error:  # noqa: BLE001  (told below)
+            except BaseException as error:  # noqa: BLE001  (raised below)
                 failures.append(error)
 
         threads = [threading.Thread(target=run, args=(name,)) for name in "ab"]

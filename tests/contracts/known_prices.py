@@ -1,4 +1,4 @@
-"""Prices of models that say the URL of their endpoint, which every adapter's models are to have alike."""
+"""Checks that each adapter looks up the price of a model by the URL of its endpoint."""
 
 from typing import Protocol
 
@@ -6,19 +6,19 @@ from podium.planners import ChatPlanner, Planner
 from podium.workers import FREE, Card, ChatWorker, Endpoint, Worker
 
 MODEL = "gpt-5"
-"""A model that the installed data has a price for. No test calls it."""
+"""A model whose price is in the installed data. No test calls it."""
 OPENAI = "https://api.openai.com/v1"
 
 
 class MakeWorker(Protocol):
-    """Makes a worker of a model of a host's."""
+    """Makes a worker from a model of a host."""
 
     def __call__(self, url: str | None, /, *, card: Card | None = None) -> Worker:
-        """Return `MODEL` at a URL, or at its class's own; with this card, if there is one."""
+        """Return a worker with `MODEL` at a URL (default: the URL of its class), with a card if given."""
 
 
 def check_prices(make: MakeWorker) -> None:
-    """Check that prices and windows are looked up by the URL, and that the card comes first."""
+    """Check that prices and windows are looked up by the URL, and that the card takes precedence."""
     known = ChatWorker(MODEL, endpoint=Endpoint(OPENAI)).card
     assert known.price is not None
     for url in (None, OPENAI):
@@ -39,6 +39,6 @@ def check_prices(make: MakeWorker) -> None:
 
 
 def check_planner(planner: Planner) -> None:
-    """Check that a planner made of `MODEL` at its class's own URL has its price."""
+    """Check that a planner with `MODEL` at the default URL of its class has the known price."""
     assert isinstance(planner, ChatPlanner)
     assert planner.worker.card.price == ChatWorker(MODEL, endpoint=Endpoint(OPENAI)).card.price

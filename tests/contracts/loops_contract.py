@@ -1,7 +1,7 @@
-"""Runs in many event loops and threads: with the default clients of a host, no call is lost or repeated.
+"""Checks runs in many event loops and threads: with a host's default clients, no call is lost or repeated.
 
-A host's test gives `check_loops` one `Face` after the other. Its models are those of the host
-for OpenAI-compatible servers, with the clients that the host makes for them, and without retries.
+A host's test calls `check_loops` with each `Face`. Its models are the host's models for OpenAI-compatible
+servers, with the host's clients, without retries.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ _PLAN: Final = "\n".join(
     for number, access in enumerate(([], [], [0, 1]))
 )
 _CALLS: Final = {"planner": 1, "worker": 3}
-"""Calls of one run."""
+"""Number of calls of one run, by model."""
 
 
 @dataclass(frozen=True)
 class Face:
-    """A host's object over a conductor with one worker, whose conductor tries each call once."""
+    """A host's object with a conductor that has one worker and does not retry."""
 
     ask: Callable[[], Awaitable[str]]
-    """Asks, and returns the answer; called in a running event loop."""
+    """Asks a question and returns the answer; called in a running event loop."""
     ask_sync: Callable[[], str] | None = None
-    """Does the same from code that is not async; `None` where the host has no such way."""
+    """Does the same from synchronous code; `None` if the host does not support this."""
 
 
 Mode = Callable[[Face, int], list[str]]
@@ -51,13 +51,13 @@ def alternating(face: Face, runs: int) -> list[str]:
 
 
 def four_threads(face: Face, runs: int) -> list[str]:
-    """Ask from four threads at once, in a new event loop each time."""
+    """Ask concurrently from four threads, in a new event loop each time."""
     with ThreadPoolExecutor(4) as pool:
         return [answer for part in pool.map(lambda _: repeated(face, runs // 4), range(4)) for answer in part]
 
 
 def two_loops(face: Face, runs: int) -> list[str]:
-    """Ask many times at once in each of two event loops, which run at the same time."""
+    """Ask many times concurrently in each of two event loops, which run at the same time."""
     answers = list[str]()
 
     async def one() -> None:
@@ -84,17 +84,17 @@ def notebook(face: Face, runs: int) -> list[str]:
 
 MODES: Final = {mode.__name__: mode for mode in (repeated, alternating, four_threads, two_loops, notebook)}
 ASYNC_MODES: Final = {mode.__name__: mode for mode in (repeated, four_threads, two_loops)}
-"""The modes for a host that has no sync way."""
+"""The modes for a host without synchronous calls."""
 RUNS: Final = (8, pytest.param(48, marks=pytest.mark.long))
 
 
 def check_loops(make: Callable[[str], Face], mode: Mode, runs: int) -> None:
-    """Ask `runs` times, and check each answer and the calls that the server got.
+    """Ask `runs` times, and check each answer and the calls of the server.
 
     Args:
-        make: makes the face, for the URL of a server.
-        mode: how to ask.
-        runs: how often; a multiple of four.
+        make: makes the face for the URL of a server.
+        mode: the mode.
+        runs: the number of questions, a multiple of four.
     """
     with ChatServer(_reply).in_thread() as server:
         assert mode(make(server.url), runs) == [ANSWER] * runs

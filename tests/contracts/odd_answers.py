@@ -1,4 +1,4 @@
-"""Answers that are no answers, as servers send them, and the code that each has in every adapter."""
+"""Invalid answers of servers, and the error code of each in every adapter."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ LOOK = {"id": "call-1", "type": "function", "function": {"name": "look", "argume
 
 @dataclass(frozen=True)
 class OddAnswer:
-    """One answer, and what is said of it."""
+    """One invalid answer, and its error."""
 
     name: str
     reply: Callable[[Call], Reply]
@@ -60,11 +60,11 @@ ODD_ANSWERS = (REFUSED, FILTERED, CALLS, TALK, LATIN)
 
 
 async def check(make: Callable[[str], Worker], odd: OddAnswer, *, stream: bool) -> Outcome:
-    """See that a run tells of the answer by its code, and that the worker was called once.
+    """Check that a run reports the error code of the answer, and that the worker was called once.
 
     Args:
         make: returns a worker for the URL of a server.
-        odd: what the server answers.
+        odd: the answer of the server.
         stream: whether the run is streamed.
     """
     planner = FixedPlanner(Plan((Step(0, "Say it."),)))

@@ -1,8 +1,8 @@
-"""What every planner keeps to: subclass it as `Test…`, give it the fixture.
+"""The contract of every planner. Subclass it as `Test…`, with the fixture.
 
 class TestMine(PlannerContract):
     @pytest.fixture
-    async def planner(self) -> AsyncIterator[Planner]: ...  # its text holds the question
+    async def planner(self) -> AsyncIterator[Planner]: ...  # its text contains the question
 """
 
 import asyncio
@@ -24,17 +24,17 @@ class PlannerContract:
     """The checks."""
 
     questions: Sequence[str] = tuple(f"Why is it colour{n}?" for n in range(10, 20))
-    """What is asked; none stands in another."""
+    """The questions, none of which contains another."""
     cards: tuple[Card, ...] = (Card(name="a", description="Writes."), Card(name="b", description="Writes."))
     heeds_question: bool = True
-    """Whether the text depends on what is asked, and holds it."""
+    """Whether the plan text contains the question."""
 
     def asking(self, text: str, *, stream: bool = True) -> PlanRequest:
-        """Return the request that has `text` planned."""
+        """Return a request for a plan of `text`."""
         return PlanRequest(query=read_query(text), cards=self.cards, max_steps=5, stream=stream)
 
     async def plan(self, planner: Planner, text: str, *, stream: bool = True) -> tuple[list[str], PlanText]:
-        """Return the pieces and the whole, while other tasks get their turns; check that it ends so."""
+        """Return the pieces and the plan text, and check that the plan text is last; other tasks may run."""
         pieces: list[str | PlanText] = []
         async with aclosing(planner.plan(self.asking(text, stream=stream))) as written:
             async for piece in written:
@@ -70,7 +70,7 @@ class PlannerContract:
             _, whole = await self.plan(planner, self.questions[1])
         assert not self.heeds_question or self.questions[1] in whole.text
         with anyio.fail_after(5):
-            while asyncio.all_tasks() - tasks:  # noqa: ASYNC110  (nothing announces the end of a leak)
+            while asyncio.all_tasks() - tasks:  # noqa: ASYNC110  (there is no event for the end of these tasks)
                 await anyio.sleep(0.001)
 
     async def test_may_be_entered_many_times(self, planner: Planner) -> None:

@@ -1,6 +1,6 @@
-"""Exceptions as the client libraries of providers raise them, and how every adapter tells each of them.
+"""Exceptions of providers' client libraries, and the error of Podium for each in every adapter.
 
-Libraries that are not installed here are stood in for by classes of the same names and attributes.
+Classes with the same names and attributes replace libraries that are not installed here.
 """
 
 import json
@@ -29,7 +29,7 @@ from podium.errors import (
 
 @dataclass(frozen=True)
 class ProviderError:
-    """One exception, and the error it becomes."""
+    """One exception, and the expected error."""
 
     name: str
     make: Callable[[], Exception]
@@ -44,19 +44,19 @@ REQUEST = httpx.Request("POST", "https://api.example/v1/chat")
 
 
 def response(status: int, **headers: str) -> httpx.Response:
-    """Return a response with a status."""
+    """Return a response with a status and headers."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx.Response(status, headers=named, request=REQUEST)
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
-    """Return an exception that was raised from another."""
+    """Return an exception with a cause."""
     error.__cause__ = cause
     return error
 
 
 class OverloadedError(Exception):
-    """As Anthropic's client has it: a status, a response, and the body as it came."""
+    """Like Anthropic's client: with a status, a response, and the body."""
 
     def __init__(self) -> None:
         super().__init__("Error code: 529 - overloaded")
@@ -66,7 +66,7 @@ class OverloadedError(Exception):
 
 
 class ClientError(Exception):
-    """As botocore has it: the response is a dict."""
+    """Like botocore: the response is a dict."""
 
     def __init__(self, code: str, status: int) -> None:
         super().__init__(f"An error occurred ({code}) when calling the Converse operation")
@@ -77,28 +77,28 @@ class ClientError(Exception):
 
 
 class EndpointConnectionError(Exception):
-    """As botocore has it: nothing listens."""
+    """Like botocore, for an endpoint that does not listen."""
 
 
 class ResourceExhausted(Exception):
-    """As google.api_core has it: the code is an `HTTPStatus`."""
+    """Like google.api_core: the code is an `HTTPStatus`."""
 
     code = HTTPStatus.TOO_MANY_REQUESTS
 
 
 class GenAIError(Exception):
-    """As google.genai has it: a code that is a number, a status that is a word."""
+    """Like google.genai: the code is a number, the status is a word."""
 
     code = 400
     status = "INVALID_ARGUMENT"
 
 
 class ChatGoogleError(Exception):
-    """As an integration wraps it."""
+    """Like an integration that wraps the error."""
 
 
 class ProxiedConnectionError(openai.APIConnectionError):
-    """As litellm has it: a status that no server sent."""
+    """Like litellm: with a status that no server sent."""
 
     status_code = 500
 
@@ -116,7 +116,7 @@ def aiohttp_status(status: int) -> Exception:
 
 
 def no_json() -> Exception:
-    """Return what the standard library raises for a text that is no JSON."""
+    """Return the exception of the standard library for invalid JSON."""
     return json.JSONDecodeError("Expecting value", "<html>", 0)
 
 

@@ -1,14 +1,14 @@
-"""What every worker keeps to: subclass it as `Test…`, give it the two fixtures.
+"""The contract of every worker. Subclass it as `Test…`, with the two fixtures.
 
 class TestMine(WorkerContract):
     @pytest.fixture
-    async def worker(self) -> AsyncIterator[Worker]: ...  # answers with text that holds the question
+    async def worker(self) -> AsyncIterator[Worker]: ...  # answers with text that contains the question
 
     @pytest.fixture
     async def slow_worker(self) -> AsyncIterator[Worker]: ...  # does not answer within the test
 
-A worker that takes no words has questions or a form of request of its own; one that cannot
-be slow skips in `slow_worker`, with the reason.
+A worker that does not accept any text overrides the questions or the form of the request. A worker that
+cannot be slow skips in `slow_worker`, with the reason.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ def question(text: str, *, stream: bool = False) -> Request:
 
 
 async def collect(worker: Worker, request: Request) -> list[str | Completion]:
-    """Return all that a call yields."""
+    """Return all pieces and the completion of a call."""
     async with aclosing(worker.call(request)) as pieces:
         return [piece async for piece in pieces]
 
 
 async def until_settled(tasks: set[asyncio.Task[object]]) -> None:
-    """Wait until no other tasks than `tasks` run."""
+    """Wait until only `tasks` are running."""
     with anyio.fail_after(5):
-        while asyncio.all_tasks() - tasks:  # noqa: ASYNC110  (nothing announces the end of a leak)
+        while asyncio.all_tasks() - tasks:  # noqa: ASYNC110  (there is no event for the end of these tasks)
             await anyio.sleep(0.001)
 
 

@@ -1,4 +1,4 @@
-"""What CrewAI does to a process on being imported is done here once, and into a folder of its own."""
+"""Imports CrewAI once with its own data folder, because the import changes the process and writes files."""
 
 import os
 import warnings
@@ -15,14 +15,14 @@ os.environ |= {
     "XDG_DATA_HOME": f"{_HOME}/data",
 }
 with patch.dict(os.environ, HOME=_HOME), warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of what it imports itself
-    import crewai  # noqa: F401 - what it writes, it writes there
+    warnings.simplefilter("ignore")  # warnings of its own imports
+    import crewai  # noqa: F401 - imported for its side effects
 
 _OLD = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:crewai\.")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let CrewAI use what it has deprecated itself: its agents do, on being made."""
+    """Allow CrewAI's own deprecation warnings, which creating an agent causes."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:

@@ -1,4 +1,4 @@
-"""Where the journals of the fault suite are: an SQLite file, or a database of a PostgreSQL started for it."""
+"""The journals of the fault suite: an SQLite file, or a database on a PostgreSQL server for the suite."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,21 +11,21 @@ from benchmarks.postgres_server import PostgresServer
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """Start a PostgreSQL for all tests of the suite."""
+    """Start a PostgreSQL server for all tests of the suite."""
     with PostgresServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
-    """Start what starts the processes of all tests."""
+    """Start the process that starts the processes of all tests."""
     with nursing() as started:
         yield started
 
 
 @pytest.fixture
 def sqlite_place(tmp_path: Path) -> str:
-    """Return the URL of an SQLite file that is not there yet."""
+    """Return the URL of an SQLite file that does not exist yet."""
     return f"sqlite:///{tmp_path / 'journal.db'}"
 
 

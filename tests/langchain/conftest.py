@@ -1,4 +1,4 @@
-"""Chat models of LangChain's own, over loopback servers."""
+"""LangChain's own chat models for loopback servers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,14 +9,14 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 OpenAI = Callable[..., ChatOpenAI]
-"""Makes a model of the class most people have, for the URL of a server."""
+"""Makes a `ChatOpenAI` for the URL of a server."""
 
 
 @pytest.fixture
 def openai() -> Iterator[OpenAI]:
-    """Return what makes models; they keep no connection from call to call, so that none is left open."""
+    """Yield a function that makes models, which keep no connections open between calls."""
     limits = httpx.Limits(max_keepalive_connections=0)
-    # Clients of their own: ChatOpenAI shares one for all of a URL, and never closes it.
+    # Separate clients, because ChatOpenAI shares one client for each URL and never closes it.
     async_client = httpx.AsyncClient(limits=limits)
     with httpx.Client(limits=limits) as client:
 

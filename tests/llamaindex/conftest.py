@@ -1,4 +1,4 @@
-"""LLMs of loopback servers."""
+"""LLMs for loopback servers."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -12,7 +12,7 @@ Make = Callable[..., Any]
 
 @pytest.fixture
 async def llm() -> AsyncIterator[Make]:
-    """Return what makes models of a server; they keep no connection from call to call."""
+    """Yield a function that makes models, which keep no connections open between calls."""
     limits = httpx.Limits(max_keepalive_connections=0)
     async with httpx.AsyncClient(limits=limits) as async_client:
         with httpx.Client(limits=limits) as client:

@@ -1,4 +1,4 @@
-"""An agent made with the A2A SDK, which does what the text it is sent says.
+"""An agent made with the A2A SDK. The last word of a message decides its behaviour.
 
 with serving() as served:
 ...  # served.url, served.cancelled
@@ -27,19 +27,19 @@ from starlette.applications import Starlette
 
 @dataclass
 class Served:
-    """An agent that is served."""
+    """A running agent server."""
 
     url: str
     status: int | None = None
-    """The status of all answers; `None` serves."""
+    """The HTTP status of all answers; `None` for normal answers."""
     authorization: str = ""
-    """The header of the latest request."""
+    """The header `Authorization` of the latest request."""
     asked: list[str] = field(default_factory=list)
-    """The texts that the agent was sent."""
+    """The texts that the agent received."""
     began: threading.Event = field(default_factory=threading.Event)
-    """Set when a slow task begins."""
+    """Set when a slow task starts."""
     cancelled: threading.Event = field(default_factory=threading.Event)
-    """Set when a client has a task cancelled."""
+    """Set when a client cancels a task."""
 
 
 _ENDS = {
@@ -51,24 +51,24 @@ _ENDS = {
     "message": (TaskState.TASK_STATE_COMPLETED, "all is done"),
     "nothing": (TaskState.TASK_STATE_COMPLETED, ""),
 }
-"""By the last word of a text: the state in which its task ends, and what the agent says."""
+"""The final state of a task and the agent's message, by the last word of the text."""
 _PICTURE = Part(raw=b"no picture", media_type="image/png", filename="cat.png")
 _ARTIFACTS = {
     "picture": [Part(text="A cat:"), _PICTURE],
     "file": [_PICTURE],
     "data": [ParseDict({"data": {"rows": [1, 2]}}, Part()), Part(url="https://example.com/a", filename="a")],
 }
-"""By the last word of a text: the parts of the only artifact."""
+"""The parts of the only artifact, by the last word of the text."""
 
 
 class Agent(AgentExecutor):
-    """Does what the last word of the text says; else it answers with the text, in two pieces."""
+    """Behaves as the last word of the text says; by default answers with the text, in two pieces."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Carry out a task."""
+        """Run a task."""
         text = context.get_user_input()
         self._served.asked.append(text)
         assert context.message is not None
@@ -105,7 +105,7 @@ class Agent(AgentExecutor):
         await updater.complete(updater.new_agent_message([Part(text="bye")]))
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Note that a client cancels a task."""
+        """Record that a client cancels a task."""
         self._served.cancelled.set()
         assert context.task_id is not None
         assert context.context_id is not None
@@ -134,11 +134,11 @@ def card_of(url: str, *, streaming: bool = True) -> AgentCard:
 
 @contextmanager
 def serving(*, streaming: bool = True, called_at: Callable[[str], str] = str) -> Iterator[Served]:
-    """Serve the agent on loopback, from a thread, until the block ends.
+    """Serve the agent on loopback, in a thread, until the block ends.
 
     Args:
         streaming: whether it streams.
-        called_at: returns the URL that its card names, for the one that it is served at.
+        called_at: returns the URL on its card, from its real URL.
     """
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))

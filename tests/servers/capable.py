@@ -1,6 +1,6 @@
-"""What a capable model would reply: it plans when asked to conduct, calls tools, and answers in a form.
+"""Replies like a capable model: it plans if the request is for a plan, calls tools, and answers in a schema.
 
-It is a `reply` of `ChatServer`, and knows nothing but what a request says.
+It is a `reply` of `ChatServer`, and depends only on the request.
 """
 
 import json
@@ -14,11 +14,11 @@ PLAN = (
     '{"worker": 0, "subtask": "Find out what is known.", "access": []}\n'
     '{"worker": 1, "subtask": "Answer the question.", "access": [0]}\n'
 )
-"""Two steps, the second of which answers."""
+"""Two steps, of which the second answers."""
 
 
 def capable(call: Call) -> Reply:
-    """Reply as the request asks: with a plan, a call of a tool, JSON, or text that ends where told."""
+    """Reply to a request with a plan, a tool call, JSON, or text that ends before a stop sequence."""
     messages = call.body["messages"]
     if is_planning(call):
         return says(call, PLAN)
@@ -39,19 +39,19 @@ def capable(call: Call) -> Reply:
 
 
 def is_planning(call: Call) -> bool:
-    """Say whether the model is asked to conduct."""
+    """Return whether the request is for a plan."""
     return "You are the conductor" in json.dumps(call.body["messages"])
 
 
 def asked_of(messages: list[dict[str, Any]]) -> str:
-    """Return the user's question, as it is or as a worker is shown it."""
+    """Return the user's question, from a user's or a worker's messages."""
     texts = [str(m["content"]) for m in messages if m["role"] == "user"]
     found = re.search(r"<question-\w+>\n(.*?)\n</question", texts[-1], re.DOTALL)
     return found[1] if found else texts[-1]
 
 
 def _wanted(body: Mapping[str, Any], messages: list[dict[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the function to call: the one that has to be, else the first, once."""
+    """Return the function to call: the required function, or else the first function if none was called."""
     functions = [tool["function"] for tool in body.get("tools") or ()]
     choice = body.get("tool_choice", "auto")
     if not functions or choice == "none":
@@ -62,7 +62,7 @@ def _wanted(body: Mapping[str, Any], messages: list[dict[str, Any]]) -> Mapping[
 
 
 def _value(schema: Mapping[str, Any], asked: str) -> Any:
-    """Return a value of the schema, from what stands in the question where it can."""
+    """Return a value for the schema, from the question if possible."""
     match schema.get("type"):
         case "object":
             return {name: _value(part, asked) for name, part in schema.get("properties", {}).items()}

@@ -1,4 +1,4 @@
-"""A chat worker in front of a scripted server, in one call."""
+"""Calls a chat worker on a scripted server."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -13,21 +13,21 @@ from podium.workers import ChatWorker, Endpoint, Request
 
 @dataclass
 class Asked:
-    """What a call of a chat worker came to."""
+    """The result of a chat worker's call."""
 
     completion: Completion
     pieces: list[str]
-    """What was streamed before it."""
+    """The streamed pieces."""
     call: Call
-    """The request as the server saw it."""
+    """The request that the server received."""
 
     @property
     def body(self) -> dict[str, Any]:
-        """The JSON the server was sent."""
+        """The JSON body of the request."""
         return self.call.body
 
 
-async def ask(  # noqa: PLR0913  (what a call may consist of)
+async def ask(  # noqa: PLR0913  (one argument for each part of a call)
     script: Script,
     *,
     stream: bool = False,
@@ -38,16 +38,16 @@ async def ask(  # noqa: PLR0913  (what a call may consist of)
     deadline: float | None = None,
     **endpoint: Any,
 ) -> Asked:
-    """Call a worker of a server that replies by `script`, and return what came of it.
+    """Call a worker on a server with the replies of `script`, and return the result.
 
     Args:
-        script: what the server replies.
-        stream: whether somebody reads along.
+        script: the replies of the server.
+        stream: whether the request streams.
         model: the worker's model.
-        messages: of the request.
-        sampling: of the request.
+        messages: the messages of the request.
+        sampling: the sampling of the request.
         defaults: the worker's own sampling.
-        deadline: of the request.
+        deadline: the deadline of the request.
         endpoint: arguments of `Endpoint`.
     """
     request = Request(

@@ -1,14 +1,13 @@
-"""A chat completions server on loopback that does what a test scripts, faults included.
+"""A scripted chat completions server on loopback, which can also produce faults.
 
-It owns sockets and bytes, and knows nothing of Podium. A `reply` function is given each
-`Call` and returns a `Reply`: bytes, pauses and faults in the order they go on the wire;
-`says`, `events` and `whole` build the usual ones.
+It does not use Podium. A `reply` function gets each `Call` and returns a `Reply`: bytes, pauses and faults in
+the order in which they are sent; `says`, `events` and `whole` build the usual replies.
 
     async with ChatServer(lambda call: says(call, "hello")) as server:
         ...  # server.url, server.calls, server.open_connections
 
-`with ChatServer(reply).in_thread() as server` serves from a thread with a loop of its own;
-`python tests/servers/chat_server.py` serves from its own process and prints its URL.
+`with ChatServer(reply).in_thread() as server` serves in a thread with its own event loop;
+`python tests/servers/chat_server.py` serves in its own process and prints its URL.
 """
 
 import argparse
@@ -31,43 +30,43 @@ USAGE: Mapping[str, Any] = {"prompt_tokens": 211, "completion_tokens": 7, "total
 
 @dataclass(frozen=True)
 class Pause:
-    """Nothing is sent for a while."""
+    """Sends nothing for some time."""
 
     seconds: float
 
 
 STALL: Literal["stall"] = "stall"
-"""Nothing is sent any more; the connection stays open until the client leaves."""
+"""Sends nothing more; the connection stays open until the client closes it."""
 RESET: Literal["reset"] = "reset"
-"""The connection ends at once, with a TCP reset."""
+"""Ends the connection at once, with a TCP reset."""
 CUT: Literal["cut"] = "cut"
-"""The connection ends in good order after what was sent, whether that was all or not."""
+"""Closes the connection normally after the sent bytes, even if the reply is incomplete."""
 
 Part = bytes | Pause | Literal["stall", "reset", "cut"]
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What goes on the wire, in order; an iterator may be endless."""
+    """The items to send, in order; an iterator may be endless."""
 
     parts: Iterable[Part]
 
 
 @dataclass
 class Call:
-    """One request as it arrived."""
+    """One request."""
 
     method: str
     path: str
     headers: dict[str, str]
-    """Names in lower case."""
+    """The headers, with names in lower case."""
     raw: bytes
     body: dict[str, Any]
-    """The JSON object sent; empty if there was none."""
+    """The JSON body; empty if there was none."""
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the client left before it had the whole reply."""
+    """Set when the client closes the connection before the whole reply is sent."""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the whole reply is on the wire."""
+    """Set when the whole reply is sent."""
 
 
 Script = Callable[[Call], Reply | Awaitable[Reply]]
@@ -80,7 +79,7 @@ def whole(
     content_type: str = "application/json",
     headers: Mapping[str, str] | None = None,
 ) -> Reply:
-    """Reply in one piece: bytes or text as they are, anything else as JSON."""
+    """Return a reply in one piece: bytes or text verbatim, other values as JSON."""
     data = body if isinstance(body, bytes) else body.encode() if isinstance(body, str) else _json(body)
     named = {"Content-Type": content_type, "Content-Length": str(len(data)), **(headers or {})}
     return Reply((_head(status, named) + data,))
@@ -92,16 +91,15 @@ def events(
     done: bool = True,
     headers: Mapping[str, str] | None = None,
 ) -> Reply:
-    """Reply with server-sent events.
+    """Return a reply of server-sent events.
 
-    A mapping is one event, its data as JSON; bytes go into the stream as they are; pauses
-    and faults do what they say, and nothing is sent after a fault.
+    A mapping is one event with JSON data; bytes are sent verbatim. Nothing is sent after a fault.
 
     Args:
-        items: what is sent, in order.
-        slice_size: bytes that travel at a time; `None` sends each item in one piece.
+        items: mappings, bytes, pauses and faults, in order.
+        slice_size: bytes per write; `None` sends each item in one write.
         done: whether `data: [DONE]` follows.
-        headers: more headers.
+        headers: additional headers.
     """
     named = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **(headers or {})}
     parts: list[Part] = [_head(200, named)]
@@ -114,7 +112,7 @@ def events(
     return Reply((*parts, b"0\r\n\r\n"))
 
 
-def says(  # noqa: PLR0913  (what an answer may consist of)
+def says(  # noqa: PLR0913  (one argument for each part of an answer)
     call: Call,
     text: str,
     *,
@@ -125,17 +123,17 @@ def says(  # noqa: PLR0913  (what an answer may consist of)
     delay: float = 0.0,
     slice_size: int | None = None,
 ) -> Reply:
-    """Answer as a model would: as a stream of `pieces` where that was asked for, else in one body.
+    """Return the answer of a model: a stream of `pieces` if the request asks for it, else one body.
 
     Args:
-        call: the request that is answered.
+        call: the request.
         text: the answer.
-        pieces: the parts a streamed text is cut into.
-        usage: the tokens reported; `None` reports none.
-        finish_reason: why the model stopped; `None` never says.
-        tool_calls: calls the model asks for.
+        pieces: the pieces of a streamed text.
+        usage: the reported tokens; `None` reports none.
+        finish_reason: the finish reason; `None` sends none.
+        tool_calls: the model's tool calls.
         delay: seconds before the first byte.
-        slice_size: bytes of a stream that travel at a time.
+        slice_size: bytes of a stream per write.
     """
     if call.body.get("stream"):
         length = max(1, -(-len(text) // pieces))
@@ -180,23 +178,23 @@ def _head_of(kind: str) -> dict[str, Any]:
 
 
 class ChatServer:
-    """Serves on 127.0.0.1 while entered, each request as `reply` says.
+    """Serves on 127.0.0.1 while it is entered.
 
     Args:
-        reply: returns what a request is answered with.
-        port: 0 takes any free port.
-        tls: serves HTTPS with this context's certificate; `None` serves HTTP.
+        reply: returns the reply to a request.
+        port: the port; 0 for any free port.
+        tls: the context with the certificate for HTTPS; `None` for HTTP.
     """
 
     def __init__(self, reply: Script, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.reply = reply
-        """May be exchanged at any time."""
+        """May be replaced at any time."""
         self.calls: list[Call] = []
-        """Every request so far, in the order they arrived."""
+        """All requests so far, in order."""
         self.connections = 0
-        """Connections accepted so far."""
+        """Number of accepted connections so far."""
         self.open_connections = 0
-        """Connections open now."""
+        """The open connections."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.transports: set[asyncio.Transport] = set()
         self._port = port
@@ -205,7 +203,7 @@ class ChatServer:
 
     @property
     def url(self) -> str:
-        """The base URL a client is given."""
+        """The base URL for clients."""
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}/v1"
 
     async def __aenter__(self) -> Self:
@@ -225,13 +223,13 @@ class ChatServer:
             task.cancel()
         if self.tasks:
             await asyncio.wait(self.tasks)
-        for transport in self.transports.copy():  # which a client may mean to use again
+        for transport in self.transports.copy():  # idle connections of clients
             transport.abort()
-        await asyncio.sleep(0)  # lets them close
+        await asyncio.sleep(0)  # they close in the next turn of the loop
 
     @contextmanager
     def in_thread(self) -> Iterator[Self]:
-        """Serve from a thread of its own, for clients that block or have a loop of their own."""
+        """Serve in a separate thread, for clients that block or have their own event loop."""
         ready, stop = threading.Event(), asyncio.Event()
         loop = asyncio.new_event_loop()
 
@@ -252,7 +250,7 @@ class ChatServer:
 
 
 class _Connection(asyncio.Protocol):
-    """One client's connection: reads requests one after the other, plays each one's reply."""
+    """One client's connection: reads requests in sequence, and sends the reply to each."""
 
     def __init__(self, server: ChatServer) -> None:
         self._server = server
@@ -306,7 +304,7 @@ class _Connection(asyncio.Protocol):
             reply = self._server.reply(call)
             if inspect.isawaitable(reply):
                 reply = await reply
-        except Exception as exc:  # noqa: BLE001  (a script's mistake is shown to whoever asked)
+        except Exception as exc:  # noqa: BLE001  (the client gets the error of the script)
             reply = whole({"error": {"message": f"the test's script raised {exc!r}"}}, status=500)
         for part in reply.parts:
             await self._play(part)
@@ -320,7 +318,7 @@ class _Connection(asyncio.Protocol):
                 self._transport.write(part)
                 await self._writable.wait()
                 if not part.startswith(b"HTTP/"):
-                    await asyncio.sleep(0)  # lets a client in this loop read piece by piece
+                    await asyncio.sleep(0)  # so that a client in this loop reads piece by piece
             case Pause():
                 await asyncio.sleep(part.seconds)
             case "stall":
@@ -356,7 +354,7 @@ async def _serve_until_killed(text: str, delay: float, port: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Serve one scripted answer to every request.")
-    parser.add_argument("--port", type=int, default=0, help="0 takes any free one")
+    parser.add_argument("--port", type=int, default=0, help="0 for any free port")
     parser.add_argument("--text", default="hello")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before the first byte")
     args = parser.parse_args()

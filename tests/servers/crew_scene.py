@@ -17,14 +17,14 @@ PLAN = """
 
 
 class Finding(BaseModel):
-    """What a task wants."""
+    """The output form of a task."""
 
     height: int
     words: str = "none"
 
 
 class Scene:
-    """A crew of two over one LLM, and all that the LLM was sent."""
+    """A crew of two agents with one LLM, and the requests to the LLM."""
 
     def __init__(self, say: Callable[[str, Any], Any] | None = None, **manager: Any) -> None:
         self.sent: list[str] = []

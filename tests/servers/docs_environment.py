@@ -1,4 +1,4 @@
-"""The variables that the documentation's examples read."""
+"""The environment variables for the examples of the documentation."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ _KEYS = ("LLM_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "FU
 
 
 def docs_environment(url: str, home: Path) -> dict[str, str]:
-    """Return the variables that examples read: the server, keys, and folders for state below `home`."""
+    """Return the variables for examples: the server, keys, and folders for state in `home`."""
     return {
         "LLM_URL": url,
         **dict.fromkeys(_KEYS, "key-of-a-loopback-server"),

@@ -1,7 +1,7 @@
 """The model server of the documentation's examples.
 
-Run as a module with `tests` on the path, it serves from its own process: it prints its URL,
-and ends with its input.
+As a module with `tests` on the path, it serves in its own process. It prints its URL, and exits at the end of
+its input.
 """
 
 import json
@@ -11,7 +11,7 @@ from servers.chat_server import Call, ChatServer, Reply, says
 
 
 def answer(call: Call) -> Reply:
-    """Plan one step when asked to conduct; else answer."""
+    """Return a plan of one step if the request is for a plan; otherwise an answer."""
     conducts = "You are the conductor" in json.dumps(call.body.get("messages", ""))
     return says(call, '{"worker": 0, "subtask": "Answer it.", "access": []}\n' if conducts else "Forty-two.")
 

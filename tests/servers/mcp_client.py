@@ -1,4 +1,4 @@
-"""The MCP SDK's own client, of version 1 or 2, with a user who answers what is asked.
+"""The client of the MCP SDK, version 1 or 2, with a user who answers questions.
 
 async with connect(stdio_of("podium", "mcp"), user=approves) as client:
 wire = await client.call("ask", question="…")
@@ -17,9 +17,9 @@ from mcp.types import ElicitResult
 from servers.mcp_server import IS_OLD
 
 MODES = ["only"] if IS_OLD else ["legacy", "auto"]
-"""How the version of the protocol is agreed on."""
+"""The ways to negotiate the version of the protocol."""
 User = Callable[[str], dict[str, Any]]
-"""Answers what is asked, with an `ElicitResult` as MCP writes it."""
+"""Answers a question with an `ElicitResult` as JSON data."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Client:
     """Progress notifications."""
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool, and return its result as MCP writes it."""
+        """Call a tool, and return its result as JSON data."""
         result = await self.session.call_tool(tool, arguments, progress_callback=self._note)
         wire: dict[str, Any] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
         return wire
@@ -55,7 +55,7 @@ def declines(message: str) -> dict[str, Any]:
 
 
 def dismisses(message: str) -> dict[str, Any]:
-    """Close the question."""
+    """Dismiss the question."""
     return {"action": "cancel"}
 
 
@@ -80,9 +80,9 @@ async def connect(
     """Connect to a server.
 
     Args:
-        transport: how it is reached.
-        user: answers what the server asks; `None` for a client that cannot ask.
-        mode: how the version of the protocol is agreed on; version 1 has one way.
+        transport: the transport to the server.
+        user: answers the questions of the server; `None` for a client without elicitation.
+        mode: the way to negotiate the version of the protocol; version 1 has one way.
     """
     callback: Callable[..., Awaitable[Any]] | None = None
     if user is not None:
@@ -100,6 +100,6 @@ async def connect(
             await session.initialize()
             yield Client(session)
     else:
-        made: Any = getattr(mcp, "Client")  # noqa: B009 - version 1 has none
+        made: Any = getattr(mcp, "Client")  # noqa: B009 - version 1 does not have it
         async with made(transport, elicitation_callback=callback, mode=mode) as session:
             yield Client(session)

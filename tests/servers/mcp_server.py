@@ -1,8 +1,8 @@
-"""An MCP server made with the SDK's own high-level class, of version 1 or 2.
+"""An MCP server made with the high-level class of the SDK, version 1 or 2.
 
-`python tests/servers/mcp_server.py LOG` serves on stdio, and appends what happens to the file LOG.
-`with serving(LOG) as served` serves streamable HTTP at `served.url`, from a thread; `served.status`
-makes it refuse all requests with that status.
+`python tests/servers/mcp_server.py LOG` serves on stdio, and appends its calls to the file LOG.
+`with serving(LOG) as served` serves streamable HTTP at `served.url`, in a thread; with `served.status` it
+answers all requests with that status.
 """
 
 import base64
@@ -136,18 +136,18 @@ def _add_resources(server: Any) -> None:
 
 @dataclass
 class Served:
-    """A server that serves HTTP."""
+    """A running HTTP server."""
 
     url: str
     status: int | None = None
-    """The status of all answers; `None` serves."""
+    """The HTTP status of all answers; `None` for normal answers."""
     authorization: str = ""
-    """The header of the latest request."""
+    """The header `Authorization` of the latest request."""
 
 
 @contextmanager
 def serving(log: Path) -> Iterator[Served]:
-    """Serve streamable HTTP on loopback, from a thread, until the block ends."""
+    """Serve streamable HTTP on loopback, in a thread, until the block ends."""
     app = make_server(log).streamable_http_app()
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))

@@ -1,6 +1,6 @@
-"""PostgreSQL for tests: one server for all of them, an empty database for each that asks.
+"""PostgreSQL for tests: one server for all tests, and an empty database for each test.
 
-A `conftest.py` that wants the fixtures imports them from here.
+A `conftest.py` imports the fixtures from here.
 """
 
 from collections.abc import Iterator
@@ -19,5 +19,5 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> str:
-    """Return the URL of an empty database, as a user writes it."""
+    """Return the URL of an empty database, in the form that users write."""
     return postgres_server.url(postgres_server.create_database(), driver="postgresql")

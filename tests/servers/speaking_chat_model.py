@@ -1,4 +1,4 @@
-"""A chat model of LangChain's that says what it is scripted to, for the tests of its adapters."""
+"""A scripted chat model of LangChain, for the tests of the adapter."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,7 +12,7 @@ USAGE = {"input_tokens": 230, "output_tokens": 12, "total_tokens": 242}
 
 
 class Speaker(BaseChatModel):
-    """A chat model that says what it is scripted to."""
+    """A scripted chat model."""
 
     speak: Any
 
@@ -27,7 +27,7 @@ class Speaker(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        raise AssertionError("a worker is asked by its async face")
+        raise AssertionError("a worker must be called by its async methods")
 
     async def _agenerate(
         self,

@@ -1,4 +1,4 @@
-"""An LLM that says what it is scripted to, as CrewAI's own do: with events, and its tokens counted."""
+"""A scripted LLM with the events and token counts of CrewAI's own LLMs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,11 +7,11 @@ from crewai.events.types.llm_events import LLMCallType
 from crewai.llms.base_llm import BaseLLM, llm_call_context
 
 Say = Callable[[str, list[dict[str, Any]] | None], Any]
-"""Says something, given all it was sent in one text, and the tools it was offered."""
+"""Returns an answer from the text of all messages and the offered tools."""
 
 
 class SpeakingLLM(BaseLLM):
-    """Answers as `say` does; each call is reported as 242 tokens."""
+    """Answers with `say`, and reports 242 tokens for each call."""
 
     say: Any
     counts: bool = True
@@ -39,13 +39,13 @@ class SpeakingLLM(BaseLLM):
             return text
 
     def supports_function_calling(self) -> bool:
-        """Say that it takes tools."""
+        """Return that it supports tools."""
         return True
 
     def get_context_window_size(self) -> int:
-        """Return one that nothing here fills."""
+        """Return a size that no test exceeds."""
         return 100_000
 
     def get_input_tokens_count(self, *args: Any, **kwargs: Any) -> int:
-        """Count none: CrewAI would say that it guesses."""
+        """Return 0, because CrewAI would print that its count is a guess."""
         return 0

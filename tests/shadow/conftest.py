@@ -1,4 +1,4 @@
-"""What the tests of shadows share with those of the command line and the journal."""
+"""Fixtures of the command line and the journal, for tests of shadows."""
 
 from core.cli.conftest import config, podium, server
 from servers.postgres import postgres_server, postgres_url

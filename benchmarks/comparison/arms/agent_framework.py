@@ -1,4 +1,4 @@
-"""Microsoft Agent Framework: a conductor's agent, agents side by side wired by hand, a group chat."""
+"""Microsoft Agent Framework: a conductor's agent, parallel agents wired by hand, a group chat."""
 
 import json
 from typing import Any
@@ -41,7 +41,7 @@ async def _concurrent(job: Job, url: str) -> str:
         found = "\n\n".join(result.agent_response.text for result in results)
         return (await _agent(job.writer, url).run(f"{QUESTION}\n\nFindings:\n\n{found}")).text
 
-    if len(job.units) == 1:  # the builder's fan-in needs two
+    if len(job.units) == 1:  # the builder's fan-in needs two agents
         first = await _agent(job.units[0], url).run(QUESTION)
         return (await _agent(job.writer, url).run(f"{QUESTION}\n\nFindings:\n\n{first.text}")).text
     agents = [_agent(unit, url) for unit in job.units]
@@ -57,7 +57,7 @@ async def _group_chat(job: Job, url: str) -> str:
 
 
 def _lead(job: Job, asked: Asked) -> Said | None:
-    """Answer as the orchestrator: the next speaker, at last the recommendation."""
+    """Return the orchestrator's answer: the next speaker, or at the end the recommendation."""
     if asked.model != MANAGER:
         return None
     left = job.units[asked.turn :]

@@ -1,4 +1,4 @@
-"""What an arm is, and what Podium's arms have in common."""
+"""The class of an arm, and the scripts of Podium's arms."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -9,12 +9,12 @@ from benchmarks.comparison.model_server import MANAGER, Asked, Said, Script
 
 
 def work(_job: Job, _asked: Asked) -> None:
-    """Leave every answer to the job."""
+    """Return `None`, so that every answer comes from the job."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A way to have the job done."""
+    """A way to do the job."""
 
     name: str
     run: Callable[[Job, str], Awaitable[str]]
@@ -23,7 +23,7 @@ class Arm:
 
 
 def plan(job: Job, asked: Asked) -> Said | None:
-    """Answer as Podium's planner: think, then write the plan in the default spelling."""
+    """Return the answer of Podium's planner: reasoning, then the plan in the default spelling."""
     if asked.model != MANAGER:
         return None
     access: list[list[int]] = [[] for _ in job.units] + [list(range(len(job.units)))]
@@ -35,7 +35,7 @@ def plan(job: Job, asked: Asked) -> Said | None:
 
 
 def hand_over(job: Job, asked: Asked) -> Said | None:
-    """Answer as an agent of a swarm: do the work and, in the same answer, hand over to the next agent."""
+    """Return the answer of an agent in a swarm: its output, and a handoff to the next agent."""
     names = [step.name for step in job.steps]
     at = names.index(asked.model)
     text = job.output(asked.model, asked.text)

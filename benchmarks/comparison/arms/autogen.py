@@ -101,7 +101,7 @@ async def _magentic(job: Job, url: str) -> str:
 
 
 def _orchestrate(job: Job, asked: Asked) -> Said | None:
-    """Answer as Magentic-One's orchestrator: facts, a plan, a ledger before every turn, the answer."""
+    """Return the answer of Magentic-One's orchestrator: facts, a plan, a ledger before each turn, the end."""
     if asked.model != MANAGER:
         return None
     if asked.turn < 2:

@@ -1,4 +1,4 @@
-"""CrewAI: a conductor as the manager, the hierarchical process, tasks in a row wired by hand."""
+"""CrewAI: a conductor as the manager, the hierarchical process, sequential tasks wired by hand."""
 
 import os
 from collections.abc import Callable

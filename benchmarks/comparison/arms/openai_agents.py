@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK: a conductor's model, agents run by hand, agents as tools, handoffs.
+"""The OpenAI Agents SDK: a conductor's model, agents called by hand, agents as tools, handoffs.
 
 The SDK needs `openai` 3, so its teams run in a process with the environment of `packages/openai-agents`.
 """
@@ -17,7 +17,7 @@ from benchmarks.comparison.model_server import MANAGER, Asked, Said, Script
 
 @cache
 def _process() -> subprocess.Popen[str]:
-    """Start the process; it ends with this one, which closes its input."""
+    """Start the process; it exits when this process closes its input."""
     command = [str(OPENAI_AGENTS_PYTHON), "-m", "benchmarks.comparison.openai_agents_process"]
     return subprocess.Popen(  # noqa: S603 - an interpreter of this repository
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -32,7 +32,7 @@ def _ask(line: str) -> str:
     process.stdin.flush()
     answer = process.stdout.readline()
     if not answer:
-        raise RuntimeError("the process of the OpenAI Agents SDK ended; its error output is above")
+        raise RuntimeError("the process of the OpenAI Agents SDK ended; its stderr is above")
     return str(json.loads(answer))
 
 

@@ -1,1 +1,1 @@
-"""The arms: each does the job in its own way, as a coroutine function that runs it once."""
+"""The arms. Each arm is a coroutine function that does the job once, in its own way."""

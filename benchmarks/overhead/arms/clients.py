@@ -1,4 +1,4 @@
-"""Clients of the arms wired by hand: coroutine functions of model and prompt."""
+"""Clients of the arms without Podium: coroutine functions of model and prompt."""
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -7,20 +7,20 @@ from contextlib import asynccontextmanager
 from benchmarks.job import ANSWER, MODELS
 
 Ask = Callable[[str, str], Awaitable[str]]
-"""Takes a model's name and a prompt, returns the answer."""
+"""Takes a model's name and a prompt, and returns the answer."""
 
 _SECONDS = 120.0
-"""How long to wait for one answer."""
+"""Timeout for one answer."""
 
 
-async def answer_at_once(model: str, prompt: str) -> str:  # noqa: ARG001  (the face of `Ask`)
+async def answer_at_once(model: str, prompt: str) -> str:  # noqa: ARG001  (the signature of `Ask`)
     """Return the answer at once."""
     return ANSWER
 
 
 @asynccontextmanager
 async def tuned_httpx2(base_url: str) -> AsyncGenerator[Ask, None]:
-    """Ask through httpx2 over the aiohttp transport, without the features that the job does not need."""
+    """Call models with httpx2 over the aiohttp transport, without features that the job does not need."""
     import aiohttp  # noqa: PLC0415
     import httpx2  # noqa: PLC0415
     from httpx_aiohttp.httpx2 import AiohttpTransport  # noqa: PLC0415
@@ -44,7 +44,7 @@ async def tuned_httpx2(base_url: str) -> AsyncGenerator[Ask, None]:
 
 @asynccontextmanager
 async def plain_httpx2(base_url: str) -> AsyncGenerator[Ask, None]:
-    """Ask through one `httpx2.AsyncClient`, in the usual way."""
+    """Call models with one `httpx2.AsyncClient`, in the usual way."""
     import httpx2  # noqa: PLC0415
 
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
@@ -61,7 +61,7 @@ async def plain_httpx2(base_url: str) -> AsyncGenerator[Ask, None]:
 
 @asynccontextmanager
 async def chat_openai(base_url: str) -> AsyncGenerator[Ask, None]:
-    """Ask through LangChain's `ChatOpenAI`, one for each model, with its defaults."""
+    """Call models with LangChain's `ChatOpenAI`, one for each model, with its defaults."""
     from langchain_openai import ChatOpenAI  # noqa: PLC0415
     from pydantic import SecretStr  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The floor: each shape written by hand in asyncio, and nothing else."""
+"""The floor: each shape written by hand with asyncio only."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ def hand_written(shape: ShapeName, ask: Ask) -> Run:
 async def _diamond(ask: Ask) -> str:
     north, east, south = MODELS
     listed = await ask(north, write_prompt(DIAMOND, 0, ()))
-    changes, told = await asyncio.gather(  # noqa: TID251  (the cheapest way there is sets the floor)
+    changes, told = await asyncio.gather(  # noqa: TID251  (the floor is the fastest way)
         ask(east, write_prompt(DIAMOND, 1, (listed,))), ask(south, write_prompt(DIAMOND, 2, (listed,)))
     )
     return await ask(north, write_prompt(DIAMOND, 3, (changes, told)))

@@ -1,4 +1,4 @@
-"""LangGraph: each shape wired by hand as a state graph, compiled once or at each call."""
+"""LangGraph: each shape as a state graph wired by hand, compiled once or at each call."""
 
 from collections.abc import Callable
 from typing import TypedDict
@@ -16,7 +16,7 @@ except ImportError as exc:
 
 
 class Outputs(TypedDict, total=False):
-    """What the steps have written so far; each writes its own."""
+    """The outputs of the steps so far."""
 
     listed: str
     changes: str
@@ -39,7 +39,7 @@ def compiled_once(shape: ShapeName, ask: Ask) -> Run:
 
 
 def built_each_time(shape: ShapeName, ask: Ask) -> Run:
-    """Return a coroutine function that builds and compiles the graph of `shape`, and runs it."""
+    """Return a coroutine function that builds, compiles and runs the graph of `shape`."""
 
     async def run() -> str:
         return _answer(await _BUILDERS[shape](ask).ainvoke({}))
@@ -48,7 +48,7 @@ def built_each_time(shape: ShapeName, ask: Ask) -> Run:
 
 
 def built_in_a_node(shape: ShapeName, ask: Ask) -> Run:
-    """Return a coroutine function that runs a graph whose only node builds that of `shape`, and runs it."""
+    """Return a coroutine function that runs a graph whose only node builds and runs the graph of `shape`."""
 
     async def node(state: Outputs) -> Outputs:  # noqa: ARG001  (LangGraph passes it by name)
         return {"answer": _answer(await _BUILDERS[shape](ask).ainvoke({}))}

@@ -1,4 +1,4 @@
-"""Opens an arm by name. An arm is imported only when it is opened, since memory is measured."""
+"""Opens an arm by name. An arm is imported only when it is opened, because memory is measured."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -15,8 +15,8 @@ async def open_podium(shape: ShapeName, base_url: str | None) -> AsyncGenerator[
     """Open a conductor; yield a coroutine function that runs `shape` once and returns its answer.
 
     Args:
-        shape: the plan that is run.
-        base_url: the workers' server; `None` means no-op workers in the process.
+        shape: the plan.
+        base_url: the workers' server; `None` for no-op workers in the process.
     """
     plan = SHAPES[shape]
     async with make_conductor(shape, base_url) as conductor:
@@ -39,5 +39,5 @@ def _workers(base_url: str | None) -> list[Worker]:
     return [ChatWorker(name, endpoint=endpoint) for name in MODELS]
 
 
-async def _answer(step_input: StepInput) -> str:  # noqa: ARG001  (the face of a worker's function)
+async def _answer(step_input: StepInput) -> str:  # noqa: ARG001  (the signature of a worker's function)
     return ANSWER

@@ -1,4 +1,4 @@
-"""Podium in LangChain and LangGraph: the conductor of `podium_alone`, called as their users call it."""
+"""Podium in LangChain and LangGraph: the conductor of `podium_alone`, called by the adapters."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ except ImportError as exc:
 
 
 class Asked(TypedDict, total=False):
-    """A user's state around a conductor."""
+    """The state of a user's graph with a conductor."""
 
     question: str
     answer: str
@@ -27,12 +27,12 @@ class Asked(TypedDict, total=False):
 
 @asynccontextmanager
 async def open_adapter(arm: Arm, shape: ShapeName, base_url: str | None) -> AsyncGenerator[Run, None]:
-    """Open a conductor; yield a coroutine function that runs `shape` once in the way `arm` names.
+    """Open a conductor; yield a coroutine function that runs `shape` once with an adapter.
 
     Args:
         arm: `podium-runnable` or `podium-node`.
-        shape: the plan that is run.
-        base_url: the workers' server; `None` means no-op workers in the process.
+        shape: the plan.
+        base_url: the workers' server; `None` for no-op workers in the process.
     """
     plan = SHAPES[shape]
     async with make_conductor(shape, base_url) as conductor:

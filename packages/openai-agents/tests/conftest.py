@@ -1,4 +1,4 @@
-"""What the tests of this package share: no trace leaves the machine, and no client is left open."""
+"""Fixtures of this package's tests: no trace leaves the machine, and no client stays open."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what is recorded by default out of the user's own folder."""
+    """Keep the default journal out of the user's folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield

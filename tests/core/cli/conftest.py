@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a config over a scripted server, and ways to run it."""
+"""Fixtures for tests of the command line: a config with a scripted server, and ways to run commands."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ worker = "thinker"
 
 
 def plans_then_says(text: str) -> Callable[[Call], Reply]:
-    """Return a script that plans when it is held to a grammar, and else answers `text`."""
+    """Return a script that writes a plan if the request has a grammar, and otherwise answers `text`."""
 
     def reply(call: Call) -> Reply:
         return says(call, PLAN if "structured_outputs" in call.body else text)
@@ -47,14 +47,14 @@ def plans_then_says(text: str) -> Callable[[Call], Reply]:
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    """Serve a planner and workers that answer "forty-two"."""
+    """Serve a planner, and workers that answer "forty-two"."""
     with ChatServer(plans_then_says("forty-two")).in_thread() as serving:
         yield serving
 
 
 @pytest.fixture
 def config(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write a config over the scripted server, and set its key."""
+    """Write a config for the scripted server, and set its key."""
     monkeypatch.setenv("LOOPBACK_KEY", KEY)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
@@ -65,14 +65,14 @@ def config(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def podium() -> Callable[..., Result]:
-    """Run a command in this process; nothing is a terminal."""
+    """Return a function that runs a command in this process, without a terminal."""
     runner = CliRunner()
     return lambda *args, **kwargs: runner.invoke(app, list(args), **kwargs)
 
 
 @pytest.fixture
 def spawn() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Start commands in processes of their own, on pipes or on the `terminal` given."""
+    """Yield a function that starts a command in its own process, with pipes or with a `terminal`."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*args: str, terminal: int | None = None) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""What the tests of journals share."""
+"""Fixtures for tests of journals."""
 
 from servers.postgres import postgres_server, postgres_url
 

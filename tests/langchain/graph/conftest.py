@@ -1,4 +1,4 @@
-"""What the tests of graphs share."""
+"""Fixtures for tests of graphs."""
 
 import pytest
 from graphs.conducted import Calls
@@ -6,5 +6,5 @@ from graphs.conducted import Calls
 
 @pytest.fixture
 def calls() -> Calls:
-    """Return who was called, nobody yet."""
+    """Return an empty list of calls."""
     return Calls()
