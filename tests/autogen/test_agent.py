@@ -475,6 +475,30 @@ async def test_a_pause_holds_the_next_step_back() -> None:
     assert speakers[1].paused == ["pause", "resume"]
 
 
+async def test_a_pause_reaches_a_team_that_is_running_and_leaves_others_alone() -> None:
+    """AutoGen raises for a team that never ran, and waits without end for one whose run is over."""
+
+    async def echo(text: str) -> str:
+        return text
+
+    async def during(text: str) -> str:
+        await lead.on_pause(CancellationToken())
+        await lead.on_resume(CancellationToken())
+        return "one"
+
+    members = [Speaker("member", echo), Speaker("idle", echo)]
+    running = RoundRobinGroupChat([Speaker("first", during), members[0]], max_turns=1, name="running")
+    resting = RoundRobinGroupChat([members[1]], max_turns=1, name="resting")
+    lead = ConductorAgent("lead", [running, resting], planner_of((0, "x", ())))
+    with anyio.fail_after(20):
+        await lead.on_pause(CancellationToken())
+        await lead.on_resume(CancellationToken())
+        assert (await lead.run(task="?")).messages[-1].to_text() == "one"  # type: ignore[union-attr]
+        await lead.on_pause(CancellationToken())
+        await lead.on_resume(CancellationToken())
+    assert [member.paused for member in members] == [["pause", "resume"], []]
+
+
 async def test_a_conductor_of_podiums_can_be_given() -> None:
     """Whole, and then nothing that would be part of one."""
     whole = Conductor(planner_of((0, "x", ())), [ScriptedWorker("one", "hello")])

@@ -189,6 +189,24 @@ async def test_a_team_is_a_worker() -> None:
         assert (answer.text, answer.usage) == ("final", Usage(2 * READ, 2 * WRITTEN))
 
 
+def test_a_team_in_a_second_event_loop_says_what_to_do() -> None:
+    """AutoGen binds it to the loop of its first run."""
+
+    async def slow(text: str) -> str:
+        await asyncio.sleep(0.01)
+        return "said"
+
+    chat = RoundRobinGroupChat([Speaker("a", slow)], max_turns=1)
+    conductor = Conductor(planner_of((0, "x", ())), [as_worker(chat, name="chat")])
+    assert asyncio.run(conductor.run("?")).answer == "said"
+    result = asyncio.run(conductor.run("?"))
+    assert result.problem is not None
+    assert result.problem.code == "worker_failed"
+    assert (
+        "in the event loop of its first run only: use one event loop, or run_sync" in result.problem.message
+    )
+
+
 async def test_what_the_manager_of_a_team_used_is_counted() -> None:
     """In each step, the first and later ones."""
 
@@ -416,7 +434,7 @@ async def test_other_clients_work_too() -> None:
 
 async def test_limits_bound_agents() -> None:
     """A run that may cost little starts no agent of unknown price."""
-    with pytest.raises(ConfigError, match="no card prices 'a'"):
+    with pytest.raises(ConfigError, match="the price is unknown for 'a'"):
         Conductor(planner_of((0, "x", ())), [as_worker(Speaker("a", echo))], limits=Limits(cost=1.0))
     priced = as_worker(Speaker("a", echo), price=Price(input=1.0, output=1.0))
     again = await Conductor(planner_of((0, "x", ())), [priced], limits=Limits(cost=1.0)).run("?")

@@ -4,18 +4,29 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from autogen.scripts import is_planning, shown
+from autogen.speaking import ModelServer
 from autogen_agentchat.agents import AssistantAgent, MessageFilterAgent, SocietyOfMindAgent
 from autogen_agentchat.agents._message_filter_agent import MessageFilterConfig, PerSourceFilter
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_agentchat.tools import AgentTool, TeamTool
 from contracts.adapter_contract import planner_of
+from servers.chat_server import USAGE, Call, Reply, says, whole
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, to_graph_flow
 from autogen_podium.workers import as_worker
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from podium.execution import Retry
+from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
+ONCE: Any = {"retry": Retry(attempts=1)}
+TWO = (
+    '{"worker": 0, "subtask": "first part", "access": []}\n'
+    '{"worker": 0, "subtask": "second part", "access": [0]}'
+)
+ONE_CALL = Usage(USAGE["prompt_tokens"], USAGE["completion_tokens"]).total_tokens
 CHAIN = planner_of(*((0, f"part {number}", (number - 1,) if number else ()) for number in range(6)))
 """A plan of six calls."""
 
@@ -72,3 +83,41 @@ async def test_calls_count_against_the_limits_around(make: Callable[[ScriptedWor
     result = await fitting.run("How large?")
     assert result.status == "ok", result.explain()
     assert "12 m" in result.answer
+
+
+@pytest.mark.parametrize("status", [200, 400, 500])
+@pytest.mark.parametrize("kind", ["agent", "team", "team of one turn"])
+async def test_a_conductor_in_a_tool_is_billed_once_however_it_ends(kind: str, status: int) -> None:
+    """The messages inside a run are on the agent's stream, but a run without an answer is not all there."""
+    paid: list[str] = []
+
+    def reply(call: Call) -> Reply:
+        text = shown(call)
+        if "tools" in call.body and "tool_calls" not in text:
+            asked = {
+                "id": "1",
+                "type": "function",
+                "function": {"name": "room", "arguments": '{"task": "x"}'},
+            }
+            paid.append("ask")
+            return says(call, "", tool_calls=[asked], finish_reason="tool_calls")
+        if status != 200 and "second part" in text.rpartition("Your part")[2]:
+            return whole({"error": {"message": "broken"}}, status=status)
+        paid.append("plan" if is_planning(call) else "say")
+        return says(call, TWO if is_planning(call) else "12 m")
+
+    async with ModelServer(reply) as server:
+        member = AssistantAgent("member", server.client(), description="Measures.")
+        options: Any = {"retry": Retry(attempts=1)}
+        tool: Any
+        if kind == "agent":
+            tool = AgentTool(ConductorAgent("room", [member], server.client(), **options))
+        else:
+            options |= {"max_turns": 1} if kind == "team of one turn" else {}
+            tool = TeamTool(ConductorTeam([member], server.client(), **options), "room", "Measures.")  # type: ignore[arg-type]
+        solo = AssistantAgent("solo", server.client(), tools=[tool], reflect_on_tool_use=True)
+        result = await Conductor(planner_of((0, "Ask.", ())), [as_worker(solo)], **ONCE).run("How large?")
+    assert result.answer == "12 m"
+    assert result.status == ("ok" if status == 200 and kind != "team of one turn" else "partial")
+    assert result.usage.total_tokens == len(paid) * ONE_CALL
+    assert result.estimated_usage.total_tokens == 0

@@ -214,17 +214,17 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         await self._context.clear()
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
-        """Start no further step until `on_resume`; the agents of running steps are paused, too.
+        """Start no further step until `on_resume`; the agents and the teams of running steps are paused, too.
 
         The pause counts as time of the step's attempt (`Limits.attempt_seconds`).
         """
         self._pause.begin()
-        for agent in map(_without_team, self._agents()):
+        for agent in map(_without_team, self._running_agents()):
             await (agent.on_pause(cancellation_token) if not hasattr(agent, "pause") else agent.pause())
 
     async def on_resume(self, cancellation_token: CancellationToken) -> None:
         """Continue after a pause."""
-        for agent in map(_without_team, self._agents()):
+        for agent in map(_without_team, self._running_agents()):
             await (agent.on_resume(cancellation_token) if not hasattr(agent, "resume") else agent.resume())
         self._pause.end()
 
@@ -237,6 +237,13 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         nested = [worker.face for worker in workers if isinstance(worker, NestedWorker)]
         agents = [worker.agent for worker in workers if isinstance(worker, AgentWorker)]
         return [*agents, *(face for face in nested if isinstance(face, ChatAgent | Team))]
+
+    def _running_agents(self) -> list[Any]:
+        """Return all agents but the teams without a running step, which AutoGen cannot pause."""
+        workers = [worker for worker in self.conductor.pool if isinstance(worker, AgentWorker)]
+        teams = [worker for worker in workers if isinstance(worker.agent, Team)]
+        resting = [worker.agent for worker in teams if not worker.is_running]
+        return [agent for agent in self._agents() if not any(agent is team for team in resting)]
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the memory as plain data. Participants keep no memory between steps."""

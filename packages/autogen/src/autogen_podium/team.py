@@ -212,7 +212,12 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
     ) -> list[ThoughtEvent]:
         """Return an event with the tokens of a run without an answer that are on no message, if any."""
         left = usage_left(result.usage, Usage.total(filter(None, (read_usage(m.models_usage) for m in said))))
-        told = ThoughtEvent(content=self._out_of_turns, source=self.name, models_usage=write_usage(left))
+        told = ThoughtEvent(
+            content=self._out_of_turns,
+            source=self.name,
+            models_usage=write_usage(left),
+            metadata={"podium_run_id": result.run_id},
+        )
         return [told] if left.total_tokens else []
 
     @property

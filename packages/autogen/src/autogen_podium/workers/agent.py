@@ -57,6 +57,8 @@ class AgentWorker(Worker):
         self.agent = agent
         self.uses_tokens = not isinstance(agent, UserProxyAgent)
         self.card = card
+        self.is_running = False
+        """Whether the agent is running for a step of this worker."""
 
     def __repr__(self) -> str:
         return f"AgentWorker({self.card.name!r})"
@@ -122,9 +124,15 @@ class AgentWorker(Worker):
             await agent.reset()
         else:
             await agent.on_reset(token)
-        async for inner in agent.run_stream(task=task, cancellation_token=token, output_task_messages=False):
-            if not isinstance(inner, TaskResult):
-                hear(inner)
+        self.is_running = True
+        try:
+            async for inner in agent.run_stream(
+                task=task, cancellation_token=token, output_task_messages=False
+            ):
+                if not isinstance(inner, TaskResult):
+                    hear(inner)
+        finally:
+            self.is_running = False
 
 
 class _Heard:
@@ -177,13 +185,22 @@ def _check_handoffs(agent: ChatAgent | Team) -> None:
 def usage_of(messages: list[Inner]) -> Usage | None:
     """Return the usage on messages, each counted once.
 
-    `None` if a model did not report all of its usage, `Usage()` if no model was called.
+    `None` if a model did not report all of its usage, `Usage()` if no model was called. The messages of a
+    conductor's run without an answer do not count: such a run is billed besides what its worker reports.
     """
+    answered = {_run_of(inner) for inner in messages if "podium_status" in inner.metadata}
     reported = {
-        inner.id: read_usage(inner.models_usage) for inner in messages if inner.models_usage is not None
+        inner.id: read_usage(inner.models_usage)
+        for inner in messages
+        if inner.models_usage is not None and _run_of(inner) in (None, *answered)
     }
     known = [usage for usage in reported.values() if usage is not None]
     return Usage.total(known) if len(known) == len(reported) else None
+
+
+def _run_of(inner: Inner) -> str | None:
+    """Return the id of the conductor's run that a message belongs to; `None` for another message."""
+    return inner.metadata.get("podium_run_id")
 
 
 def _used(heard: list[Inner], finishes: Finishes) -> Usage | None:

@@ -7,6 +7,11 @@ _TRACEBACK: Final = "\nTraceback:\n"
 _NAMED: Final = re.compile(r"(?:RuntimeError: )*(\w+): (.*)", re.DOTALL)
 _STATUS: Final = re.compile(r"Error code: (\d{3})\b")
 """The beginning of server errors in the clients of OpenAI and Anthropic."""
+_OTHER_LOOP: Final = "is bound to a different event loop"
+_ONE_LOOP: Final = (
+    "a team of AutoGen runs in the event loop of its first run only: use one event loop, or run_sync, "
+    "or make a new team for each event loop"
+)
 
 
 def error_in_team(error: Exception, known: Exception | None) -> Exception:
@@ -19,6 +24,8 @@ def error_in_team(error: Exception, known: Exception | None) -> Exception:
             status of the text.
     """
     text, separator, _ = str(error).partition(_TRACEBACK)
+    if not separator and text.endswith(_OTHER_LOOP):
+        return RuntimeError(_ONE_LOOP)
     if not separator:
         return error
     if known is not None and f"{type(known).__name__}: {known}" in str(error):
