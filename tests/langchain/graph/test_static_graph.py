@@ -1,5 +1,6 @@
 """A plan as a graph that people keep and edit."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from langchain_podium.graph import to_langgraph
 from podium import Conductor, Plan, Step
 from podium.errors import ConfigError, PlanInvalid, RunFailed, WorkerFailed
 from podium.planners import FixedPlanner
+from podium.types import Completion
 from podium.workers import Pool, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -111,3 +113,20 @@ def test_a_plan_that_does_not_fit_is_refused(calls: Calls) -> None:
     """When the graph is made."""
     with pytest.raises(PlanInvalid, match="worker 3"):
         to_langgraph(DIAMOND, calls.workers("ABC"))
+
+
+@pytest.mark.parametrize("behind", [(0, 1), (1,)], ids=["shown", "further back"])
+async def test_an_output_that_was_cut_is_told(behind: tuple[int, ...]) -> None:
+    """With the answer that was made of it, as a conductor's node tells it; a whole output is not."""
+    plan = Plan((Step(0, "a"), Step(1, "b", (0,)), Step(1, "c", behind)))
+    cut = Completion("half a", finish_reason="length")
+    workers = [ScriptedWorker("short", cut), ScriptedWorker("writer", "whole")]
+    state = await to_langgraph(plan, workers).compile().ainvoke({"question": "How many?"})
+    run = await Conductor(FixedPlanner(plan), workers).run("How many?")
+    assert run.problem is not None
+    assert run.problem.code == "cut"
+    assert state["answer"] == "whole"
+    told = {"step_0": run.outcomes[0].problem, "answer": run.problem}
+    assert state["problems"] == {key: asdict(problem) for key, problem in told.items() if problem is not None}
+    kept = to_langgraph(Plan((Step(1, "b"),)), workers).compile()
+    assert (await kept.ainvoke({"question": "How many?"}))["problems"] == {}

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from operator import or_
+from typing import Annotated, Any, Final
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
@@ -18,18 +19,23 @@ from podium.errors import ConfigError
 from podium.execution import ExternalScheduler
 from podium.hosts import run_failed
 from podium.planners import FixedPlanner
-from podium.types import Outcome, Plan
+from podium.secrets import scrub
+from podium.types import Outcome, Plan, Problem
 from podium.workers import Pool, Worker
 
 QUESTION: Final = "question"
 ANSWER: Final = "answer"
+PROBLEMS: Final = "problems"
 
 
 def to_langgraph(plan: Plan, pool: Conductor | Pool | Sequence[Worker]) -> "StateGraph[Any, Any, Any, Any]":
     """Return a plan as a graph that is not compiled yet: one node for each step, to be edited at will.
 
     The state has `question` (text or messages; left out, the plan's own), `step_0`, `step_1` and so
-    on with what the steps wrote, and `answer`. A node is shown what its step's access list names.
+    on with the outputs of the steps, and `answer`. A node is shown what its step's access list names.
+    `problems` has, by key, the `code` and `message` of each output that lacks something, for example
+    because it was cut at the token limit. The problem under `answer` includes those of the steps
+    that the answer is made of.
 
     Args:
         plan: as `Conductor.plan` returns it, or `Result.plans` holds it.
@@ -42,10 +48,12 @@ def to_langgraph(plan: Plan, pool: Conductor | Pool | Sequence[Worker]) -> "Stat
     conductor = pool if isinstance(pool, Conductor) else Conductor(FixedPlanner(plan), pool)
     plan.fit(len(conductor.pool), conductor.limits.plan_steps)
     names = [node_name(index, conductor.pool.names[step.worker]) for index, step in enumerate(plan.steps)]
-    fields: dict[str, Any] = {QUESTION: Any, ANSWER: str, **{channel(i): str for i in range(len(names))}}
+    problems: Any = Annotated[dict[str, Any], or_]
+    fields: dict[str, Any] = {QUESTION: Any, ANSWER: str, PROBLEMS: problems}
+    fields |= {channel(i): str for i in range(len(names))}
     graph = StateGraph(schema(fields), input_schema=schema({QUESTION: Any}))
     for index, step in enumerate(plan.steps):
-        handed = schema({name: fields[name] for name in (QUESTION, *map(channel, step.access))})
+        handed = schema({name: fields[name] for name in (QUESTION, PROBLEMS, *map(channel, step.access))})
         node = Node(names[index], _carrying_out(conductor, plan, index))
         graph.add_node(names[index], node, input_schema=handed)
         sources = [names[seen] for seen in step.access]
@@ -62,8 +70,10 @@ def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
         del is_sync
 
         async def step_starter(steps: ExternalScheduler) -> None:
-            for seen in part.steps[index].access:
-                steps.take(seen, _written(steps, seen, state[channel(seen)]))
+            for before in range(index):
+                steps.take(
+                    before, _written(steps, before, state, is_shown=before in part.steps[index].access)
+                )
             await steps.run(index)
 
         asked = state.get(QUESTION)
@@ -79,16 +89,27 @@ def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
         if outcome.status != "ok":
             why = "" if outcome.problem is None else f" ({outcome.problem.code}: {outcome.problem.message})"
             raise run_failed(f"step {index} ({outcome.worker}) {outcome.status}{why}", result)
-        return {name: outcome.text, **({ANSWER: outcome.text} if part == plan else {})}
+        data: Data = {name: outcome.text, PROBLEMS: _problem(name, outcome.problem)}
+        if part == plan:
+            data[ANSWER] = outcome.text
+            data[PROBLEMS] |= _problem(ANSWER, result.problem)
+        return data
 
     return run
 
 
-def _written(steps: ExternalScheduler, index: int, text: object) -> Outcome:
-    """Return what stands in the state for a step, which costs nothing now."""
+def _problem(name: str, problem: Problem | None) -> Data:
+    return {} if problem is None else {name: {"code": problem.code, "message": scrub(problem.message)}}
+
+
+def _written(steps: ExternalScheduler, index: int, state: State, *, is_shown: bool) -> Outcome:
+    """Return what stands in the state for a step, which costs nothing now; the text only if it is shown."""
     worker = steps.workers[steps.plan.steps[index].worker]
+    text: object = state[channel(index)] if is_shown else ""
+    told = (state.get(PROBLEMS) or {}).get(channel(index))
+    problem = None if told is None else Problem(told["code"], told["message"])
     if not isinstance(text, str):
         raise ConfigError(
             f"{channel(index)} is {text!r:.60} in the state: it is text, what step {index} wrote"
         )
-    return Outcome(round=steps.round, step=index, worker=worker, status="ok", text=text)
+    return Outcome(round=steps.round, step=index, worker=worker, status="ok", text=text, problem=problem)
