@@ -183,7 +183,7 @@ def test_a_stream_that_broke_is_continued() -> None:
         assert llm("Yes, but", "Yes, it is.").call("?") == "Yes, it is."
         crewai_event_bus.flush()
         assert "".join(told) == "Yes, it is."
-        with pytest.raises(RunFailed, match="another than what was streamed"):
+        with pytest.raises(RunFailed, match="differs from the streamed text"):
             llm("Yes, but", "No.").call("?")
         crewai_event_bus.flush()
 

@@ -205,7 +205,7 @@ def test_same_id_is_the_same_run(podium: Podium, config: Path, server: ChatServe
     assert len(server.calls) == 3
     result = podium("run", "What else?", "--run-id", "job")
     assert result.exit_code == 2
-    assert "is of another query" in result.stderr
+    assert "with another query" in result.stderr
 
 
 def test_answer_that_cannot_be_recorded_is_shown(podium: Podium, config: Path, server: ChatServer) -> None:

@@ -292,7 +292,7 @@ def test_nothing_to_decide(podium: Podium, config: Path) -> None:
     """A run that waits for nothing is not approved."""
     result = podium("approve", run_id(podium("run", "What is it?")))
     assert result.exit_code == 2
-    assert "waits for no decision" in result.stderr
+    assert "does not wait for a decision" in result.stderr
 
 
 def test_replay_costs_nothing(podium: Podium, config: Path, server: ChatServer) -> None:

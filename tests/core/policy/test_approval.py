@@ -209,7 +209,7 @@ async def test_a_run_nested_in_another_cannot_wait() -> None:
     result = await Conductor(boss(rows((0, "go", ()))), [inner]).run("Why?")
     assert result.status == "failed"
     assert result.problem is not None
-    assert "a run nested in another cannot" in result.problem.message
+    assert "a nested run cannot wait" in result.problem.message
     assert not worker.requests
 
 
@@ -339,7 +339,7 @@ async def test_who_must_approve_first_is_asked_before_the_run_waits(desk: Desk) 
     desk.policy = asked & Policy(approve=lambda request: edit_plan(request.plan, Change(step=0, subtask="x")))
     changed = await desk.conductor().run("Why?", run_id="r2")
     assert changed.problem is not None
-    assert "it was changed" in changed.problem.message
+    assert "an approver changed the plan" in changed.problem.message
     desk.policy = asked & Policy(approve=lambda _: True)
     assert (await desk.conductor().run("Why?", run_id="r3")).status == "waiting"
     assert desk.calls() == [0, 0, 0]

@@ -181,7 +181,7 @@ async def test_a_conductor_as_a_worker_gives_the_texts_on_by_name() -> None:
 async def test_a_name_that_subtasks_cannot_refer_to_is_refused(name: str) -> None:
     """Before anything is called."""
     clerk = ScriptedWorker("clerk", "900")
-    with pytest.raises(ConfigError, match="context has the name"):
+    with pytest.raises(ConfigError, match="context has the invalid name"):
         await Conductor(FixedPlanner(PLAN), [clerk]).run("What?", context={name: "text"})
     assert not clerk.requests
 

@@ -1,4 +1,4 @@
-"""One run, from request to result: lease, planning, approval, rounds, acceptance."""
+"""Executes one run, from request to result: lease, planning, approval, rounds, acceptance."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Has an answer judged: by a worker that is asked for YES or NO, or by a function."""
+"""Judges an answer with a worker that answers YES or NO, or with a function."""
 
 import re
 from collections.abc import Callable
@@ -23,26 +23,26 @@ from podium.workers.worker import StepInput, Worker
 
 NOT_ACCEPTED = "the answer was not accepted"
 _VERDICT = re.compile(r"[\s*_#>\"'`]*(yes|no)\b[\s*_#>\"'`.,:;!–—-]*", re.IGNORECASE)
-"""How a judge's reply begins."""
+"""The beginning of a judge's reply."""
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(slots=True)
 class AcceptanceCheck:
-    """The judging of one round's answer; what came of it can be read at any time."""
+    """The check of one round's answer; its results can be read at any time."""
 
     context: RunContext
-    """The run's, with the labels that the answer carries."""
+    """The context of the run, with the labels of the answer."""
     round: int
     index: int
-    """The judge's, as of a step after the plan's last."""
+    """The index of the judge's call, which counts as a step after the plan's last step."""
     check: Outcome | None = field(default=None, init=False)
-    """What a worker that was asked came to; `None` where none was."""
+    """The outcome of a worker as the judge; `None` if no worker was called."""
     problem: Problem | None = field(default=None, init=False)
-    """Why nobody judged the answer; it is paid for and stands then."""
+    """Why the answer was not judged; the run then returns it."""
 
     async def verdict(self, accept: Accept, answer: str) -> str:
-        """Return why the answer will not do; empty where it will."""
+        """Return why the answer is rejected; empty if it is accepted."""
         try:
             verdict = await (
                 self._ask(accept, answer) if isinstance(accept, Worker) else self._call(accept, answer)
@@ -53,7 +53,7 @@ class AcceptanceCheck:
         return verdict if isinstance(verdict, str) else "" if verdict else NOT_ACCEPTED
 
     async def _call(self, accept: Callable[[str, str], object], answer: str) -> bool | str:
-        """Have a function judge. A round that was begun before tells why, and it is not asked again."""
+        """Judge with a function; if the record has the next round, its reason is used instead."""
         context = self.context
         known = None if context.paid_results is None else context.paid_results.reasons.get(self.round + 1)
         if known is not None:
@@ -69,18 +69,19 @@ class AcceptanceCheck:
         return storable(verdict) if isinstance(verdict, str) else bool(verdict)
 
     async def _ask(self, judge: Worker, answer: str) -> bool | str:
-        """Have a worker judge."""
+        """Judge with a worker."""
         self.check = await self._checked(judge, judge_prompt(self.context.request.query, answer))
         if self.check.problem is not None:
             raise WorkerFailed(self.check.problem.message)
         reply = _THOUGHT.sub("", self.check.text)
         verdict = _VERDICT.match(reply)
         if verdict is None:
-            raise WorkerFailed(f"{self.check.worker} began with neither YES nor NO: {reply.strip()[:80]!r}")
+            told = f"the reply of {self.check.worker} must begin with YES or NO"
+            raise WorkerFailed(f"{told}, not {reply.strip()[:80]!r}")
         return verdict[1].lower() == "yes" or reply[verdict.end() :].strip() or False
 
     async def _checked(self, judge: Worker, asked: str) -> Outcome:
-        """Return what the judge came to, before or now; it is called in its own slot of the pool."""
+        """Return the judge's outcome, recorded or new. A judge from the pool uses its slots there."""
         ours, paid_results, place = self.context, self.context.paid_results, (self.round, self.index)
         key = "" if paid_results is None else step_key(judge.card.name, StepInput(asked))
         known = None if paid_results is None else paid_results.take(key, *place)
@@ -129,4 +130,4 @@ class AcceptanceCheck:
 
 
 def _unread(runner: StepRunner, text: str, number: int) -> None:
-    """Take a piece of a judge's reply, which nobody reads along."""
+    """Do nothing: the pieces of a judge's reply are not sent."""

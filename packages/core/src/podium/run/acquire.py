@@ -1,4 +1,4 @@
-"""Acquires the record of a run: begins it, resumes it, or waits for the process that holds it."""
+"""Acquires the record of a run: creates it, resumes it, or waits for the process that executes the run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,41 +21,42 @@ from podium.types.result import Result
 
 SHORTEST_LOOK = 0.05
 LONGEST_LOOK = 1.0
-"""Seconds between two looks at a run that someone else carries out."""
+"""Seconds between two checks of a run that another process executes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """A run that may be carried out, with its record; or one that has come to its end."""
+    """A run to execute, with its recorder; or a run that has ended, without one."""
 
     request: RunRequest
-    """As it was asked for; of a run that is taken up, with the query it was begun for."""
+    """The request; for a resumed run, with the recorded query."""
     recorder: RunRecorder | None = None
+    """Records the run; `None` if the run has ended."""
     before: Result | None = None
-    """What it has come to so far; `None` for a new run. Without a recorder, that is its end."""
+    """The recorded result so far; `None` for a new run."""
     limits: Limits | None = None
-    """The limits that the run has by its record; `None` for a new run and for a nested one, which is held
-    to its conductor's limits and to those of the run around it."""
+    """The recorded limits of the run; `None` for a new run, and for a nested run, which has the limits of
+    its conductor and of the outer run."""
     head: Head | None = None
-    """The head of the record of a run that has come to its end."""
+    """The head of the record, if the run has ended."""
 
 
 async def acquire(
     journal: Journal, request: RunRequest, workers: Sequence[str], *, limits: Limits
 ) -> Acquired:
-    """Begin the run's record, take it up, or find its end there.
+    """Create the run's record, resume the run, or return its recorded result.
 
     Args:
-        journal: where it is recorded.
+        journal: the journal.
         request: the run.
         workers: the names of the pool's workers.
-        limits: those of the conductor. A new run is recorded with them; `seconds` is the longest wait for
-            a run that someone else carries out.
+        limits: the conductor's limits. They are recorded for a new run; `seconds` is also the maximum
+            wait for a run that another process executes.
 
     Raises:
-        RunExists: the run of this id is of another query or plan.
-        LimitExceeded: someone else carried it out for all that time.
-        JournalError: it cannot be recorded, or not be taken up.
+        RunExists: the recorded run with this id has another query or plan.
+        LimitExceeded: another process executed the run longer than `Limits.seconds`.
+        JournalError: the run cannot be recorded or resumed.
     """
     if request.resumes:
         return await _claim(journal, request, workers)
@@ -67,13 +68,13 @@ async def acquire(
 
 
 async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], seconds: float) -> Acquired:
-    """Wait for a run that someone carries out; take up one that nobody does."""
+    """Wait while another process executes the run; resume the run if no process does."""
     wait = SHORTEST_LOOK
     with anyio.move_on_after(seconds):
         while True:
             entries = await journal.read(request.run_id)
             events = [entry.event for entry in entries]
-            if request.caller is None:  # else its id stands for what it was asked
+            if request.caller is None:  # the id of a nested run already depends on its query
                 _check_same(request, events, workers)
             ended = result_of(events) if has_ended(events) or is_undecided(events) else None
             if ended is not None and not _goes_on(request, ended):
@@ -83,13 +84,13 @@ async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], s
             except RunHeld:
                 await anyio.sleep(wait)
                 wait = min(2 * wait, LONGEST_LOOK)
-    message = f"run {request.run_id} is carried out elsewhere and did not end: raise Limits.seconds"
+    message = f"another process still executes run {request.run_id}: raise Limits.seconds to wait longer"
     raise LimitExceeded("seconds", message)
 
 
 async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) -> Acquired:
-    """Take the run's record up, unless it has come to an end that stands."""
-    # One that is nested is not given up by itself: the run it is nested in is.
+    """Resume a recorded run, or return its result if it has ended."""
+    # A nested run never becomes dead by itself: its outer run does.
     log = await journal.claim(request.run_id, force=request.force or request.caller is not None)
     try:
         events = [entry.event for entry in log.entries]
@@ -112,13 +113,13 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
         )
         limits = limits_of(events) if request.caller is None else None
         return Acquired(request, recorder, before, limits)
-    except BaseException:  # after a cancel, too, the run is let go
+    except BaseException:  # a cancelled task must release the run, too
         await log.aclose()
         raise
 
 
 async def _nested_in(journal: Journal, run_id: str) -> list[list[Event]]:
-    """Return the events of all runs that are nested in a run, at any depth."""
+    """Return the events of all nested runs of a run, at any depth."""
     found: list[list[Event]] = []
     for row in await journal.runs(parent=run_id, nested=True, limit=None):
         found.append([entry.event for entry in await journal.read(row.run_id)])
@@ -127,14 +128,14 @@ async def _nested_in(journal: Journal, run_id: str) -> list[list[Event]]:
 
 
 def _goes_on(request: RunRequest, ended: Result) -> bool:
-    """Say whether a run that has come to its end is continued."""
+    """Return whether a run that has ended is resumed."""
     if request.resumes:
         return request.plan is not None or ended.status != "ok"
     return request.caller is not None and ended.status == "failed"
 
 
 def _check_same(request: RunRequest, events: Sequence[Event], workers: Sequence[str]) -> None:
-    """Raise `RunExists` if a recorded run is another than what was asked for, secrets aside."""
+    """Raise `RunExists` if the recorded run has another query, context or plan; secrets are not compared."""
     first = next((event for event in events if isinstance(event, RunStarted)), None)
     plan = next((event.plan for event in events if isinstance(event, PlanReady)), None)
     same = first is not None and _spelled(first.query + first.tool_messages) == _spelled(
@@ -145,8 +146,8 @@ def _check_same(request: RunRequest, events: Sequence[Event], workers: Sequence[
         then, now = _named(plan, first.workers), _named(request.plan, workers)
         same = scrub(json.dumps(then)) == scrub(json.dumps(now))
     if not same:
-        told = f"run {request.run_id} is of another query, context or plan"
-        raise RunExists(f"{told}: give this one an id of its own")
+        told = f"the journal has a run {request.run_id} with another query, context or plan"
+        raise RunExists(f"{told}: use another run_id")
 
 
 def _spelled(query: Sequence[Message]) -> str:

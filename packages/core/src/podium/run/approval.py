@@ -1,8 +1,4 @@
-"""A look at a plan before it is carried out, by whoever must approve it.
-
-It takes a round's plan and returns the plan to carry out, or why there is none. It knows
-nothing of what planned it, nor of what carries it out.
-"""
+"""Asks for the approval of a round's plan, and records decisions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,34 +20,34 @@ from podium.types.outcome import Problem
 from podium.types.plan import Plan
 
 Check = Callable[[Plan, frozenset[str]], None]
-"""Raises where a plan may not be carried out for a query of these labels."""
+"""Raises an error if the policy does not allow a plan for a query with these labels."""
 REFUSED = "refused"
-"""Code of the problem that somebody refused the plan."""
+"""Problem code: the plan was refused."""
 PAUSED = "paused"
-"""Code of the problem that whoever starts the steps put it off: the run waits for being resumed."""
+"""Problem code: the step starter raised `Pause`; the run waits to be resumed."""
 WAITING = "waiting"
-"""Code of the problem that nobody has looked at the plan yet: the run waits for it."""
+"""Problem code: the run waits for the approval of its plan."""
 
 
 async def decide(journal: Journal, given: ApprovalGiven, workers: Sequence[str], check: Check) -> None:
-    """Record what someone says of the plan of a run that waits for it.
+    """Record a decision on the plan of a waiting run.
 
     Args:
-        journal: where it waits.
-        given: what they say.
+        journal: the journal of the run.
+        given: the decision.
         workers: the names of the pool's workers.
-        check: refuses a changed plan, given the labels of the run's query.
+        check: checks a changed plan, with the labels of the run's query.
 
     Raises:
-        ConfigError: the run waits for nothing.
+        ConfigError: the run does not wait for a decision.
         PlanForbidden: the policy does not allow the changed plan.
-        JournalError: it cannot be taken up, or the decision cannot be recorded.
+        JournalError: the run is held by another process, or the decision cannot be recorded.
     """
     log = await journal.claim(given.run_id)
     try:
         asked = waiting_for([entry.event for entry in log.entries])
         if asked is None:
-            told = f"run {given.run_id} waits for no decision: look at it with `podium show {given.run_id}`"
+            told = f"run {given.run_id} does not wait for a decision: see `podium show {given.run_id}`"
             raise ConfigError(told)
         if given.plan is not None:
             first = next(e.event for e in log.entries if isinstance(e.event, RunStarted))
@@ -67,16 +63,15 @@ async def decide(journal: Journal, given: ApprovalGiven, workers: Sequence[str],
 async def request_approval(
     context: RunContext, number: int, plan: Plan, labels: frozenset[str]
 ) -> Plan | Problem:
-    """Return the plan to carry out, as it is or as it was changed; else why there is none.
+    """Return the approved plan, which may have been changed; or the problem if it is not approved.
 
-    What was decided before stands and is not asked for again. A changed plan must fit
-    the pool, the limits and the policy as any other.
+    Recorded decisions are used again. A changed plan must fit the pool, the limits and the policy.
 
     Args:
-        context: the run's.
-        number: the round's.
-        plan: the round's; one without steps keeps the previous answer and is let pass.
-        labels: those every step is shown.
+        context: the context of the run.
+        number: the number of the round.
+        plan: the plan of the round; a plan without steps needs no approval.
+        labels: the labels of the data that every step sees.
     """
     decided = None if context.paid_results is None else context.paid_results.decisions.get(number)
     asked = context.paid_results is not None and number in context.paid_results.asked
@@ -85,10 +80,10 @@ async def request_approval(
     try:
         if decided is None:
             context.tell(ApprovalAsked, round=number, plan=plan)
-            if context.policy.asks:  # else nobody here may wave through what was to be asked
+            if context.policy.asks:  # without an approver, the plan keeps waiting
                 decided = await _decide(context, number, plan, labels)
             if decided is None:
-                return Problem(WAITING, f"the plan of round {number} waits for being approved")
+                return Problem(WAITING, f"the plan of round {number} waits for approval")
             facts = {"approved": decided.approved, "plan": decided.plan, "why": decided.why}
             context.tell(ApprovalGiven, round=number, **facts)
         if not decided.approved:
@@ -102,16 +97,16 @@ async def request_approval(
 async def _decide(
     context: RunContext, number: int, plan: Plan, labels: frozenset[str]
 ) -> ApprovalGiven | None:
-    """Ask everybody in turn, each for the plan as those before approved it; `None` means to wait."""
+    """Ask all approvers in order, each for the plan that the earlier ones approved; `None` means to wait."""
     given = partial(ApprovalGiven, run_id=context.request.run_id, at=context.now(), round=number)
     current = plan
     for approve in context.policy.approvers:
         if approve == "later":
             if context.request.caller is not None:
-                return given(approved=False, why="it has to wait, and a run nested in another cannot")
+                return given(approved=False, why="the approval is 'later', and a nested run cannot wait")
             if current != plan:
                 return given(
-                    approved=False, why="it was changed, and has to be approved unchanged out of band"
+                    approved=False, why="an approver changed the plan, which cannot then wait for 'later'"
                 )
             return None
         request = ApprovalRequest(
@@ -150,16 +145,16 @@ async def _ask(approve: Asked, request: ApprovalRequest) -> bool | str | Plan:
         if isawaitable(verdict):
             verdict = await verdict
     if not isinstance(verdict, bool | str | Plan):
-        told = "True, False, a text that says why it is refused, or a plan"
+        told = "True, False, a text with the reason for a rejection, or a plan"
         raise ConfigError(f"approve returned {verdict!r:.80}: return {told}")
     return verdict
 
 
 def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[str]) -> Plan:
-    """Return a changed plan, which is for the same question.
+    """Return a changed plan, with the query of the original plan.
 
     Raises:
-        PlanError: it cannot be carried out, or the policy forbids it.
+        PlanError: the plan does not fit the pool or the limits, or the policy does not allow it.
     """
     settings, previous = context.settings, context.previous
     changed.fit(len(settings.pool), settings.limits.plan_steps, previous=bool(previous.visible))

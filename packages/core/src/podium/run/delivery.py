@@ -1,4 +1,4 @@
-"""Tells the listeners of a recorded run its events: each once the journal holds it, in order."""
+"""Delivers the events of a recorded run to its listeners, in order, after the journal has recorded them."""
 
 import asyncio
 from collections import deque
@@ -14,21 +14,21 @@ from podium.types.events import Event
 
 
 class Delivery:
-    """The events of one run on their way to its listeners; an async context manager.
+    """The queue of one run's events for its listeners; an async context manager.
 
     Pieces of text are not recorded. They wait only for the recorded events before them.
 
     Args:
         flush: waits until every event so far is recorded.
-        tell: hands one event to the listeners.
-        stop: called once if a listener raises; the run is to end then.
+        tell: passes one event to the listeners.
+        stop: called once if a listener raises, to stop the run.
     """
 
     def __init__(
         self, flush: Callable[[], Awaitable[None]], tell: Callable[[Event], None], stop: Callable[[], None]
     ) -> None:
         self.error: Exception | None = None
-        """What a listener raised; listeners are told nothing after that."""
+        """The exception of a listener; after it, no more events are delivered."""
         self._flush = flush
         self._tell = tell
         self._stop = stop
@@ -54,7 +54,7 @@ class Delivery:
             await asyncio.wait([self._task])
 
     def put(self, event: Event) -> None:
-        """Take an event that was just appended to the run's log."""
+        """Add an event that was just appended to the run's log."""
         self._put_so_far += 1
         if not self._waiting and isinstance(event, PIECES):
             self._hand_over(event)
@@ -63,7 +63,7 @@ class Delivery:
         self._woken.set()
 
     async def flush(self) -> None:
-        """Wait until every event so far is recorded, and tell the listeners.
+        """Wait until every event so far is recorded, and deliver them.
 
         Raises:
             JournalError: an event cannot be recorded.
@@ -73,7 +73,7 @@ class Delivery:
         self.tell_until(last)
 
     def tell_until(self, last: int | None = None) -> None:
-        """Tell the listeners the first `last` events of the run, which are recorded; by default all."""
+        """Deliver the first `last` events of the run, which are recorded; by default all."""
         while self._waiting and (last is None or self._told_so_far < last):
             self._hand_over(self._waiting.popleft())
 
@@ -93,4 +93,4 @@ class Delivery:
             try:
                 await self.flush()
             except JournalError:
-                return  # the run is stopped for it
+                return  # the recorder stops the run

@@ -1,4 +1,4 @@
-"""Which steps start while the rest of their plan is still being written."""
+"""Starts steps while the planner writes the rest of the plan."""
 
 from collections.abc import Callable
 
@@ -9,14 +9,14 @@ from podium.types.plan import Plan, Step
 
 
 class EarlyStart:
-    """Passes the steps of a plan text on as they are read, as far as they may start.
+    """Starts the steps of a plan text as they are read, if the policy allows.
 
-    The steps arrive one by one. Each is checked and changed by the policy as it will be in the
-    whole plan. Where the run's caller gave tools or sampling, which apply to the plan's last step
-    alone, a step is held back until the next one arrives.
+    The policy checks and changes each step as it will in the complete plan. If the caller gave tools
+    or sampling settings, which apply only to the plan's last step, a step waits until the next step
+    arrives.
 
     Args:
-        context: the run's.
+        context: the context of the run.
         start: starts a step, whose worker is a number of the pool.
     """
 
@@ -29,13 +29,13 @@ class EarlyStart:
         self._stopped = bool(policy.approvers) or policy.needs_whole_plan
 
     def add(self, step: Step) -> None:
-        """Take the next step; once the policy forbids a step, neither it nor a later step is started."""
+        """Add the next step. If the policy forbids a step, this step and all later steps are not started."""
         if self._stopped:
             return
         self._read = (*self._read, step)
         try:
             plan = self._checked()
-        except PodiumError:  # the whole plan is checked as well, and raises this for the planner to see
+        except PodiumError:  # the check of the complete plan raises it again, for the repair
             self._stopped = True
             return
         held_back = int(self._context.last_step_differs)
@@ -44,7 +44,7 @@ class EarlyStart:
             self._start(ready)
 
     def _checked(self) -> Plan:
-        """Return the plan so far, as the policy lets it pass; the policy decides step by step."""
-        context = self._context  # of the first round, in which no step is shown a round before
+        """Return the plan so far, checked and changed by the policy."""
+        context = self._context  # of the first round, so there is no previous round
         check_names(self._read[-1].subtask, context.request.context)
         return context.policy.check(Plan(self._read), context.settings.pool.cards, context.labels)

@@ -1,13 +1,12 @@
-"""Forecasts what a plan will cost before it runs, by simulating its runs (Monte Carlo).
+"""Forecasts the cost and duration of a plan by simulating its runs (Monte Carlo).
 
-A simulated call takes what one of the worker's latest calls took; while few calls are
-known, also what is assumed of an unknown worker. Steps start as in a run: as soon as their
-inputs exist and a slot is free. The random seed is fixed.
+A simulated call has the values of one of the worker's latest calls, or assumed values if few
+calls are known. Steps start as in a run: as soon as their inputs exist and a slot is free. The
+random seed is fixed.
 
-Why simulate: with every call at its own 10th, 50th and 90th percentile, four parallel calls
-of an unknown model would be forecast at 9 s (4 to 28); simulated, and in fact, they take
-22 s (11 to 50), because the slowest decides. For four calls in a row the simple interval is
-as much as 1.6 times too wide.
+Adding up percentiles of single calls would be wrong: for four parallel calls of an unknown model, it
+gives 9 s (4 to 28). The simulation gives 22 s (11 to 50), as in reality, because the slowest
+call decides. For four calls in sequence, the simple interval is up to 1.6 times too wide.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,19 +28,20 @@ from podium.workers.worker import VisibleStep, Worker
 
 _NO_TEXTS: Mapping[str, str] = {}
 DRAWS = 128
-"""How often a plan is played through."""
+"""Number of simulated runs."""
 ENOUGH = 8
-"""Known calls of a worker from which on nothing is assumed of it; fewer count for their share."""
+"""Number of known calls of a worker from which no assumptions are used; with `n` known calls, a simulated
+call uses one of them with probability `n / ENOUGH`."""
 WRITTEN, WRITTEN_SPREAD = 500.0, 0.9
-"""Tokens that an unknown model writes: the median, and the spread of the logarithm."""
+"""Assumed output tokens of a model: the median, and the standard deviation of the logarithm."""
 SPEED, SPEED_SPREAD = 60.0, 0.5
-"""Tokens that it writes in a second."""
+"""Assumed output tokens per second, likewise."""
 FIRST_TOKEN = 1.0
-"""Seconds before it begins."""
+"""Assumed seconds until the first token."""
 CODE, CODE_SPREAD = 0.1, 1.5
-"""Seconds that plain code takes."""
+"""Assumed seconds of a call of code without a model, likewise."""
 FAILING = 0.03
-"""Share of calls that come to nothing."""
+"""Assumed share of calls that fail."""
 
 
 def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
@@ -55,16 +55,16 @@ def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
     previous: tuple[VisibleStep, ...] = (),
     texts: Mapping[str, str] = _NO_TEXTS,
 ) -> Forecast:
-    """Return what the steps of a plan may come to.
+    """Return the forecast of a plan's steps.
 
     Args:
-        plan: its workers are numbers of the pool.
-        pool: who carries it out, and what calls of them took.
-        limits: those of the run.
-        query: the conversation; empty takes the plan's own.
-        attempts: calls that one step may take.
-        show_question: whether workers are shown the question.
-        previous: the round before, for steps that are shown it.
+        plan: the plan.
+        pool: the workers, with their latest calls.
+        limits: the limits of the run.
+        query: the conversation; if empty, the plan's own query is used.
+        attempts: maximum calls of one step.
+        show_question: whether workers see the question.
+        previous: the steps of the previous round, for steps that see them.
         texts: the run's named texts.
     """
     asked = (tuple(query) or plan.query) if show_question else ()
@@ -94,7 +94,7 @@ def forecast_plan(
     previous: tuple[VisibleStep, ...] = (),
     texts: Mapping[str, str] = _NO_TEXTS,
 ) -> Forecast:
-    """Return what a conductor's plan may take, as `forecast` does."""
+    """Return the forecast of a plan with a conductor's settings."""
     return forecast(
         plan,
         settings.pool,
@@ -108,7 +108,7 @@ def forecast_plan(
 
 
 class _Habit:
-    """What calls of one worker take."""
+    """Draws simulated calls of one worker."""
 
     def __init__(self, worker: Worker, known: tuple[CallRecord, ...]) -> None:
         self.guessed = len(known) < ENOUGH
@@ -122,7 +122,7 @@ class _Habit:
         self.slots = worker.card.concurrency
 
     def draw(self, dice: Random, prompt: float) -> CallRecord:
-        """Return what a call with a prompt of so many tokens may take."""
+        """Return a simulated call with a prompt of `prompt` tokens."""
         if dice.random() * ENOUGH < len(self._known):
             took = dice.choice(self._known)
             seconds, ok, written = took.seconds, took.ok, took.output_tokens
@@ -151,7 +151,7 @@ class _Habit:
 
 @dataclass(slots=True)
 class _Run:
-    """What a plan came to, played through once."""
+    """The amounts of one simulated run."""
 
     calls: int = 0
     read: int = 0
@@ -164,16 +164,16 @@ class _Run:
 class _Playing:
     plan: Plan
     order: Sequence[int]
-    """The steps that are run, those first that wait for the fewest in a row."""
+    """The steps that run, ordered by the length of the longest chain of steps before them."""
     habits: Mapping[int, _Habit]
     prompts: Mapping[int, float]
-    """Tokens of each step's prompt, without the outputs it is shown."""
+    """Tokens of each step's prompt, without the outputs that it sees."""
     limits: Limits
     attempts: int
     dice: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - the same every time
 
     def play(self) -> _Run:
-        """Carry the plan out once."""
+        """Simulate one run of the plan."""
         run, slots = _Run(), self._slots()
         room = [0.0] * min(self.limits.concurrency, len(self.order))
         ends: dict[int, float] = {}
@@ -182,7 +182,7 @@ class _Playing:
             step = self.plan.steps[index]
             seen = sorted(ends[other] for other in step.access if other in ends)
             if len(seen) < step.least:
-                continue  # one of those it is shown came to nothing
+                continue  # too many of its inputs failed
             ready = seen[step.least - 1] if seen else 0.0
             read = step.access if self.habits[step.worker].reads_prose else (*step.access, *step.references)
             prompt = self.prompts[index] + sum(outputs.get(other, 0) for other in read)
@@ -200,12 +200,12 @@ class _Playing:
         return run
 
     def _slots(self) -> dict[int, list[float]]:
-        """Return when each slot of a worker that has so many of them is free."""
+        """Return the times at which the slots of workers with limited concurrency are free."""
         found = {number: habit.slots for number, habit in self.habits.items()}
         return {number: [0.0] * slots for number, slots in found.items() if slots is not None}
 
     def _try(self, run: _Run, habit: _Habit, prompt: float) -> tuple[float, int | None]:
-        """Call until it succeeds; return the seconds of all calls, and the tokens of an output."""
+        """Simulate calls until one succeeds; return their total seconds, and the tokens of the output."""
         seconds = 0.0
         for _ in range(self.attempts):
             took = habit.draw(self.dice, prompt)

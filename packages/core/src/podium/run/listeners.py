@@ -1,4 +1,4 @@
-"""Calls the caller's own function with each event of a run."""
+"""Calls a user's callback with each event of a run."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -12,20 +12,20 @@ from podium.types.events import Event
 from podium.types.result import Result
 
 Listener = Callable[[Event], None]
-"""Takes the events of a run as they happen."""
+"""A callback that gets the events of a run as they happen."""
 
 
 async def with_listener(
     listener: Listener | None, run: Callable[[Listener | None], Awaitable[Result]]
 ) -> Result:
-    """Carry out `run`, whose events go to someone else's function.
+    """Execute `run` and call `listener` with its events.
 
-    One that raises is told nothing more; what the run has begun to pay for goes on. A mistake in its
-    code (`BUGS`) cancels the run.
+    If the listener raises, it is not called again, and the run continues. A bug in its code (`BUGS`)
+    cancels the run.
 
     Raises:
-        ListenerFailed: the listener raised; the error holds the run's result.
-        Exception: a mistake in the listener's code, as it was raised.
+        ListenerFailed: the listener raised; the error has the run's result.
+        Exception: a bug in the listener's code.
     """
     if listener is None:
         return await run(None)
@@ -43,14 +43,14 @@ async def with_listener(
                     add_place(error, event.run_id, "`on_event`")
                     scope.cancel()
                     return
-                logging.getLogger("podium").exception("what run %s tells its events to raised", event.run_id)
+                logging.getLogger("podium").exception("the event callback of run %s raised", event.run_id)
 
     with scope:
         result = await run(tell)
     if raised and isinstance(raised[0], BUGS):
         raise raised[0]
     if raised:
-        failed = ListenerFailed(f"on_event raised {type(raised[0]).__name__}: the run went on without it")
+        failed = ListenerFailed(f"on_event raised {type(raised[0]).__name__}: the run continued without it")
         failed.result = result
         raise failed from raised[0]
     return result

@@ -1,4 +1,4 @@
-"""A run that answers one call of an outer run: a conductor at work as a worker."""
+"""Runs a conductor as a worker of another run: the nested run answers one call of the outer run."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -27,15 +27,15 @@ async def run_nested(
     request: Request,
     keep_open: Callable[[], AbstractAsyncContextManager[object]],
 ) -> AsyncGenerator[str | Completion, None]:
-    """Yield the answer of a nested run, in pieces and then whole.
+    """Yield the answer of a nested run, in pieces and then as a `Completion`.
 
     Args:
-        settings: the nested conductor's.
+        settings: the settings of the nested conductor.
         request: the call of the outer run.
-        keep_open: opens what the run uses.
+        keep_open: opens the resources of the run.
 
     Raises:
-        LimitExceeded: the runs would nest deeper than `Limits.depth`.
+        LimitExceeded: the runs would be nested deeper than `Limits.depth`.
         PlannerError: the nested run has no plan.
         WorkerFailed: the nested run has no answer.
     """
@@ -47,7 +47,7 @@ async def run_nested(
     async def run(emit: Listener) -> Result:
         def listen(event: Event) -> None:
             if outer is not None and outer.context.emit is not None:
-                outer.context.emit(event)  # at once, so that the end of a cancelled run is emitted, too
+                outer.context.emit(event)  # directly, so the events of a cancelled run are also emitted
             if event.run_id == nested.run_id:
                 emit(event)
 
@@ -72,10 +72,10 @@ async def run_nested(
 def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
     """Return the request for a run that answers one call of an outer run.
 
-    The same call has the same run id, so that a resumed outer run finds the nested run again.
+    The same call has the same run id, so a resumed outer run finds the nested run again.
 
     Raises:
-        LimitExceeded: the runs would nest deeper than `Limits.depth`.
+        LimitExceeded: the runs would be nested deeper than `Limits.depth`.
         QueryError: the conversation is malformed.
     """
     caller, outer = asked.caller, outer_run(asked.caller)
@@ -120,9 +120,9 @@ def _completion(result: Result | None, before: Result | None) -> Completion:
 
 
 def _bill(result: Result, before: Result | None) -> tuple[Usage, float | None]:
-    """Return what the call that a nested run answers is billed.
+    """Return the tokens and the cost of the call that a nested run answers.
 
-    What the run had spent before it was resumed is billed to the call that it answered then.
+    What the run spent before it was resumed belongs to an earlier call.
     """
     usage, cost = result.usage, result.cost
     if before is not None:

@@ -1,4 +1,4 @@
-"""What is said of a run that has no plan, and of one that the fallback planner planned."""
+"""Creates the errors and problems of runs without a plan, and of runs with a plan of the fallback planner."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -23,17 +23,17 @@ from podium.types.result import Result
 from podium.usage import Usage
 
 FALLBACK = "planner_fallback"
-"""Code of the problem that the fallback planner wrote a plan."""
+"""Problem code: the fallback planner wrote a plan."""
 CODES: tuple[PlannerErrorCode, ...] = get_args(PlannerErrorCode)
 
 
 def no_plan(run_id: str, error: PodiumError | None, calls: Sequence[Proposal]) -> PlannerError:
-    """Return the error for a round that nobody planned.
+    """Return the error for a round without a plan.
 
     Args:
         run_id: the run's id.
-        error: how the last call of the conductor's own planner ended.
-        calls: the calls that were made.
+        error: the error of the last call of the conductor's own planner.
+        calls: the planner calls of the round.
     """
     return PlannerError(
         f"there is no plan: {_told(calls)}",
@@ -46,11 +46,11 @@ def no_plan(run_id: str, error: PodiumError | None, calls: Sequence[Proposal]) -
 
 
 def raise_unplanned(result: Result, cause: BaseException | None) -> None:
-    """Raise `PlannerError` if a run has no answer because nobody planned its first round.
+    """Raise `PlannerError` if a run has no answer because its first round has no plan.
 
     Args:
         result: the result of the run.
-        cause: the error of the planner, where it is known.
+        cause: the error of the planner, if it is known.
     """
     problem = result.problem
     is_planned = any(current.plan is not None for current in result.rounds)
@@ -70,13 +70,13 @@ def raise_unplanned(result: Result, cause: BaseException | None) -> None:
 
 
 def with_bill(error: PlannerError) -> PlannerError:
-    """Return the error as it leaves the run: its message names the run and what it used."""
+    """Add the run's id, tokens and cost to the message of an error, and return the error."""
     error.args = (f"run {error.run_id}: {error}; the run used {spent(error.usage, error.cost)}",)
     return error
 
 
 def fallback_problem(rounds: Sequence[Round]) -> Problem | None:
-    """Return the problem of a run of which the fallback planner planned a round; `None` for any other run."""
+    """Return the problem of a run with a plan of the fallback planner; `None` for other runs."""
     for current in rounds:
         if current.planner is not None and current.planner.is_fallback:
             failed = [call for call in current.proposals if call.problem is not None]
@@ -87,7 +87,7 @@ def fallback_problem(rounds: Sequence[Round]) -> Problem | None:
 
 
 def planned_by(calls: Sequence[Proposal]) -> PlannedBy:
-    """Return who wrote the plan of these calls, as the plan itself says it: without the calls."""
+    """Return the planner of the plan that these calls gave."""
     last = calls[-1]
     if last.role != "fallback":
         return PlannedBy(last.planner, last.why)
@@ -111,7 +111,7 @@ def _cause(error: PodiumError | None, calls: Sequence[Proposal]) -> PlannerError
 
 
 def _told(calls: Sequence[Proposal]) -> str:
-    """Say which planners were called, and what was wrong; equal failures in a row are told once."""
+    """Return the failed planner calls as text; equal consecutive failures are listed once."""
     said = []
     for (planner, problem), group in groupby(calls, key=lambda call: (call.planner, call.problem)):
         if problem is not None:

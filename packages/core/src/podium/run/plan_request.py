@@ -1,4 +1,4 @@
-"""What a planner is asked: the workers it is shown, in which order, and what is left to spend."""
+"""Creates the request for a planner: the workers, their order, and the remaining limits."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,10 +16,10 @@ _AMPLE = Remaining()
 
 
 def order_of(context: RunContext, planner: Planner) -> list[int]:
-    """Return the workers a planner is shown, as numbers of the pool: those that may work on the run's data.
+    """Return the workers that may see the run's data, as numbers of the pool, in the planner's order.
 
     Raises:
-        PlanForbidden: none may, or the planner may not see the data itself.
+        PlanForbidden: no worker may see the data, or the planner may not.
     """
     policy, cards, labels = context.policy, context.settings.pool.cards, context.labels
     order = list(planner.order(len(cards), context.request.run_id))
@@ -29,7 +29,7 @@ def order_of(context: RunContext, planner: Planner) -> list[int]:
         policy.everywhere.guard(planner.card, labels)
     admitted = [number for number in order if policy.admits(cards[number], labels)]
     if not admitted:
-        raise PlanForbidden("the policy lets no worker of the pool work on what this run is about")
+        raise PlanForbidden("the policy allows no worker of the pool to see the data of this run")
     return admitted if planner.reads_cards else order
 
 
@@ -42,15 +42,15 @@ def plan_request(
     may_keep: bool,
     deadline: float,
 ) -> PlanRequest:
-    """Return one call of a planner.
+    """Return the request for one planner call.
 
     Args:
-        context: the run's.
+        context: the context of the run.
         planner: the planner.
-        order: the workers it is shown, as numbers of the pool.
-        turns: what it wrote before.
-        may_keep: whether a plan of no steps has a place.
-        deadline: when the text must be whole, on the event loop's clock, in seconds.
+        order: the workers that the planner sees, as numbers of the pool.
+        turns: its earlier texts, with feedback.
+        may_keep: whether a plan without steps is valid.
+        deadline: time limit for the complete text, on the event loop's clock, in seconds.
     """
     most, workers = context.policy.most_steps, context.settings.pool.workers
     request = PlanRequest(
@@ -70,14 +70,14 @@ def plan_request(
 
 
 def breaker_of(context: RunContext, planner: Planner) -> CircuitBreaker | None:
-    """Return the circuit breaker of a planner whose model is a worker of the pool, too; else `None`."""
+    """Return the circuit breaker of a planner whose model is also a worker of the pool; else `None`."""
     pool = context.settings.pool
     found = (pool.breaker(number) for number, other in enumerate(pool.cards) if other is planner.card)
     return next(found, None)
 
 
 def slots_of(context: RunContext, planner: Planner) -> list[anyio.Semaphore | None]:
-    """Return what bounds the calls of a planner that is a worker of the pool, too."""
+    """Return the slots of a planner whose model is also a worker of the pool."""
     card, pool = planner.card, context.settings.pool
     if card is None or card.concurrency is None:
         return []
@@ -85,7 +85,7 @@ def slots_of(context: RunContext, planner: Planner) -> list[anyio.Semaphore | No
 
 
 def _scarce(context: RunContext, asked_steps: int) -> Remaining | None:
-    """Return what is left of all that a plan could use up; `None` when there is nothing of the kind."""
+    """Return the remaining limits that a plan could exceed; `None` if there are none."""
     left, ample = context.ledger.left, 2 * asked_steps
     steps = None if left.steps is None or left.steps >= ample else left.steps
     calls = None if left.calls is None or left.calls >= ample else left.calls

@@ -1,8 +1,7 @@
-"""From a query to a valid plan: ask the planner, read its text, have a bad one repaired once.
+"""Gets a valid plan for a query: calls the planner, parses its text, and asks once for a repair.
 
-A planner that cannot be reached is called again, as `Retry` says. After that only a fallback
-planner that the caller named takes over; without one there is no plan. Each call is reserved in
-the run's ledger before it is made. Knows how plans are read, not how they are carried out.
+Failed calls are retried according to `Retry`. If there is still no plan, the fallback planner is
+called; without one there is no plan. Each call is reserved in the run's ledger first.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -49,46 +48,44 @@ from podium.workers.worker import pieces_of
 
 _BAD_PLANS = (*get_args(PlanSyntaxCode), *get_args(PlanInvalidCode), PlanForbidden.code)
 MAX_QUOTED_CHARS = 16_000
-"""Most of a bad plan text that its planner is shown again, in characters from its end."""
+"""Maximum number of characters of an invalid plan in the repair prompt, from its end."""
 
 Role = Literal["plan", "repair", "fallback"]
 
 
 class _Asked(NamedTuple):
-    """How a call of a planner ended: with a plan, or with what is wrong."""
+    """The result of a planner call: a plan or an error."""
 
     plan: Plan | None
     text: str
     error: PodiumError | None
     made: bool
-    """Whether the planner was called at all."""
+    """Whether the planner was called."""
     wait: float | None = None
-    """Seconds until it is called again; `None` where it is not."""
+    """Seconds until the retry; `None` if the call is not retried."""
 
 
 @dataclass(slots=True)
 class PlanRequester:
-    """The making of one round's plan.
-
-    `on_step` takes each step that may start before its plan is whole; a plan that replaces such
-    steps may follow.
-    """
+    """Requests the plan of one round."""
 
     context: RunContext
     round: int
     turns: tuple[Turn, ...] = ()
-    """What earlier rounds planned, and what came of it."""
+    """The plans of earlier rounds, with feedback."""
     may_keep: bool = False
     """Whether an earlier round has an answer, which a plan without steps keeps."""
     on_step: Callable[[Step], None] | None = None
+    """Called with each step that may start before the plan is complete. The final plan may replace these
+    steps."""
     proposals: list[Proposal] = field(default_factory=list)
-    """Every call, in order, with those that were not made."""
+    """Every planner call, in order, including calls that were not made."""
 
     async def make(self) -> Plan:
         """Return the plan.
 
         Raises:
-            PlannerError: no planner wrote one.
+            PlannerError: no planner wrote a usable plan.
         """
         context, before = self.context, len(self.proposals)
         if self.on_step is not None:
@@ -108,7 +105,7 @@ class PlanRequester:
         return asked.plan
 
     def _known(self) -> _Asked | None:
-        """Return what the planner wrote before the run broke off, if that is a bad plan to be repaired."""
+        """Return the planner's recorded text if it is an invalid plan that still needs a repair."""
         last = self.proposals[-1] if self.proposals else None
         if (
             last is None
@@ -120,7 +117,7 @@ class PlanRequester:
         return _Asked(None, last.text, PlanError(last.problem.message), made=True)
 
     async def _ask(self, planner: Planner, turns: tuple[Turn, ...], role: Role) -> _Asked:
-        """Call a planner until it has written a text, as `Retry` says."""
+        """Call a planner, with retries."""
         failures = 1
         while (asked := await self._call(planner, turns, role, failures)).wait is not None:
             await anyio.sleep(asked.wait)
@@ -132,9 +129,9 @@ class PlanRequester:
 
         Args:
             planner: the planner.
-            turns: what it wrote before.
-            role: what its text is asked for.
-            failures: how many calls for this text have failed if this one does.
+            turns: its earlier texts, with feedback.
+            role: the purpose of the call.
+            failures: the number of failed calls for this text if this call fails.
         """
         context, began = self.context, self.context.clock()
         limit = context.settings.limits.planner_seconds
@@ -173,7 +170,7 @@ class PlanRequester:
             seconds = context.clock() - began
             self._book(written, written.proposal(problem, timeout or error, seconds), wait)
         if error is not None and written.pieces:
-            self.on_step = None  # some steps of its text may run: only a whole plan can replace them
+            self.on_step = None  # steps of this text may be running; only a complete plan can replace them
         return _Asked(plan, written.text, error, written.is_sent, wait)
 
     def _reached_limit(self, written: PlannerCall, deadline: float) -> PodiumError | None:
@@ -186,7 +183,7 @@ class PlanRequester:
         return _late(written.planner, limit, written) if now >= deadline else None
 
     def _rest(self, planner: Planner) -> float:
-        """Return the seconds until the circuit breaker of a planner's model lets it be called."""
+        """Return the seconds until the circuit breaker of a planner's model allows a call."""
         context, retry = self.context, self.context.settings.retry
         breaker = breaker_of(context, planner)
         return (
@@ -194,10 +191,10 @@ class PlanRequester:
         )
 
     async def _check_breaker(self, written: PlannerCall) -> None:
-        """Go on once the circuit breaker of the planner's model is closed, or lets one call try the model.
+        """Wait while another call tests the planner's model.
 
         Raises:
-            WorkerUnavailable: the breaker is open.
+            WorkerUnavailable: the circuit breaker of the model is open.
         """
         planner = written.planner
         written.breaker = breaker_of(self.context, planner)
@@ -209,7 +206,7 @@ class PlanRequester:
             await written.breaker.tried()
 
     def _wait(self, written: PlannerCall, error: PodiumError, failures: int) -> tuple[float | None, str]:
-        """Return the wait before the next call, and why there is none; `None` where there is none."""
+        """Return the wait before the retry; `None` if there is no retry, and why."""
         context, retry = self.context, self.context.settings.retry
         rest = self._rest(written.planner)
         stands_in = context.settings.fallback_planner is not None and not self.turns
@@ -224,12 +221,12 @@ class PlanRequester:
     async def _plan(
         self, written: PlannerCall, order: Sequence[int], turns: tuple[Turn, ...], deadline: float
     ) -> Plan:
-        """Set the call's worst case aside, make it, and judge its text."""
+        """Reserve the call's worst case, make the call, and parse its text."""
         context, planner = self.context, written.planner
         may_keep = self.may_keep
         request = plan_request(context, planner, order, turns=turns, may_keep=may_keep, deadline=deadline)
         worst = planner.worst_case(request, context.settings.limits.answer_tokens)
-        if worst.calls:  # a plan that is remembered needs no model
+        if worst.calls:  # a cached plan needs no call
             await self._check_breaker(written)
         worst = context.overlong.worst_case(planner.card, worst)
         written.reserved = await self._reserve(worst)
@@ -250,10 +247,10 @@ class PlanRequester:
         return self._judge(written, reader, order)
 
     async def _reserve(self, worst: Spend) -> Reservation:
-        """Reserve a call, once those under way have left room for it.
+        """Reserve a call as soon as it fits the limits: calls that end may free part of their reservations.
 
         Raises:
-            LimitExceeded: it does not fit even with none under way.
+            LimitExceeded: the call does not fit the limits, and no other call is running.
         """
         ledger = self.context.ledger
         while True:
@@ -288,20 +285,20 @@ class PlanRequester:
                         self.on_step(replace(step, worker=order[step.worker]))
 
     def _judge(self, written: PlannerCall, reader: PlanReader, order: Sequence[int]) -> Plan:
-        """Return the plan of a whole text, numbered as the pool is, as the policy lets it pass."""
+        """Return the plan of a complete text, with the pool's numbers of workers, checked by the policy."""
         if written.whole is None:
             raise PlannerError(f"planner {written.planner.name!r} ended without a PlanText")
         if not written.pieces:
             reader.feed(written.whole.text)
         if written.whole.finish_reason == "length":
-            message = "the text was cut at the planner's token limit: write it shorter"
+            message = "the text was cut at the planner's token limit: write a shorter plan"
             raise PlanSyntaxError("truncated", message, position=len(written.text))
         if written.whole.finish_reason == "content_filter":
             message = f"planner {written.planner.name!r}: a content filter of its server cut the text"
             raise AnswerRefused(message, maybe_paid=True)
         plan = reader.close().renumbered(order)
         if not plan.steps and not self.may_keep:
-            message = "there is no previous answer to keep yet: write at least one step"
+            message = "there is no previous answer to keep: write at least one step"
             raise PlanInvalid("nothing_to_keep", message)
         context = self.context
         cards, previous = context.settings.pool.cards, context.previous.labels
@@ -313,7 +310,7 @@ class PlanRequester:
         return checked
 
     def _note(self, written: PlannerCall, error: PodiumError | None) -> None:
-        """Tell the circuit breaker how a call that was sent has ended."""
+        """Update the circuit breaker after a call that was sent."""
         if written.breaker is None or not written.is_sent:
             return
         well = None
@@ -336,6 +333,6 @@ def _late(planner: Planner, limit: float, written: PlannerCall) -> WorkerTimeout
     if written.reserved is None:
         did = "had no free slot"
     elif not written.is_sent:
-        did = "was not asked: the journal did not record the call"
+        did = "was not called: the journal did not record the call"
     message = f"planner {planner.name!r} {did} within {limit:g} s (Limits.planner_seconds)"
     return WorkerTimeout(message, maybe_paid=written.is_sent)

@@ -1,4 +1,4 @@
-"""Turns what a caller passes to a conductor into a `RunRequest`, and refuses what cannot be run."""
+"""Creates a `RunRequest` from the arguments of a conductor's methods, and validates them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,34 +22,33 @@ _NO_TEXTS: Mapping[str, str] = {}
 
 
 class RunOptions(TypedDict, total=False):
-    """Keyword arguments of `run`, `stream` and `run_sync`; all may be left out."""
+    """Optional keyword arguments of `run`, `stream` and `run_sync`."""
 
     run_id: str | None
-    """The run's id in the journal; by default a new one. The same id and query twice are one run:
-    the second call waits for the first, or goes on where that broke off."""
+    """The run's id in the journal; by default a new id. Two calls with the same id and query are one run:
+    the second call waits for the first, or resumes it if it was interrupted."""
     context: Mapping[str, str]
-    """Named texts: a worker is shown those whose names stand in its subtask, as in `{{contract}}`. The
-    planner is shown names and lengths. The labels of the query hold for them. None by default."""
+    """Named texts: a worker sees the texts that its subtask names, as in `{{contract}}`. The
+    planner sees names and lengths. The texts have the labels of the query. None by default."""
     labels: Iterable[str]
     """Properties of the query that the policy's rules refer to; none by default."""
     policy: Policy | None
-    """Holds besides the conductor's policy; by default nothing is added."""
+    """Applies in addition to the conductor's policy; none by default."""
     paid_results: PaidResults | None
-    """Results that are paid for already and are not asked for again; none by default."""
+    """Results that are already paid for, which the run reuses; none by default."""
     forecast: bool
-    """Whether the first plan is forecast, so that the result compares forecast and reality; by
-    default `False`."""
+    """Whether the result compares the first plan with its forecast; `False` by default."""
     journal: Journal | None
-    """Records the run in place of the conductor's journal."""
+    """Records the run; by default the conductor's journal."""
     tools: Tools | Sequence[Part]
-    """Offered to the worker of the plan's last step, if it takes tools. It may answer with tool
-    calls, which are in `Result.tool_calls` for the caller to make. None by default."""
+    """Tools for the worker of the plan's last step, if it supports tools. `Result.tool_calls` has
+    its tool calls, which the caller executes. None by default."""
     sampling: Sampling
-    """Overrides the sampling of the worker of the plan's last step."""
+    """Overrides the sampling settings of the worker of the plan's last step."""
     middleware: CallMiddleware | None
-    """Wraps each call of a worker, and of a planner's model."""
+    """Wraps each call of a worker, and of a planner's model; none by default."""
     step_starter: StepStarter | None
-    """Starts the steps of each plan in place of the run's own scheduler."""
+    """Starts the steps of each plan; by default the run's own scheduler."""
 
 
 def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
@@ -72,10 +71,10 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     """Return the request for a new run.
 
     Args:
-        settings: the conductor's.
-        asked: a question, a conversation, or a plan to carry out.
-        stream: whether the caller reads the events while the run goes on.
-        run_id: as in `RunOptions`, like all that follow.
+        settings: the settings of the conductor.
+        asked: a question, a conversation, or a plan.
+        stream: whether the caller reads the events during the run.
+        run_id: see `RunOptions`.
         context: see `RunOptions`.
         labels: see `RunOptions`.
         policy: see `RunOptions`.
@@ -88,12 +87,12 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         step_starter: see `RunOptions`.
 
     Raises:
-        ConfigError: there is a run id and no journal, the policy does not fit the pool, a named text
-            has a name that subtasks cannot refer to, or the labels are no collection of texts.
+        ConfigError: there is a run id and no journal, the policy does not fit the pool, the name of a
+            text is invalid, or the labels are not a collection of texts.
         QueryError: the query is empty or malformed.
         PlanInvalid: the plan does not fit the pool or the limits.
         PlanForbidden: the policy does not allow the plan.
-        LimitExceeded: the runs would nest deeper than `Limits.depth`.
+        LimitExceeded: the runs would be nested deeper than `Limits.depth`.
     """
     if run_id is not None:
         journal_of(settings, journal)
@@ -124,7 +123,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
 
 
 def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunRequest:
-    """Return a request whose plan, if it has one, fits the pool, the limits and the policies."""
+    """Check the request's plan, if it has one; return the request with the policy's changes of the plan."""
     plan, pool = request.plan, settings.pool
     rules = settings.policy if request.policy is None else request.policy & settings.policy
     if plan is None:
@@ -138,22 +137,22 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
 
 
 def _checked_labels(labels: Iterable[str]) -> frozenset[str]:
-    given: object = labels  # as callers without types may pass it
+    given: object = labels  # untyped callers may pass other values
     if isinstance(given, str):
         raise ConfigError(f"labels are {given!r:.80}: give a set of texts, as in {{{given!r:.80}}}")
     if not isinstance(given, Iterable):
         raise ConfigError(f"labels are a {type(given).__name__}: give a set of texts")
     read = frozenset[object](given)
     if wrong := sorted({type(label).__name__ for label in read if not isinstance(label, str)}):
-        raise ConfigError(f"labels hold values of type {', '.join(wrong)}: give texts")
+        raise ConfigError(f"labels have values of type {', '.join(wrong)}: give texts")
     return frozenset(label for label in read if isinstance(label, str))
 
 
 def _checked_texts(context: Mapping[str, str]) -> dict[str, str]:
     for name, text in context.items():
         if not is_text_name(name):
-            form = "letters, digits and _, at most 64, beginning with a letter"
-            raise ConfigError(f"context has the name {name!r:.80}: write {form}; not step_1 or the like")
+            form = "at most 64 letters, digits and _, with a letter or _ first, and no name like step_1"
+            raise ConfigError(f"context has the invalid name {name!r:.80}: write {form}")
         given: object = text
         if not isinstance(given, str):
             raise ConfigError(f"context[{name!r}] is a {type(given).__name__}: give text")
@@ -161,11 +160,11 @@ def _checked_texts(context: Mapping[str, str]) -> dict[str, str]:
 
 
 def within_call(request: RunRequest) -> RunRequest:
-    """Return the request as one of the call of a worker whose code makes it; elsewhere as it is.
+    """Return the request nested in the worker's call whose code makes it; outside of calls, unchanged.
 
     Raises:
         CancelledError: the call was stopped.
-        LimitExceeded: the runs would nest deeper than `Limits.depth`.
+        LimitExceeded: the runs would be nested deeper than `Limits.depth`.
     """
     outer = outer_run(caller := current_call())
     if caller is None or outer is None or request.caller is not None:
@@ -178,10 +177,10 @@ def within_call(request: RunRequest) -> RunRequest:
 
 
 def check_depth(outer: OuterRun) -> None:
-    """Raise `LimitExceeded` where a run in a call of `outer` would be nested too deep."""
+    """Raise `LimitExceeded` if a run in a call of `outer` would be nested too deep."""
     limit = outer.context.ledger.limits.depth
     if outer.context.depth + 1 >= limit:
-        raise LimitExceeded("depth", f"conductors nest {limit} deep at most: raise Limits.depth for more")
+        raise LimitExceeded("depth", f"conductors may nest {limit} deep: raise Limits.depth for more")
 
 
 def journal_of(settings: ConductorSettings, given: Journal | None) -> Journal:
@@ -192,7 +191,5 @@ def journal_of(settings: ConductorSettings, given: Journal | None) -> Journal:
     """
     journal = given or settings.journal
     if journal is None:
-        raise ConfigError(
-            "the conductor has no journal: give it one, as in Conductor(..., journal=SqlJournal())"
-        )
+        raise ConfigError("the conductor has no journal: set one, as in Conductor(..., journal=SqlJournal())")
     return journal

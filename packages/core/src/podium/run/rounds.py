@@ -1,12 +1,12 @@
-"""Rounds: plan, carry out, and let the conductor look at what came of it.
+"""Executes the rounds of a run: plan, run the steps, and decide on another round.
 
 After a round the planner may write another plan or keep the answer (arXiv 2512.04388,
-section 3.2, calls this recursion; its conductor is trained for one such round). Unlike
-there, a round ends the run as soon as its plan repeats an earlier one, an `accept` check
-can ask for another round. Workers of a later round are shown nothing of the round before
-unless their access list has "previous"; in the paper, "all" does that. With
-`on_failure="replan"` a round in which a step failed is followed by another plan for the same
-answer; these have a bound of their own.
+section 3.2, calls this recursion; its conductor is trained for one such round). In contrast to
+the paper, the run ends if a plan repeats an earlier plan, and an `accept` check
+can request another round. Workers of a later round see the previous round only if
+their access list has "previous"; in the paper, "all" includes it. With
+`on_failure="replan"`, a round with a failed step is followed by another plan; `Limits.replans`
+limits these rounds.
 """
 
 from collections.abc import Sequence
@@ -41,63 +41,64 @@ from podium.types.plan import Plan, PlannedBy
 from podium.types.result import RunStatus
 from podium.workers.worker import Worker
 
-_CHANGED = PlannedBy("user", "the plan was changed by who approved it")
-BETTER = "the conductor may better what its plan came to"
+_CHANGED = PlannedBy("user", "the plan was changed in its approval")
+BETTER = "the planner may improve the answer of its plan"
 
 
 class _Next(NamedTuple):
-    """Another round, and what its planner is told."""
+    """The next round, and the prompt for its planner."""
 
     why: str
     feedback: str
     labels: frozenset[str]
-    """Those of all that the planner is told."""
+    """The labels of all data in the prompt."""
     paid: PaidResults | None = None
-    """What is not to be paid for again; `None` where steps may be repeated on purpose."""
+    """Results that are reused; `None` if the plan may repeat steps on purpose."""
 
 
 @dataclass(slots=True)
 class Rounds:
-    """The rounds of one run; what they came to can be read at any time."""
+    """The rounds of one run; their results can be read at any time."""
 
     context: RunContext
-    """The run's; its labels grow by those of what the planner is shown of a round."""
+    """The context of the run; its labels grow with the data that the planner sees of each round."""
     done: list[Round] = field(default_factory=list)
+    """The rounds that have ended."""
     problem: Problem | None = None
-    """Why the run fell short although its last step did not fail."""
+    """Why the run is not `ok`, if the reason is not a failed step."""
     cause: BaseException | None = None
     """The error of the planner, if the latest round has no plan."""
     answer_sent: int | None = None
-    """Number of the latest round whose answer was sent on while it was written."""
+    """Number of the latest round whose answer was streamed."""
     _refused: str = field(default="", init=False)
-    """Why the latest answer was not accepted."""
+    """Why the latest answer was rejected."""
     _stopped: bool = field(default=False, init=False)
-    """Whether nobody let the latest plan be carried out."""
+    """Whether the latest plan was rejected, waits for approval, or was paused."""
     _labels: tuple[frozenset[str], ...] = field(default=(), init=False)
-    """Those of what the steps of the latest round wrote."""
+    """The labels of the outputs of the latest round's steps."""
     _planner: PlannedBy | None = field(default=None, init=False)
-    """Who wrote the latest round's plan."""
+    """The planner of the latest round's plan."""
     _paid: list[tuple[str, Outcome]] = field(default_factory=list, init=False)
-    """What all rounds came to, with what stands for it by content."""
+    """The `ok` outcomes of all rounds, each with its exact key."""
     _improvements: int = field(default=0, init=False)
-    """How many more rounds may improve the answer."""
+    """Number of further rounds that may improve the answer."""
     _replans: int = field(default=0, init=False)
-    """How many more rounds may be planned because a step failed."""
+    """Number of further rounds that may be planned after failed steps."""
 
     def __post_init__(self) -> None:
         settings = self.context.settings
-        if self.context.request.query:  # else there is no question to plan for
+        if self.context.request.query:  # without a query, no further plan can be made
             self._improvements = settings.limits.rounds - 1
             self._replans = settings.limits.replans if settings.on_failure == "replan" else 0
 
     async def run(self, given: Plan | None) -> None:
-        """Run rounds until the answer is kept, accepted or repeated, or the limit is met.
+        """Run rounds until the answer is kept, accepted or repeated, or the limit of rounds is reached.
 
         Args:
-            given: the first round's plan; `None` has the planner write it.
+            given: the first round's plan; `None` means that the planner writes it.
 
         Raises:
-            PlanError: the policy, or the pool, no longer fits a recorded plan.
+            PlanError: a recorded plan does not fit the current policy or pool.
         """
         turns: tuple[Turn, ...] = ()
         begun = _Next("", "", self.context.labels)
@@ -111,11 +112,11 @@ class Rounds:
             self.context = replace(before, labels=labels, previous=self._shown(current))
             turns = (*turns, Turn(self._written(current, before), begun.feedback))
         if self._refused and not self._stopped:
-            words = f"no answer was accepted in {len(self.done)} round(s); the last was refused: "
+            words = f"no answer was accepted in {len(self.done)} round(s); the last answer was rejected: "
             self.problem = Problem("not_accepted", words + self._refused)
 
     def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
-        """Return the answer so far, how whole it is, and why it is no more."""
+        """Return the answer so far, the run's status, and its problem."""
         answer, status, problem = conclusion(self.done)
         own = self.problem or fallback_problem(self.done)
         if own is None:
@@ -132,7 +133,7 @@ class Rounds:
 
     @property
     def tool_calls(self) -> tuple[Part, ...]:
-        """Calls that whoever wrote the answer asks the run's caller to make."""
+        """The tool calls of the worker that wrote the answer."""
         answer = answer_outcome(self.done)
         return () if answer is None else answer.tool_calls
 
@@ -149,14 +150,14 @@ class Rounds:
                 try:
                     plan = await self._plan(number, turns, given, execution, proposals)
                 except PlannerError as error:
-                    self.problem = _unplanned(error, begun)  # an earlier answer is paid for, and stands
+                    self.problem = _unplanned(error, begun)  # the answer of an earlier round is kept
                     self.cause = error.__cause__
                 except PodiumError as error:  # raised below, outside of the task group
                     refused = error
                 except BUGS as bug:
                     execution.stop(bug)
                 if plan is not None and plan.steps and begun.paid is None and self._is_repeated(plan):
-                    why, plan = f"{why}; it repeats an earlier plan, whose answer stands", Plan(())
+                    why, plan = f"{why}; the plan repeats an earlier plan, so the answer is kept", Plan(())
                 if plan is not None:
                     self._announce(number, plan, proposals, why)
                     plan = await self._carry_out(number, plan, execution)
@@ -178,7 +179,7 @@ class Rounds:
             )
         if isinstance(execution.broke, Pause):
             self.problem, self._stopped = (
-                Problem(PAUSED, f"the plan of round {number} is still to be carried out"),
+                Problem(PAUSED, f"the plan of round {number} was paused: resume the run"),
                 True,
             )
         elif execution.broke is not None:
@@ -197,26 +198,27 @@ class Rounds:
         execution: RoundScheduler,
         proposals: list[Proposal],
     ) -> Plan | None:
-        """Return the round's plan: the recorded one, the one given, or a new one."""
+        """Return the round's plan: the recorded plan, the given plan, or a new plan."""
         context, paid_results = self.context, self.context.paid_results
         if paid_results is not None:
             for proposal in paid_results.proposals.get(number, ()):
                 proposals.append(proposal)
                 context.tell(PlannerEnded, round=number, proposal=proposal)
             if number in paid_results.plans:
-                plan = paid_results.plans[number].plan  # which may have been changed since, as may the policy
+                # The plan or the policy may have changed since it was recorded.
+                plan = paid_results.plans[number].plan
                 labels, previous = context.labels, context.previous.labels
                 context.policy.verify(plan, context.settings.pool.cards, labels, previous)
                 return plan
         if given is not None:
             return given
-        # A later round may keep the answer or repeat itself: nothing starts before that is known.
+        # A later plan may keep the answer or repeat a plan, so its steps start only when it is complete.
         on_step = execution.add if number == 1 else None
         return await PlanRequester(context, number, turns, self._has_answer, on_step, proposals).make()
 
     def _is_repeated(self, plan: Plan) -> bool:
         if any(step.previous for step in plan.steps):
-            return False  # it is shown another round before than then
+            return False  # its steps see a different previous round
         return any(plan == earlier.plan for earlier in self.done)
 
     def _announce(self, number: int, plan: Plan, proposals: Sequence[Proposal], why: str) -> None:
@@ -236,7 +238,7 @@ class Rounds:
         self.context.tell(PlanReady, round=number, plan=plan, **facts)
 
     async def _carry_out(self, number: int, plan: Plan, execution: RoundScheduler) -> Plan:
-        """Have the plan looked at and carried out; return it as it was approved."""
+        """Ask for approval, run the plan, and return the approved plan."""
         try:
             allowed = await request_approval(self.context, number, plan, self.context.labels)
         except BUGS as bug:
@@ -257,7 +259,7 @@ class Rounds:
         return allowed
 
     async def _following(self, current: Round) -> _Next | None:
-        """Return the round that is to follow; `None` where none is."""
+        """Return the next round; `None` if this round is the last."""
         if self._stopped or current.plan is None or not current.plan.steps:
             return None
         spelling, answer = self.context.settings.planner.spelling, answer_of(current)
@@ -284,7 +286,7 @@ class Rounds:
         return _Next(self._refused or BETTER, feedback, labels)
 
     def _shown(self, current: Round) -> PreviousRound:
-        """Return what steps of the next round that list "previous" are shown."""
+        """Return what steps with "previous" on their access list see in the next round."""
         plan, good = current.plan, [outcome for outcome in steps_of(current) if outcome.status == "ok"]
         assert plan is not None
         names = self.context.request.context
@@ -293,21 +295,21 @@ class Rounds:
         return PreviousRound(tuple(visible), labels)
 
     def _failed(self, current: Round) -> list[Outcome]:
-        """Return the failed steps to plan around; none where no further plan is allowed or useful."""
+        """Return the failed steps; empty if no further plan is allowed or useful."""
         has_whole_answer = answer_of(current) is not None and not missing(current)
         if not self._replans or has_whole_answer or _is_out(current):
             return []
         return [outcome for outcome in steps_of(current) if outcome.status == "failed"]
 
     def _recalled(self) -> PaidResults:
-        """Return what the rounds so far came to, as it ended."""
+        """Return the paid results of all rounds so far."""
         paid_results = PaidResults()
         for key, outcome in self._paid:
             paid_results.add(key, outcome)
         return paid_results
 
     async def _judged(self, current: Round, answer: str, labels: frozenset[str]) -> str:
-        """Return why the answer is not accepted; empty where it is, or could not be judged."""
+        """Return why the answer is rejected; empty if it is accepted or could not be judged."""
         assert self.context.settings.accept is not None
         assert current.plan is not None
         context = replace(self.context, labels=labels)
@@ -320,12 +322,12 @@ class Rounds:
             self.problem = judging.problem or self.problem
 
     def _written(self, current: Round, before: RunContext) -> str:
-        """Return the round's plan as its planner wrote it, or would have, for who is to plan next."""
+        """Return the text of the round's plan for the next prompt, in the planner's spelling and numbers."""
         first, plan = self.context.settings.planner, current.plan
         assert plan is not None
         order = _order(self.context)
         own = current.proposals[-1] if current.proposals else None
-        # What has been read since may keep workers from being shown to the planner, and renumber the others.
+        # New labels can exclude workers from the planner's list, which changes the workers' numbers.
         if own is not None and own.planner == first.name and order == _order(before):
             return own.text
         if all(step.worker in order for step in plan.steps):
@@ -337,20 +339,20 @@ class Rounds:
 
 
 def _unplanned(error: PlannerError, begun: _Next) -> Problem:
-    """Return the problem of a round without a plan; it names the failures that the plan was to mend."""
+    """Return the problem of a round without a plan; after a failed round, with the failures."""
     if begun.paid is None:
         return Problem.of(error)
-    return Problem(error.code, f"{error}; the plan was to take the place of one in which {begun.why}")
+    return Problem(error.code, f"{error}; a new plan was needed because of {begun.why}")
 
 
 def _is_out(current: Round) -> bool:
-    """Say whether a step was refused for what the run may spend, so that another round is no use."""
+    """Return whether the run's limits refused a step, so another round would also fail."""
     problems = (outcome.problem for outcome in steps_of(current))
     return any(problem is not None and problem.code == LimitExceeded.code for problem in problems)
 
 
 def _order(context: RunContext) -> Sequence[int]:
-    """Return the workers the first planner is shown, in order; none where it may not be asked."""
+    """Return the workers that the planner sees, in order; empty if the policy forbids the planner."""
     try:
         return order_of(context, context.settings.planner)
     except PlanForbidden:

@@ -1,4 +1,4 @@
-"""One run, from request to result: its record, its time, its events and its end."""
+"""Executes one run, from request to result: its record, its time limit, its events and its end."""
 
 from asyncio import get_running_loop
 from collections.abc import Iterator
@@ -41,16 +41,16 @@ from podium.types.outcome import Problem
 from podium.types.plan import Plan
 from podium.types.result import Result
 
-LOST = Problem("journal", "the run was stopped: its journal failed, or another process took the run over")
+LOST = Problem("journal", "the run was stopped: its journal failed, or another process took over the run")
 
 
 class RunSession:
-    """A run while it is carried out.
+    """The execution of one run.
 
     Args:
-        settings: the conductor's.
-        request: what is asked for.
-        listen: takes the run's events; `None` where nobody listens.
+        settings: the settings of the conductor.
+        request: the request.
+        listen: called with each event; `None` means no callback.
     """
 
     def __init__(self, settings: ConductorSettings, request: RunRequest, listen: Listener | None) -> None:
@@ -65,7 +65,7 @@ class RunSession:
         self._recorder: RunRecorder | None = None
         self._delivery: Delivery | None = None
         self._scope = anyio.CancelScope()
-        """The run's, without its beginning and end."""
+        """The scope of the rounds; start and end of the run are outside."""
         self._forecast: Forecast | None = None
         self._head: Head | None = None
         self._ledger: Ledger | None = None
@@ -76,10 +76,10 @@ class RunSession:
         """The result of the run before it was resumed; `None` for a new run."""
 
     async def run(self) -> Result:
-        """Carry the run out, or return the result that it ended with before.
+        """Execute the run, or return its recorded result if it has ended.
 
         Raises:
-            PodiumError: as `Conductor.run` and `Conductor.resume` say.
+            PodiumError: see `Conductor.run` and `Conductor.resume`.
         """
         with self._within_call():
             result = await self._run()
@@ -89,7 +89,7 @@ class RunSession:
 
     @contextmanager
     def _within_call(self) -> Iterator[None]:
-        """Return a block that ends with the call of the worker whose code began the run, at the latest."""
+        """Return a context manager that ends no later than the worker's call whose code started the run."""
         call = outer_run(self._request.within)
         if call is None:
             yield
@@ -104,7 +104,7 @@ class RunSession:
                     call.ended.append(WorkerRun(self._request.run_id, *facts))
 
     def _tell_call(self, result: Result) -> None:
-        """Tell the call of a worker whose code began the run how it ended."""
+        """Record the end of the run in the worker's call whose code started the run."""
         call = outer_run(self._request.within)
         if call is None or self._ledger is None:
             return
@@ -144,10 +144,10 @@ class RunSession:
             self._link_to_outer(self._head if self._recorder is None else self._recorder.head)
 
     async def plan_only(self) -> Plan:
-        """Make the first round's plan, and run nothing.
+        """Return the first round's plan without running it.
 
         Raises:
-            PlannerError: no planner wrote a plan, or none within the time of a run.
+            PlannerError: no planner wrote a usable plan within `Limits.seconds`.
         """
         context = self._context()
         planning = PlanRequester(context, 1)
@@ -167,7 +167,7 @@ class RunSession:
         raise with_bill(unplanned) from late
 
     def _link_to_outer(self, head: Head | None) -> None:
-        """Tell the outer run how far this run is recorded; its chain then covers this run."""
+        """Emit `NestedRunEnded` in the outer run, so that its hash chain covers this run."""
         caller, outer = self._request.caller, self._outer
         if caller is None or outer is None or head is None:
             return
@@ -180,7 +180,7 @@ class RunSession:
         context = self._context()
         rounds = Rounds(context)
         if recorder is not None and recorder.is_resumed:
-            if request.caller is None:  # else the outer run has booked what this one spent
+            if request.caller is None:  # the outer run has counted the spending of a nested run
                 for spent in recorder.spent:
                     context.ledger.charge(spent)
                 context.ledger.charge(Spend(), steps=recorder.steps)
@@ -198,14 +198,14 @@ class RunSession:
                     recorder.watch(self._scope.cancel)
                 await rounds.run(request.plan)
             self._raise_for_listener()
-        except BaseException as error:  # cancels, too, are recorded as the end of the run
+        except BaseException as error:  # cancellations are recorded as well
             context.tell(RunStopped, problem=_problem_of(error))
             raise
         self._cause = rounds.cause
         return await self._end(context, rounds, out_of_time=self._scope.cancelled_caught)
 
     def _context(self) -> RunContext:
-        """Return the run's context. The run begins now, or goes on where its record ends."""
+        """Return the context of the run, which starts now; a resumed run continues its recorded time."""
         settings, request, recorder, outer = self._settings, self._request, self._recorder, self._outer
         clock = get_running_loop().time
         now = clock()
@@ -240,7 +240,7 @@ class RunSession:
 
     def _policy(self) -> Policy:
         own, besides = self._settings.policy, self._request.policy
-        nested = outer_run(self._request.caller)  # the policy around a run within a call is the request's
+        nested = outer_run(self._request.caller)  # for `within`, the request already has the outer policy
         if nested is not None and not nested.context.policy.silent:
             besides = nested.context.policy.everywhere
         return own if besides is None else besides & own
@@ -257,16 +257,16 @@ class RunSession:
             self._delivery.put(event)
 
     async def _recorded(self) -> None:
-        """Wait until every event so far is recorded. If that fails, the run is stopped."""
+        """Wait until every event so far is recorded; if that fails, stop the run."""
         assert self._recorder is not None
         try:
             await (self._recorder if self._delivery is None else self._delivery).flush()
         except JournalError:
             self._scope.cancel()
-            await anyio.sleep_forever()  # until the cancel arrives
+            await anyio.sleep_forever()  # until the cancellation arrives
 
     def _raise_for_listener(self) -> None:
-        """Raise what a listener raised, if one did."""
+        """Raise the exception of a listener, if there is one."""
         if self._delivery is not None and self._delivery.error is not None:
             raise self._delivery.error
 
@@ -275,7 +275,7 @@ class RunSession:
             listener(event)
 
     async def _end(self, context: RunContext, rounds: Rounds, *, out_of_time: bool) -> Result:
-        """Record the end, and emit it once it is durable."""
+        """Record the end of the run, and emit it after it is durable."""
         result = self._result(context, rounds, out_of_time=out_of_time)
         ended = RunEnded.of(result)
         if self._recorder is not None:
@@ -299,7 +299,7 @@ class RunSession:
             status = "partial" if status == "ok" else status
             limit = f"its {context.settings.limits.seconds:g} s (Limits.seconds)"
             limit += " or the limit of its outer run" if context.depth else ""
-            problem = Problem(LimitExceeded.code, f"the run was over {limit}")
+            problem = Problem(LimitExceeded.code, f"the run exceeded {limit}")
             if all(current.plan is None for current in rounds.done):
                 problem = Problem("planner_limit", f"there is no plan: {problem.message}")
         return Result(

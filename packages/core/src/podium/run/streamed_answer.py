@@ -1,4 +1,4 @@
-"""The text of an answer that is passed on piece by piece while attempts may fail."""
+"""The text of an answer that is streamed while calls may fail and be retried."""
 
 from podium.errors import RunFailed
 from podium.types.events import AnswerDelta
@@ -6,21 +6,21 @@ from podium.types.result import Result
 
 
 class StreamedAnswer:
-    """The text of an answer that was sent on piece by piece.
+    """The text of an answer that is streamed in pieces.
 
-    A step that is tried again writes its text again. Nothing of that is sent until it is longer
-    than the text before it, and nothing at all if it differs.
+    A retried step writes its text again. Its text is streamed only as far as it continues the text
+    that was already streamed; if it differs, nothing more is streamed.
     """
 
     def __init__(self) -> None:
         self.text = ""
-        """All that was sent."""
+        """The text that was streamed."""
         self._again: str | None = None
-        """What the current attempt has written; `None` where its text is what was sent."""
+        """The text of the current attempt while it is a repetition; `None` while it is streamed."""
         self._attempt: tuple[int | None, int | None, int | None] | None = None
 
     def add(self, event: AnswerDelta) -> str:
-        """Return the text of a piece that is to be sent; empty where there is none."""
+        """Return the text to stream for an event; empty if there is none."""
         attempt = (event.round, event.step, event.attempt)
         if self._attempt not in (None, attempt):
             self._again = ""
@@ -35,13 +35,13 @@ class StreamedAnswer:
         return new
 
     def rest(self, result: Result) -> str:
-        """Return the text of the answer that was not sent yet.
+        """Return the text of the answer that was not streamed yet.
 
         Raises:
-            RunFailed: the answer differs from what was sent.
+            RunFailed: the answer differs from the streamed text.
         """
         if not result.answer.startswith(self.text):
-            told = "the answer is another than what was streamed of it: see the result"
+            told = "the answer differs from the streamed text: see the error's result"
             error = RunFailed(f"run {result.run_id}: {told}")
             error.result = result
             raise error
