@@ -1,5 +1,6 @@
 """Tests of arms on recordings whose right figures are known."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
@@ -7,21 +8,24 @@ from typing import Any
 import pytest
 
 from podium import Plan, Step
-from podium.planners import FixedPlanner, Planner, RulePlanner
+from podium.planners import ChatPlanner, FixedPlanner, RulePlanner
 from podium.usage import Usage
+from podium.workers import ChatWorker, Endpoint
 from podium_evals.arms import (
+    ASK,
     Alone,
     AnyCorrect,
     Arm,
     ArmResult,
     BestSingle,
+    ChoosingArm,
     EqualBudgetVote,
     Fold,
+    GivenPlanner,
     KindRule,
     MajorityVote,
     MixtureOfAgents,
     OwnMajority,
-    PlannerArm,
     RandomPlan,
     RandomWorker,
     RoutingOracle,
@@ -29,7 +33,8 @@ from podium_evals.arms import (
     evaluate,
     folds,
 )
-from podium_evals.errors import ArmUnfit
+from podium_evals.arms.baselines import best_of
+from podium_evals.errors import ArmUnfit, RecordingInvalid
 from podium_evals.recorded import Question, Recording, Recordings, Sample
 
 pytestmark = pytest.mark.anyio
@@ -145,7 +150,7 @@ async def test_the_vote_at_equal_budget_spends_no_more() -> None:
     for best, calls in ((CHEAP, 3), (DEAR, 1)):
         recordings = _recorded(lambda worker, _question, _sample, best=best: worker == best, samples=3)
         found = await _evaluate(recordings, vote, EqualBudgetVote(vote))
-        other, own = found[vote.name], found[f"best single at the budget of {vote.name!r}"]
+        other, own = found[vote.name], found[f"best single, budget of {vote.name}"]
         assert own.calls == calls
         assert own.cost is not None
         assert other.cost is not None
@@ -162,9 +167,7 @@ async def test_a_mixture_of_agents_is_not_recorded() -> None:
 
 async def test_an_oracle_gains_nothing_from_luck() -> None:
     """Workers that guess: the oracle, judged by other samples, is no better. Any correct is."""
-    coins = _recorded(
-        lambda worker, question, sample: hash((worker, question.id, sample, 7)) % 2 == 0, samples=3
-    )
+    coins = _recorded(lambda worker, question, sample: _coin(worker, question.id, sample), samples=3)
     found = await _evaluate(coins, RoutingOracle(), AnyCorrect(), seeds=(0, 1, 2))
     assert not found["routing oracle"].achievable
     assert _mean(found["any correct, not achievable"]) > 0.75
@@ -175,22 +178,12 @@ async def test_an_oracle_gains_nothing_from_luck() -> None:
 
 async def test_any_planner_can_be_an_arm() -> None:
     """One that writes no plan scores nothing; one that writes a plan that was not recorded has no score."""
-
-    class Planned(PlannerArm):
-        def __init__(self, name: str, planner: Planner) -> None:
-            super().__init__(name)
-            self._planner = planner
-
-        def planner(self, fold: Fold, seed: int) -> Planner:
-            del fold, seed
-            return self._planner
-
     two = Plan((Step(0, "Answer the question."), Step(1, "Improve it.", (0,))))
     found = await _evaluate(
         _recorded(_specialists),
-        Planned("none", FixedPlanner("I cannot plan.")),
-        Planned("rule", RulePlanner()),
-        Planned("two", FixedPlanner(two)),
+        GivenPlanner("none", FixedPlanner("I cannot plan.")),
+        GivenPlanner("rule", RulePlanner()),
+        GivenPlanner("two", FixedPlanner(two)),
     )
     assert _mean(found["none"]) == 0
     assert found["rule"].questions == 20
@@ -225,3 +218,64 @@ def test_folds_need_an_answer_of_each_worker() -> None:
     other = Recording(Question(id="r", kind="a", text="!"), "b", (Sample(text="x", score=1),))
     with pytest.raises(ArmUnfit, match=r"recordings\.only"):
         list(folds(Recordings([*some, other]), "questions"))
+
+
+class Cheat(ChoosingArm):
+    """Fits on what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__("cheat")
+
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
+        """Return the plan with the worker that is best on the questions that are asked."""
+        del seed
+        best = fold.test.workers.index(best_of(fold.test))
+        return lambda _question: Plan((Step(best, ASK),))
+
+
+async def test_an_arm_that_is_fitted_on_what_it_is_asked_is_caught() -> None:
+    """Planners get the questions without scores and right answers; a fold whose parts overlap is refused."""
+    recordings = _recorded(_specialists)
+    (fold,) = folds(recordings, "questions")
+    with pytest.raises(RecordingInvalid, match="nobody graded"):
+        await evaluate([BestSingle(), Cheat()], [fold], base="best single", unit="question")
+    assert fold.test.questions[0].expected == "yes"
+    assert {question.expected for question in fold.blind.test.questions} == {None}
+    assert fold.blind.train is fold.train
+    leaky = Fold(train=recordings, test=fold.test)
+    with pytest.raises(ArmUnfit, match="and asked it too"):
+        await evaluate([BestSingle()], [leaky], base="best single", unit="question")
+
+
+async def test_processes_find_what_one_process_finds() -> None:
+    """The same results, and each answer is reported."""
+    parts = list(folds(_recorded(_specialists), "questions"))
+    arms: list[Arm] = [BestSingle(), KindRule(), RandomWorker(), GivenPlanner("rule", RulePlanner())]
+    reported = Counter[str]()
+
+    def report(arm: Arm, number: int) -> None:
+        reported[arm.name] += number
+
+    alone = await evaluate(arms, parts, base="best single", unit="question")
+    beside = await evaluate(arms, parts, base="best single", unit="question", processes=2, on_answers=report)
+    assert alone == beside
+    assert reported == dict.fromkeys((arm.name for arm in arms), 20)
+
+
+async def test_a_server_that_is_down_is_no_wrong_answer() -> None:
+    """The arm is unfit and says why; a plan that was not recorded has no score."""
+    endpoint = Endpoint("http://127.0.0.1:9/v1")
+    silent = ChatPlanner(ChatWorker("conductor", endpoint=endpoint))
+    found = await _evaluate(_recorded(_specialists), GivenPlanner("trained", silent, is_told=False))
+    assert "'trained' cannot plan" in found["trained"].unfit
+    assert found["trained"].score is None
+
+
+async def test_fewer_questions_are_the_same_for_each_arm() -> None:
+    """A limit leaves the training part whole."""
+    (whole,), (some,) = (
+        list(folds(_recorded(_specialists), "questions", questions=count)) for count in (None, 7)
+    )
+    assert len(some.test) == 7
+    assert len(some.train) == len(whole.train) == 20
+    assert set(some.test.questions) <= set(whole.test.questions)

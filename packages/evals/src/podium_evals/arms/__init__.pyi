@@ -3,7 +3,6 @@ from .arm import (
     Arm as Arm,
     Asked as Asked,
     Fold as Fold,
-    PlannerArm as PlannerArm,
 )
 from .baselines import (
     Alone as Alone,
@@ -20,11 +19,22 @@ from .bounds import (
     AnyCorrect as AnyCorrect,
     RoutingOracle as RoutingOracle,
 )
+from .choosing import (
+    ASK as ASK,
+    ChoosingArm as ChoosingArm,
+)
 from .evaluation import (
     ArmResult as ArmResult,
     evaluate as evaluate,
 )
 from .folds import (
     SplitName as SplitName,
+    bundled as bundled,
     folds as folds,
+)
+from .given import (
+    GivenPlanner as GivenPlanner,
+)
+from .planner_arm import (
+    PlannerArm as PlannerArm,
 )

@@ -1,31 +1,15 @@
 """Arms that need no learning: single workers, random ones, a rule by kind, votes."""
 
-from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from random import Random
 from statistics import fmean
 
 from podium import Plan, Step
-from podium.planners import Planner
-from podium_evals.arms.arm import Fold, PlannerArm
-from podium_evals.arms.chosen import ChosenPlan
+from podium_evals.arms.arm import Fold
+from podium_evals.arms.choosing import ASK, ChoosingArm
 from podium_evals.errors import ArmUnfit, Unrecorded
 from podium_evals.recorded import Question, RecordedWorker, Recordings, recorded_pool
-
-ASK = "Answer the question."
-
-
-class ChoosingArm(PlannerArm):
-    """An arm that chooses a plan for each question by a function."""
-
-    def planner(self, fold: Fold, seed: int) -> Planner:
-        """Return a planner that asks `chooser`."""
-        return ChosenPlan(fold.test, self.chooser(fold, seed))
-
-    @abstractmethod
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
-        """Return the function that chooses, fitted on `fold.train`."""
 
 
 class Alone(ChoosingArm):
@@ -158,7 +142,7 @@ class EqualBudgetVote(ChoosingArm):
     """
 
     def __init__(self, of: MajorityVote) -> None:
-        super().__init__(f"best single at the budget of {of.name!r}")
+        super().__init__(f"best single, budget of {of.name}")
         self._of = of
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both

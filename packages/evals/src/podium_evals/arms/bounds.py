@@ -1,60 +1,87 @@
 """Upper bounds: arms that read the scores of the questions that they are asked."""
 
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from itertools import product
 from statistics import fmean
 
 from podium_evals.arms.arm import Answered, Arm, Asked, Fold
-from podium_evals.recorded import Question, RecordedWorker, recorded_pool
+from podium_evals.recorded import Bundle, Question, RecordedWorker, recorded_pool
 
 
-class RoutingOracle(Arm):
+class Bound(Arm):
+    """An arm that reads scores. The parts of a bundle are answered one by one, each as it was recorded."""
+
+    achievable = False
+
+    async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
+        """Answer each query; the seed is the number of the sample that is scored."""
+        pool = recorded_pool(fold.test)
+        for seed in seeds:
+            for query in fold.asked:
+                if isinstance(query, Bundle):
+                    found = _whole([self.best(pool, part.question, seed) for part in query.parts])
+                else:
+                    found = self.best(pool, query, seed)
+                yield Asked(query=query, seed=seed, answered=found)
+
+    @abstractmethod
+    def best(self, pool: Sequence[RecordedWorker], question: Question, number: int) -> Answered:
+        """Return the best answer of a pool to a question, in its own sense."""
+
+
+class RoutingOracle(Bound):
     """Each question is answered by the worker that is best on it, judged by the other samples.
 
     The sample that is scored does not choose: an oracle that chooses by the score it is given takes luck for
     skill. Questions with one sample are unrecorded.
     """
 
-    achievable = False
-
     def __init__(self) -> None:
         super().__init__("routing oracle")
 
-    async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
-        """Answer each question; the seed is the number of the sample that is scored."""
-        pool = recorded_pool(fold.test)
-        for seed, question in product(seeds, fold.test.questions):
-            scores = {worker: _others(worker, question, seed) for worker in pool}
-            known = {worker: score for worker, score in scores.items() if score is not None}
-            if not known:
-                missing = Answered(score=None, unrecorded=f"{question.id!r} has one sample of each worker")
-                yield Asked(question=question, seed=seed, answered=missing)
-                continue
-            best = max(known, key=lambda worker: known[worker])
-            yield Asked(question=question, seed=seed, answered=_sampled(best, question, seed))
+    def best(self, pool: Sequence[RecordedWorker], question: Question, number: int) -> Answered:
+        """Return the scored sample of the worker whose other samples are best."""
+        scores = {worker: _others(worker, question, number) for worker in pool}
+        known = {worker: score for worker, score in scores.items() if score is not None}
+        if not known:
+            return Answered(score=None, unrecorded=f"{question.id!r} has one sample of each worker")
+        return _sampled(max(known, key=lambda worker: known[worker]), question, number)
 
 
-class AnyCorrect(Arm):
+class AnyCorrect(Bound):
     """Each question has the score of the best answer that any worker gave: no planner can achieve it."""
-
-    achievable = False
 
     def __init__(self) -> None:
         super().__init__("any correct, not achievable")
 
-    async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
-        """Answer each question; the seed is the number of the sample of each worker."""
-        pool = recorded_pool(fold.test)
-        for seed, question in product(seeds, fold.test.questions):
-            answers = [_sampled(worker, question, seed) for worker in pool]
-            costs = [answer.cost for answer in answers if answer.cost is not None]
-            everything = Answered(
-                score=max((each.score for each in answers if each.score is not None), default=None),
-                calls=len(pool),
-                tokens=sum(each.tokens for each in answers),
-                cost=sum(costs) if len(costs) == len(answers) else None,
-            )
-            yield Asked(question=question, seed=seed, answered=everything)
+    def best(self, pool: Sequence[RecordedWorker], question: Question, number: int) -> Answered:
+        """Return the best score, at the cost of all answers."""
+        answers = [_sampled(worker, question, number) for worker in pool]
+        scores = [answer.score for answer in answers if answer.score is not None]
+        return Answered(
+            score=max(scores) if scores else None,
+            calls=len(pool),
+            tokens=sum(each.tokens for each in answers),
+            cost=_sum([each.cost for each in answers]),
+            unrecorded="" if scores else f"nobody graded an answer to {question.id!r}",
+        )
+
+
+def _whole(parts: Sequence[Answered]) -> Answered:
+    """Return the answer to a bundle from those to its parts."""
+    scores = [part.score for part in parts if part.score is not None]
+    return Answered(
+        score=fmean(scores) if len(scores) == len(parts) else None,
+        calls=sum(part.calls for part in parts),
+        tokens=sum(part.tokens for part in parts),
+        cost=_sum([part.cost for part in parts]),
+        unrecorded=next((part.unrecorded for part in parts if part.unrecorded), ""),
+    )
+
+
+def _sum(costs: Sequence[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
 
 
 def _others(worker: RecordedWorker, question: Question, number: int) -> float | None:

@@ -1,11 +1,13 @@
 """Asks arms the same questions, and compares them."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from podium_evals.arms.arm import Answered, Arm, Fold
+from podium_evals.arms.arm import Arm, Fold
+from podium_evals.arms.side_by_side import OnAnswers, ask_all
+from podium_evals.arms.tally import Tallies
 from podium_evals.errors import ArmUnfit
 from podium_evals.statistics import Difference, Interval, Resampling, Unit, compare, interval_of_mean
 
@@ -18,17 +20,17 @@ class ArmResult:
     achievable: bool
     """Whether the arm knows nothing of the right answers."""
     questions: int
-    """Number of questions that it was asked."""
+    """Number of questions or bundles that it was asked."""
     recorded: int = 0
-    """Number of questions whose calls were all recorded. The figures are about these."""
+    """Number of those whose calls were all recorded. The figures are about these."""
     score: Interval | None = None
     """The mean score and its interval; `None` where fewer than two questions are recorded."""
     difference: Difference | None = None
     """The difference to the base arm on the same questions; `None` for the base, and where the arm has
     unrecorded questions: those are not left out at random."""
-    calls: float = 0.0
-    """The mean per question, like `tokens`."""
-    tokens: float = 0.0
+    calls: float | None = None
+    """The mean per question, like `tokens`; `None` where no question is recorded."""
+    tokens: float | None = None
     cost: float | None = None
     """The mean cost of a question, in USD; `None` if a price is not known."""
     latency_s: float | None = None
@@ -41,8 +43,15 @@ class ArmResult:
     """Why the arm could not be asked at all."""
 
 
-async def evaluate(
-    arms: Sequence[Arm], folds: Sequence[Fold], *, base: str, unit: Unit, seeds: Sequence[int] = (0,)
+async def evaluate(  # noqa: PLR0913 - all but two are settings with defaults
+    arms: Sequence[Arm],
+    folds: Sequence[Fold],
+    *,
+    base: str,
+    unit: Unit,
+    seeds: Sequence[int] = (0,),
+    processes: int = 1,
+    on_answers: OnAnswers = lambda _arm, _number: None,
 ) -> list[ArmResult]:
     """Ask each arm the questions of all folds, and compare each with one of them.
 
@@ -50,83 +59,91 @@ async def evaluate(
     questions are the smallest unit that is drawn.
 
     Args:
-        arms: the arms, in the order of the table.
+        arms: the arms, in the order of the table; names differ.
         folds: what arms are fitted on and asked.
         base: the name of the arm that the others are compared with.
         unit: what intervals are about: other questions or other kinds.
         seeds: the numbers of the samples to take.
+        processes: how many processes compute at a time; with more than one, arms can be pickled.
+        on_answers: is called with an arm and its number of new answers.
 
     Raises:
-        ArmUnfit: no arm is called `base`, or that arm could not be asked all questions.
+        ArmUnfit: no arm is called `base`, two arms have one name, a question is in both parts of a fold,
+            the base could not be asked all questions, or there are fewer than two questions or kinds.
     """
-    if base not in {arm.name for arm in arms}:
-        raise ArmUnfit(f"no arm is called {base!r}: there are {', '.join(arm.name for arm in arms)}")
-    asked = {arm.name: await _ask(arm, folds, seeds) for arm in arms}
-    kinds = {question.key: question.kind for fold in folds for question in fold.test.questions}
+    names = [arm.name for arm in arms]
+    if base not in names:
+        raise ArmUnfit(f"no arm is called {base!r}: there are {', '.join(names)}")
+    if len(set(names)) < len(names):
+        raise ArmUnfit(f"two arms are called {next(name for name in names if names.count(name) > 1)!r}")
+    for fold in folds:
+        _check_apart(fold)
+    kinds = {key: kind for fold in folds for key, kind in fold.kinds.items()}
+    if unit == "kind" and any(fold.bundles for fold in folds):
+        raise ArmUnfit("a bundle has several kinds, so no interval is about other kinds: draw bundles")
+    keys = sorted(kinds)
+    resampling = _resampling(keys, kinds, unit)
+    asked = await ask_all(arms, folds, seeds, processes, on_answers)
     whole = {
-        name: {key: fmean(_scores(answers)) for key, answers in found.items()}
-        for name, found in asked.items()
-        if not isinstance(found, str) and all(len(_scores(each)) == len(each) for each in found.values())
+        name: [scores[key] for key in keys]
+        for name, scores in ((name, tallies.scores) for name, tallies in asked.items())
+        if scores.keys() == kinds.keys()
     }
     if base not in whole:
-        raise ArmUnfit(f"{base!r} has unrecorded questions, so nothing can be compared with it")
-    keys = sorted(kinds)
-    resampling = Resampling([kinds[key] for key in keys], unit=unit)
-    differences = compare(
-        {name: [scores[key] for key in keys] for name, scores in whole.items()}, resampling, against=base
-    )
+        why = asked[base].unfit or asked[base].unrecorded
+        raise ArmUnfit(f"{base!r} has unrecorded questions, so nothing can be compared with it: {why}")
+    differences = compare({name: whole[name] for name in names if name in whole}, resampling, against=base)
     return [_result(arm, asked[arm.name], kinds, differences.get(arm.name), unit) for arm in arms]
 
 
-async def _ask(arm: Arm, folds: Sequence[Fold], seeds: Sequence[int]) -> dict[str, list[Answered]] | str:
-    answers = defaultdict[str, list[Answered]](list)
+def _check_apart(fold: Fold) -> None:
+    fitted = {question.split_key for question in fold.train.questions}
+    if both := [question for question in fold.test.questions if question.split_key in fitted]:
+        raise ArmUnfit(f"arms would be fitted on {both[0].id!r} and asked it too")
+
+
+def _resampling(keys: Sequence[str], kinds: Mapping[str, str], unit: Unit) -> Resampling:
     try:
-        for fold in folds:
-            async for each in arm.answer(fold, seeds):
-                answers[each.question.key].append(each.answered)
-    except ArmUnfit as error:
-        return str(error)
-    return dict(answers)
-
-
-def _scores(answers: Sequence[Answered]) -> list[float]:
-    return [answer.score for answer in answers if answer.score is not None]
+        return Resampling([kinds[key] for key in keys], unit=unit)
+    except ValueError as error:
+        raise ArmUnfit(str(error)) from error
 
 
 def _result(
-    arm: Arm,
-    found: dict[str, list[Answered]] | str,
-    kinds: dict[str, str],
-    difference: Difference | None,
-    unit: Unit,
+    arm: Arm, tallies: Tallies, kinds: Mapping[str, str], difference: Difference | None, unit: Unit
 ) -> ArmResult:
-    empty = ArmResult(name=arm.name, achievable=arm.achievable, questions=len(kinds))
-    if isinstance(found, str):
-        return replace(empty, unfit=found)
-    whole = {key: answers for key, answers in found.items() if len(_scores(answers)) == len(answers)}
-    missing = [answer.unrecorded for answers in found.values() for answer in answers if answer.unrecorded]
-    scores = {key: fmean(_scores(answers)) for key, answers in whole.items()}
+    result = ArmResult(
+        name=arm.name,
+        achievable=arm.achievable,
+        questions=len(kinds),
+        unrecorded=tallies.unrecorded,
+        unfit=tallies.unfit,
+    )
+    scores = tallies.scores
+    if not scores:
+        return result
     of_kind = defaultdict[str, list[float]](list)
-    for key, score in scores.items():
-        of_kind[kinds[key]].append(score)
-    every = [answer for answers in whole.values() for answer in answers]
-    is_enough = len(of_kind) > 1 if unit == "kind" else len(scores) > 1
+    for key in sorted(scores):
+        of_kind[kinds[key]].append(scores[key])
+    keys = sorted(scores)
+    is_enough = len(of_kind if unit == "kind" else scores) > 1
+    every = [tallies.of_query[key] for key in keys]
+    answers = sum(tally.answers for tally in every)
     return replace(
-        empty,
-        recorded=len(whole),
-        score=interval_of_mean(list(scores.values()), Resampling([kinds[key] for key in scores], unit=unit))
+        result,
+        recorded=len(scores),
+        score=interval_of_mean([scores[key] for key in keys], _resampling(keys, kinds, unit))
         if is_enough
         else None,
         difference=difference,
-        calls=fmean(answer.calls for answer in every) if every else 0.0,
-        tokens=fmean(answer.tokens for answer in every) if every else 0.0,
-        cost=_mean([answer.cost for answer in every]),
-        latency_s=_mean([answer.latency_s for answer in every]),
+        calls=sum(tally.calls for tally in every) / answers,
+        tokens=sum(tally.tokens for tally in every) / answers,
+        cost=_mean([tally.cost for tally in every], answers),
+        latency_s=_mean([tally.latency_s for tally in every], answers),
         kinds={kind: fmean(each) for kind, each in sorted(of_kind.items())},
-        unrecorded=missing[0] if missing else "",
     )
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None
+def _mean(sums: Sequence[float | None], answers: int) -> float | None:
+    known = [each for each in sums if each is not None]
+    return sum(known) / answers if len(known) == len(sums) else None

@@ -1,11 +1,12 @@
 """Folds: what arms are fitted on, and what is new to them when they are asked."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from podium_evals.arms.arm import Fold
 from podium_evals.errors import ArmUnfit
-from podium_evals.recorded import Recordings
+from podium_evals.recorded import Recordings, make_bundles
 from podium_evals.statistics import halves, leave_kinds_out
 from podium_evals.statistics.splits import Places
 
@@ -13,7 +14,9 @@ SplitName = Literal["questions", "kinds", "workers"]
 """What is new to an arm: the questions, their kinds too, or some workers too."""
 
 
-def folds(recordings: Recordings, split: SplitName, *, count: int = 5, seed: int = 0) -> Iterator[Fold]:
+def folds(
+    recordings: Recordings, split: SplitName, *, count: int = 5, seed: int = 0, questions: int | None = None
+) -> Iterator[Fold]:
     """Yield the folds of a split.
 
     - `questions`: one fold, fitted on half of each kind and asked the other half.
@@ -25,6 +28,7 @@ def folds(recordings: Recordings, split: SplitName, *, count: int = 5, seed: int
         split: what is new.
         count: the number of folds of kinds.
         seed: the seed of the split.
+        questions: the most questions of a fold that arms are asked, the same for each arm; `None` asks all.
 
     Raises:
         ArmUnfit: a worker has not answered a question, or there are too few kinds or workers to split.
@@ -38,10 +42,10 @@ def folds(recordings: Recordings, split: SplitName, *, count: int = 5, seed: int
         except ValueError as error:
             raise ArmUnfit(str(error)) from error
         for others, left_out in parts:
-            yield Fold(train=_at(recordings, others), test=_at(recordings, left_out))
+            yield Fold(train=_at(recordings, others), test=_some(_at(recordings, left_out), questions, seed))
         return
     first, second = halves(recordings.questions, seed=seed)
-    train, test = _at(recordings, first), _at(recordings, second)
+    train, test = _at(recordings, first), _some(_at(recordings, second), questions, seed)
     if split == "questions":
         yield Fold(train=train, test=test)
         return
@@ -52,10 +56,33 @@ def folds(recordings: Recordings, split: SplitName, *, count: int = 5, seed: int
         yield Fold(train=train.only(rest), test=test)
 
 
+def bundled(fold: Fold, count: int, *, seed: int = 0) -> Fold:
+    """Return a fold that asks bundles of its questions in place of the questions.
+
+    A bundle has two to five parts, and not more than there are kinds.
+
+    Raises:
+        RecordingInvalid: there are too few questions or kinds for so many bundles.
+    """
+    sizes = (2, max(2, min(5, len(fold.test.kinds))))
+    return replace(fold, bundles=make_bundles(fold.test, count, seed=seed, sizes=sizes))
+
+
 def _has_all(recordings: Recordings, worker: str) -> bool:
     return all(recordings.samples(question, worker) for question in recordings.questions)
 
 
 def _at(recordings: Recordings, places: Places) -> Recordings:
-    chosen = {recordings.questions[place].key for place in places.tolist()}
-    return recordings.where(lambda question: question.key in chosen)
+    questions = recordings.questions
+    return _only(recordings, {questions[place].key for place in places.tolist()})
+
+
+def _only(recordings: Recordings, keys: set[str]) -> Recordings:
+    return recordings.where(lambda question: question.key in keys)
+
+
+def _some(recordings: Recordings, most: int | None, seed: int) -> Recordings:
+    if most is None:
+        return recordings
+    drawn = sorted(recordings.questions, key=lambda question: (question.position(seed), question.key))[:most]
+    return _only(recordings, {question.key for question in drawn})

@@ -1,0 +1,94 @@
+"""An arm that is a planner of the user: a prompted chat model, a trained conductor, or code."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
+from typing import Any
+
+from podium.budget import Spend
+from podium.planners import Planner, PlanRequest, PlanText
+from podium.types import Message
+from podium_evals.arms.arm import Fold
+from podium_evals.arms.choosing import ASK
+from podium_evals.arms.planner_arm import PlannerArm
+
+_OF_QUESTION = f"""
+
+The workers' answers are recorded. A worker has an answer to the whole question and to nothing else. So \
+give each model the subtask "{ASK}" and an empty access list. To choose among the answers of several \
+steps, end with a step of vote, first-agreeing or longest that has those steps on its access list."""
+_OF_BUNDLE = """
+
+The workers' answers are recorded. A worker has an answer to one whole part and to nothing else. So ask \
+each part in a step of its own, with nothing but the text of the part as the subtask: {{part_1}} stands \
+for the text of part 1, and so on. Write out a part that needs the answer to another one, with {{n}} in \
+place of the missing number, n being the step of that answer. End with a step of join-parts that has the \
+steps of all parts on its access list, in the order of the parts."""
+
+
+class GivenPlanner(PlannerArm):
+    """An arm that is any planner of core, such as a chat model on an OpenAI-compatible server.
+
+    Recordings answer questions as they were asked, and planners like to rephrase. A planner that was not
+    trained on recordings should be told so, or most of its steps are unrecorded.
+
+    Args:
+        name: the name in tables.
+        planner: the planner, or a function that returns one for a fold.
+        is_told: whether the question that the planner is shown ends with what recorded workers can answer.
+            Leave it out for a conductor that was trained without it.
+        at_once: number of runs at the same time.
+    """
+
+    waits = True
+
+    def __init__(
+        self,
+        name: str,
+        planner: Planner | Callable[[Fold], Planner],
+        *,
+        is_told: bool = True,
+        at_once: int = 8,
+    ) -> None:
+        super().__init__(name)
+        self._planner = planner
+        self._is_told = is_told
+        self.at_once = at_once
+
+    def planner(self, fold: Fold, seed: int) -> Planner:  # noqa: ARG002 - the seam has both
+        """Return the planner."""
+        planner = self._planner if isinstance(self._planner, Planner) else self._planner(fold)
+        if not self._is_told:
+            return planner
+        return _Told(planner, _OF_BUNDLE if fold.bundles else _OF_QUESTION)
+
+
+class _Told(Planner):
+    """Shows a planner the question with a text after it."""
+
+    def __init__(self, planner: Planner, text: str) -> None:
+        self.name, self.spelling, self.worker = planner.name, planner.spelling, planner.worker
+        self.reads_cards = planner.reads_cards
+        self._inner = planner
+        self._text = text
+
+    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        async with aclosing(self._inner.plan(self._shown(request))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def order(self, workers: int, run_id: str) -> Sequence[int]:
+        return self._inner.order(workers, run_id)
+
+    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
+        return self._inner.worst_case(self._shown(request), answer_tokens)
+
+    def messages(self, request: PlanRequest) -> Sequence[Message]:
+        return self._inner.messages(self._shown(request))
+
+    def _shown(self, request: PlanRequest) -> PlanRequest:
+        *before, question = request.query
+        return replace(request, query=(*before, Message("user", question.text + self._text)))
+
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return (self._inner,)

@@ -1,0 +1,98 @@
+"""Arms that are planners: each query is a run of a conductor over recorded workers."""
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Sequence
+
+import anyio
+
+from podium import Conductor
+from podium.errors import PlannerError
+from podium.planners import Planner
+from podium.workers import Worker
+from podium_evals.arms.arm import Answered, Arm, Asked, Fold
+from podium_evals.arms.run_scores import answered, unrecorded
+from podium_evals.errors import ArmUnfit
+from podium_evals.recorded import (
+    Bundle,
+    FirstAgreeing,
+    JoinParts,
+    Longest,
+    Question,
+    Recordings,
+    Vote,
+    recorded_pool,
+)
+
+
+class PlannerArm(Arm):
+    """An arm that is a planner: each query is a run of a conductor over recorded workers.
+
+    The pool of the run has the workers in the order of `fold.test.workers`, then `Vote`, `FirstAgreeing`,
+    `Longest`, and for bundles `JoinParts`. Workers see the question; with a bundle, their subtask alone.
+
+    A planner that writes no usable plan scores 0. A question that it refuses is unrecorded.
+    """
+
+    at_once = 1
+    """Number of runs at the same time."""
+
+    @abstractmethod
+    def planner(self, fold: Fold, seed: int) -> Planner:
+        """Return the planner, fitted on `fold.train`. The scores of `fold.test` are left out."""
+
+    async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
+        """Plan and run each query.
+
+        Raises:
+            ArmUnfit: the planner cannot be fitted, or its server does not answer.
+        """
+        for seed in seeds:
+            pool = arm_pool(fold, seed)
+            conductor = Conductor(self.planner(fold.blind, seed), pool, show_question=not fold.bundles)
+            async with conductor:
+                for start in range(0, len(fold.asked), self.at_once):
+                    queries = fold.asked[start : start + self.at_once]
+                    for query, found in zip(queries, await self._ask(conductor, queries, fold), strict=True):
+                        yield Asked(query=query, seed=seed, answered=found)
+
+    async def _ask(
+        self, conductor: Conductor, queries: Sequence[Question | Bundle], fold: Fold
+    ) -> Sequence[Answered]:
+        if len(queries) == 1:
+            return [await self._run(conductor, queries[0], fold.test)]
+        found: dict[int, Answered] = {}
+
+        async def run(number: int, query: Question | Bundle) -> None:
+            found[number] = await self._run(conductor, query, fold.test)
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                for number, query in enumerate(queries):
+                    tasks.start_soon(run, number, query)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from group
+        return [found[number] for number in range(len(queries))]
+
+    async def _run(self, conductor: Conductor, query: Question | Bundle, recordings: Recordings) -> Answered:
+        try:
+            if isinstance(query, Bundle):
+                result = await conductor.run(query.text, context=query.texts)
+            else:
+                result = await conductor.run(query.text)
+        except PlannerError as error:
+            if error.code == "planner_unreachable":
+                raise ArmUnfit(f"{self.name!r} cannot plan: {error}") from error
+            missing = unrecorded(error)
+            if missing is None and error.code == "planner_unusable":
+                calls = sum(each.usage.total_tokens > 0 for each in error.calls)
+                return Answered(score=0.0, calls=calls, tokens=error.usage.total_tokens, cost=error.cost)
+            return Answered(score=None, unrecorded=str(missing or error))
+        return answered(result, query, recordings)
+
+
+def arm_pool(fold: Fold, seed: int) -> list[Worker]:
+    """Return the pool of an arm's runs: the recorded workers, and the reducers."""
+    reducers: list[Worker] = [Vote(), FirstAgreeing(), Longest()]
+    if fold.bundles:
+        reducers.append(JoinParts())
+    return [*recorded_pool(fold.test, seed=seed), *reducers]

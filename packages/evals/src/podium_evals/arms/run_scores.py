@@ -1,0 +1,112 @@
+"""From the result of a run to what the arm reached: score, calls, tokens, cost, seconds."""
+
+import re
+from collections.abc import Sequence
+
+from podium import Step
+from podium.types import Outcome, Result, literal
+from podium_evals.arms.arm import Answered
+from podium_evals.errors import Unrecorded
+from podium_evals.recorded import Bundle, Part, Question, Recordings, Sample
+
+
+def unrecorded(error: BaseException | None) -> Unrecorded | None:
+    """Return the first cause of an error that is `Unrecorded`."""
+    while error is not None and not isinstance(error, Unrecorded):
+        error = error.__cause__
+    return error
+
+
+def answered(result: Result, query: Question | Bundle, recordings: Recordings) -> Answered:
+    """Return how good and how expensive a run was."""
+    score, missing = _scored(result, query, recordings)
+    asked = [outcome for outcome in result.outcomes if outcome.worker in recordings.workers]
+    return Answered(
+        score=score,
+        calls=sum(outcome.attempts for outcome in asked)
+        + sum(proposal.usage.total_tokens > 0 for proposal in result.proposals),
+        tokens=result.usage.total_tokens,
+        cost=result.cost,
+        latency_s=_longest_path(result, query, recordings),
+        unrecorded=missing,
+    )
+
+
+def _scored(result: Result, query: Question | Bundle, recordings: Recordings) -> tuple[float | None, str]:
+    """Return the score, or why there is none."""
+    if isinstance(query, Bundle):
+        parts = query.score(result.answer, recordings.score)
+        score, allowed = parts.whole, _follows_an_error(query, parts.parts)
+    else:
+        score, allowed = recordings.score(query, result.answer), None
+    for outcome in result.outcomes:
+        if outcome.problem is None or outcome.problem.code != Unrecorded.code:
+            continue
+        asked = _part_asked(_step(result, outcome), query) if isinstance(query, Bundle) else None
+        if asked is None or asked is not allowed:
+            return None, outcome.problem.message
+    if score is None:
+        return None, f"the answer {result.answer[:80]!r} was not graded"
+    return score, ""
+
+
+def _follows_an_error(bundle: Bundle, scores: Sequence[float | None]) -> Part | None:
+    """Return the part that needs a number which a worker got wrong: a question nobody was asked scores 0."""
+    for part in bundle.parts:
+        if part.needs is not None and scores[part.needs] != 1:
+            return part
+    return None
+
+
+def _longest_path(result: Result, query: Question | Bundle, recordings: Recordings) -> float | None:
+    """Return the recorded seconds of the slowest path through the last plan.
+
+    `None` if a call's time was not recorded, or if a model planned, whose time is not recorded either.
+    """
+    if not result.plans or any(proposal.usage.total_tokens for proposal in result.proposals):
+        return None
+    ends: dict[int, float] = {}
+    outcomes = {outcome.step: outcome for outcome in result.rounds[-1].outcomes}
+    for number, step in enumerate(result.plans[-1].steps):
+        outcome = outcomes.get(number)
+        seconds = 0.0 if outcome is None else _seconds(outcome, step, query, recordings)
+        if seconds is None:
+            return None
+        ends[number] = seconds + max((ends[before] for before in step.access), default=0.0)
+    return max(ends.values())
+
+
+def _seconds(outcome: Outcome, step: Step, query: Question | Bundle, recordings: Recordings) -> float | None:
+    if outcome.worker not in recordings.workers:
+        return 0.0
+    question = query
+    if isinstance(query, Bundle):
+        part = _part_asked(step, query)
+        if part is None:
+            return None
+        question = part.question
+    assert isinstance(question, Question)
+    return _latency(recordings.samples(question, outcome.worker), outcome.text)
+
+
+def _latency(samples: Sequence[Sample], text: str) -> float | None:
+    return next((sample.latency_s for sample in samples if sample.text == text), None)
+
+
+def _step(result: Result, outcome: Outcome) -> Step:
+    plan = result.rounds[outcome.round - 1].plan
+    assert plan is not None  # it had an outcome
+    return plan.steps[outcome.step]
+
+
+def _part_asked(step: Step, bundle: Bundle) -> Part | None:
+    """Return the part of a bundle that a step asks; `None` if it asks something else."""
+    for number, part in enumerate(bundle.parts, 1):
+        if part.needs is None:
+            if step.subtask in (literal(part.question.text), f"{{{{part_{number}}}}}"):
+                return part
+        else:
+            before, after = map(re.escape, map(literal, part.around))
+            if re.fullmatch(rf"{before}\{{\{{\d+\}}\}}{after}", step.subtask):
+                return part
+    return None

@@ -1,0 +1,75 @@
+"""The answers of an arm, added up for each query: all that is kept of them."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from podium_evals.arms.arm import Answered, Arm, Fold, key_of
+from podium_evals.errors import ArmUnfit
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over the answers to one query, of all folds and seeds."""
+
+    answers: int = 0
+    unscored: int = 0
+    score: float = 0.0
+    calls: int = 0
+    tokens: int = 0
+    cost: float | None = 0.0
+    latency_s: float | None = 0.0
+
+    def add(self, answer: Answered) -> None:
+        """Add an answer. One unknown cost or time makes the sum unknown."""
+        self.answers += 1
+        self.unscored += answer.score is None
+        self.score += answer.score or 0.0
+        self.calls += answer.calls
+        self.tokens += answer.tokens
+        self.cost = None if self.cost is None or answer.cost is None else self.cost + answer.cost
+        unknown = self.latency_s is None or answer.latency_s is None
+        self.latency_s = None if unknown else self.latency_s + answer.latency_s  # type: ignore[operator]
+
+
+@dataclass(slots=True)
+class Tallies:
+    """The tallies of an arm."""
+
+    of_query: dict[str, Tally] = field(default_factory=lambda: defaultdict[str, Tally](Tally))
+    unrecorded: str = ""
+    """Why the first answer without a score has none."""
+    unfit: str = ""
+    """Why the arm could not be asked."""
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The mean score of each query of which all answers have one."""
+        whole = ((key, tally) for key, tally in self.of_query.items() if not tally.unscored)
+        return {key: tally.score / tally.answers for key, tally in whole}
+
+
+async def tallied(
+    arm: Arm,
+    folds: Iterable[Fold],
+    seeds: Sequence[int],
+    on_answers: Callable[[int], object] = lambda _number: None,
+) -> Tallies:
+    """Ask an arm all folds, and add its answers up.
+
+    Args:
+        arm: the arm.
+        folds: what it is fitted on and asked.
+        seeds: the numbers of the samples to take.
+        on_answers: is called after each answer with 1.
+    """
+    found = Tallies()
+    try:
+        for fold in folds:
+            async for each in arm.answer(fold, seeds):
+                found.of_query[key_of(each.query)].add(each.answered)
+                found.unrecorded = found.unrecorded or each.answered.unrecorded
+                on_answers(1)
+    except ArmUnfit as error:
+        return Tallies(unfit=str(error))
+    return found
