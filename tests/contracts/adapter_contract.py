@@ -169,7 +169,7 @@ class AdapterContract:
             async def speak(shown: str) -> str:
                 there.add(name)
                 with anyio.fail_after(20):
-                    while len(there) < 3:  # noqa: ASYNC110 - a host may run workers on loops of their own
+                    while len(there) < 3:  # noqa: ASYNC110 - a host may run workers in separate event loops
                         await anyio.sleep(0.01)
                 return name
 

@@ -45,10 +45,10 @@ class WorkerContract:
     """The checks."""
 
     questions: Sequence[str] = ("red", "blue", *(f"colour{n}" for n in range(10, 30)))
-    """Texts the worker can answer, none of which stands in another."""
+    """Texts that the worker can answer, none of which contains another."""
 
     def asking(self, text: str, *, stream: bool = False) -> Request:
-        """Return the request that has `text` answered."""
+        """Return a request for an answer to `text`."""
         return question(text, stream=stream)
 
     @pytest.mark.parametrize("stream", [False, True])

@@ -31,7 +31,7 @@ def names(text: str) -> frozenset[str]:
 
 
 Question = Annotated[
-    str | None, typer.Argument(help="The question. Read from stdin if it is - or if stdin is a pipe.")
+    str | None, typer.Argument(help="The question, or - for stdin. In a pipe, the default is stdin.")
 ]
 ConfigPath = Annotated[
     Path | None,
@@ -55,9 +55,11 @@ Rounds = Annotated[
     int | None,
     typer.Option(min=1, help="Maximum number of rounds, including the first plan."),
 ]
-Seconds = Annotated[float | None, typer.Option(callback=above_zero, help="Time limit of the run.")]
+Seconds = Annotated[
+    float | None, typer.Option(callback=above_zero, help="Time limit of the run, in seconds.")
+]
 MaxCost = Annotated[
-    float | None, typer.Option(callback=above_zero, metavar="USD", help="Cost limit of the run.")
+    float | None, typer.Option(callback=above_zero, metavar="USD", help="Cost limit of the run, in USD.")
 ]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 NewPlan = Annotated[

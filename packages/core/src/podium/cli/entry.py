@@ -8,7 +8,7 @@ def main() -> None:
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_default:  # else Ctrl-C during the imports would show a traceback
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from podium.cli.root import run  # noqa: PLC0415  (see above)
+    from podium.cli.root import run  # noqa: PLC0415 - so that Ctrl-C is handled before
 
     if is_default:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -36,7 +36,7 @@ ADD_ONS = (
     AddOn(
         "podium-shadow",
         "shadow",
-        {"shadow": "Compare candidates with what is in production, or delete recorded pairs."},
+        {"shadow": "Compare candidates with the production system, or delete recorded pairs."},
     ),
 )
 

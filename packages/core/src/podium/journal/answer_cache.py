@@ -117,7 +117,7 @@ async def look_up(cache: Cache, key: str) -> Completion | None:
 
 
 async def remember(cache: Cache, key: str | None, answer: Completion) -> None:
-    """Store a complete answer. A failure of the cache is logged, so that the answer is not lost."""
+    """Store a complete answer. A failure of the cache is logged, and does not fail the step."""
     if key is None or answer.finish_reason != "stop" or answer.missing is not None:
         return
     try:

@@ -33,8 +33,8 @@ class Instruments:
         Args:
             labels: the attributes of the measurements.
             seconds: the duration of the call.
-            spent: the call with its usage and cost, of which estimated tokens and an unknown cost are not
-                recorded; `None` if a nested run records them.
+            spent: the call with its usage and cost; `None` if a nested run records them. Estimated tokens and
+                an unknown cost are not recorded.
             error: the code of the failure; `None` for success.
         """
         self.seconds.record(seconds, {**labels, "error.type": error} if error is not None else labels)

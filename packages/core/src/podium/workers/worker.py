@@ -184,7 +184,7 @@ class Request:
 
 
 class Worker(ResourceGroup, ABC):
-    """Does subtasks: a model, a tool, a function or another conductor.
+    """The base class of workers, such as models, tools, functions and other conductors.
 
     Enter it as an async context manager to keep its connections open. It may be entered any number of times;
     before that, it holds no resources.

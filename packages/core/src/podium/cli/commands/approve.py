@@ -23,7 +23,7 @@ def approve(  # noqa: PLR0913 - one parameter for each argument and option
     by: Annotated[
         str, typer.Option(metavar="NAME", default_factory=getuser, help="Name recorded as the approver.")
     ],
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Reason for the approval.")] = "",
     config: ConfigPath = None,
 ) -> None:
     """Approve the plan of a run that waits for approval, changed or unchanged."""

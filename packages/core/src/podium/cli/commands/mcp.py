@@ -23,7 +23,7 @@ def mcp(
     key_env: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="With --http: the environment variable with the key of the clients."
+            metavar="NAME", help="With --http: the environment variable with the key that clients must send."
         ),
     ] = None,
 ) -> None:

@@ -13,7 +13,7 @@ from podium.cli.screen import reporting
 def refuse(
     run: Run,
     *,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Why.")],
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Reason for the refusal.")],
     by: Annotated[
         str,
         typer.Option(
