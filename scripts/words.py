@@ -12,13 +12,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BASELINE = Path(__file__).with_suffix(".json")
-FILES = ("README.md", "CHANGELOG.md", "docs/**/*.md", "packages/*/README.md", "packages/*/src/**/*.py")
+FILES = (
+    "README.md",
+    "AGENTS.md",
+    "CHANGELOG.md",
+    "docs/**/*.md",
+    "packages/*/README.md",
+    "packages/*/src/**/*.py",
+)
 GENERATED = ROOT / "docs/reference"
 PHRASES = (
     r"c[ao]mes? to",
     r"whom(?:ever)?",
     r"who(?:ever| is)",
-    r"take[sn]? up",
+    r"take[sn]? up(?! to)",
     r"be it",
     r"that of",
     r"will do",
@@ -26,6 +33,16 @@ PHRASES = (
     r"amid",
     r"lest",
     r"to no end",
+    r"(?<!there )(?:is|are) no (?!longer|limit)\w+",
+    r"as it (?:stands|came)",
+    r"go(?:es)? on",
+    r"what (?:came|comes|goes|stands)",
+    r"what is (?:asked|told|wanted|said)",
+    r"what it (?:holds|says|takes)",
+    r"do(?:es)? as",
+    r"passed over",
+    r"where (?:there (?:is|are)|nothing)",
+    r"stand(?:s|ing)? (?:in(?! for)|there|beside)",
 )
 _PATTERN = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 

@@ -9,6 +9,8 @@ def test_phrases_are_counted_over_line_breaks() -> None:
     """In any case; words that only contain a phrase do not count."""
     assert count("What it comes\nto, and whom it names. Whoever") == 3
     assert count("becomes to be; whomsoever; beit") == 0
+    assert count("This is no plan. It goes on where there is one.") == 3
+    assert count("There is no plan, and the default is no limit.") == 0
 
 
 def test_each_file_is_counted(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ class A2aSection(Section):
 class ChatPlannerSection(Section):
     """`[planner]` of type `chat`, which is the default: a model writes the plan.
 
-    The model is that of `worker`, or `model` at `endpoint` with its own price and labels.
+    The model is the model of `worker`, or `model` at `endpoint` with its own price and labels.
     """
 
     type: Literal["chat"] = "chat"

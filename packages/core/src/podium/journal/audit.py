@@ -100,7 +100,7 @@ async def _verify_run(journal: Journal, verifier: Verifier, row: RunRow) -> Brea
 async def _wrong_answers(cache: Cache, key: str, entries: Sequence[Entry]) -> Sequence[Break]:
     """Return a break for each step that reused an answer that differs from the stored answer.
 
-    An answer that was stored after the step is no break: it replaces a pruned answer.
+    An answer that was stored after the step is not a break: it replaces a pruned answer.
     """
     try:
         stored = await cache.stored(key)

@@ -45,7 +45,7 @@ def mcp(
 
 
 def _place(text: str) -> tuple[str, int]:
-    """Parse HOST:PORT; an IPv6 address stands in brackets."""
+    """Parse HOST:PORT; an IPv6 address must be in brackets."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise ConfigError(f"--http {text!r} is not HOST:PORT, as in 127.0.0.1:8400")

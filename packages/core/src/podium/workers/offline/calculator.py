@@ -14,9 +14,7 @@ from podium.workers.offline.expression_finder import MAX_READ, find_expressions,
 from podium.workers.offline.foreign_quantities import mask
 from podium.workers.worker import FREE, Card, Request, StepInput, Worker, step_input_of
 
-DESCRIPTION = (
-    "Exact arithmetic: calculates expressions, percentages, powers and roots that stand in its subtask."
-)
+DESCRIPTION = "Exact arithmetic: calculates expressions, percentages, powers and roots in its subtask."
 _VALUE = r"(-?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _PI = Decimal("3.14159265358979323846264338327950288419716939937511")
 

@@ -57,7 +57,7 @@ _WRITTEN = ("completion_tokens", "output_tokens")
 
 
 def _flat(raw: Mapping[str, Any]) -> dict[str, int]:
-    """Return the counts of `raw` and of its `…_details` in one mapping; those of `raw` take precedence."""
+    """Return the counts of `raw` and of its `…_details` in one mapping; `raw` takes precedence."""
     counts: dict[str, int] = {}
     for key, value in raw.items():
         if isinstance(value, Mapping) and key.endswith("_details"):
