@@ -3,6 +3,7 @@
 PodiumError
 ├── ArmUnfit           an arm cannot be fitted, or cannot work with a pool
 ├── RecordingInvalid   a file is not a recording, or a question of it cannot be read
+├── RouterInvalid      a file is not a router, or a recording is not enough to fit one
 └── WorkerError
 └── WorkerRefused
 └── Unrecorded     a recorded worker is asked what was never recorded
@@ -34,6 +35,12 @@ class ChecksumMismatch(PodiumError):
     """A downloaded file is not the one that is listed: the origin was changed, or somebody is between."""
 
     code = "checksum_mismatch"
+
+
+class RouterInvalid(PodiumError):
+    """A file is not a router, or a recording is not enough to fit one."""
+
+    code = "router_invalid"
 
 
 class Unrecorded(WorkerRefused):

@@ -1,0 +1,5 @@
+"""A router: predicts from the question how well each worker will answer, and plans by it."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

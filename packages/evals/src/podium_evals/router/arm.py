@@ -1,0 +1,33 @@
+"""The router as an arm: fitted on the training part, asked the other."""
+
+from typing import Any
+
+from podium.planners import Planner
+from podium_evals.arms import Fold, PlannerArm
+from podium_evals.errors import ArmUnfit, RouterInvalid
+from podium_evals.router.planner import RouterPlanner
+from podium_evals.router.router import fit_router
+
+
+class RouterArm(PlannerArm):
+    """A router that is fitted on the training part.
+
+    Args:
+        name: the name in tables.
+        options: options of `RouterPlanner`.
+    """
+
+    def __init__(self, name: str = "learned router", **options: Any) -> None:
+        super().__init__(name)
+        self._options = options
+
+    def planner(self, fold: Fold, seed: int) -> Planner:  # noqa: ARG002 - the seam has both
+        """Return the planner of a router.
+
+        Raises:
+            ArmUnfit: there are too few questions or workers to fit a router on.
+        """
+        try:
+            return RouterPlanner(fit_router(fold.train), **self._options)
+        except RouterInvalid as error:
+            raise ArmUnfit(str(error)) from error

@@ -1,0 +1,186 @@
+"""A router is fitted on a recording, saved as one file, and tells how likely each worker answers well."""
+
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.isotonic import IsotonicRegression
+
+from podium_evals.errors import RouterInvalid
+from podium_evals.recorded import Recordings, recorded_pool
+from podium_evals.router.text_scores import Floats, TextScores
+from podium_evals.statistics import halves
+
+VERSION = 1
+ALPHAS = (1.0, 3.0, 10.0)
+"""Strengths of the ridge penalty that are tried."""
+LEAST_QUESTIONS = 20
+_UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterFacts:
+    """What a router was fitted on."""
+
+    workers: tuple[str, ...]
+    """The names of the workers, in the order of its predictions."""
+    costs: tuple[float | None, ...]
+    """The mean cost of an answer of each worker, in USD; `None` if its price was not known."""
+    questions: int
+    kinds: int
+    fingerprint: str
+    """Changes with the questions, the workers and the scores."""
+    alpha: float
+    """The strength of the ridge penalty that was best on the part kept for validation."""
+    version: int = VERSION
+
+
+class Router:
+    """Predicts scores of workers. `fit_router` makes one.
+
+    Args:
+        facts: what it was fitted on.
+        scores: the regression.
+        calibrations: for each worker, predictions (ascending) and the mean scores that were observed there.
+    """
+
+    def __init__(
+        self, facts: RouterFacts, scores: TextScores, calibrations: list[tuple[Floats, Floats]]
+    ) -> None:
+        self.facts = facts
+        self._scores = scores
+        self._calibrations = calibrations
+
+    def predict(self, text: str) -> dict[str, float]:
+        """Return the expected score of each worker, 0 to 1: the probability of a right answer."""
+        predicted = self._scores.predict([text])[0]
+        return {
+            worker: float(np.interp(value, *calibration))
+            for worker, value, calibration in zip(
+                self.facts.workers, predicted, self._calibrations, strict=True
+            )
+        }
+
+    def save(self, path: Path | str) -> None:
+        """Write the router to a file.
+
+        It is an `npz` archive of arrays and a JSON header. Reading it runs no code of the file.
+        """
+        arrays: dict[str, NDArray[Any]] = self._scores.arrays()
+        for number, (predictions, observed) in enumerate(self._calibrations):
+            arrays[f"predictions_{number}"], arrays[f"observed_{number}"] = predictions, observed
+        with Path(path).open("wb") as file:
+            arrays["header"] = np.asarray(json.dumps(asdict(self.facts)))
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read a router from a file.
+
+        Raises:
+            RouterInvalid: there is no such file, or it is not a router of this version.
+        """
+        try:
+            with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            header = json.loads(str(arrays.pop("header")))
+            version = header["version"]
+            if version == VERSION:
+                return cls._of(header, arrays)
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            zipfile.BadZipFile,
+            EOFError,
+        ) as error:
+            raise RouterInvalid(f"{path} is not a router: {type(error).__name__}: {error}") from error
+        raise RouterInvalid(f"{path} is a router of version {version!r}, and not {VERSION}: train it again")
+
+    @classmethod
+    def _of(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        workers, costs = tuple(map(str, header["workers"])), tuple(header["costs"])
+        facts = RouterFacts(**header | {"workers": workers, "costs": costs})
+        calibrations = [(arrays[f"predictions_{n}"], arrays[f"observed_{n}"]) for n in range(len(workers))]
+        return cls(facts, TextScores.of_arrays(arrays), calibrations)
+
+
+def fit_router(recordings: Recordings, *, seed: int = 0) -> Router:
+    """Fit a router on recorded answers.
+
+    Half of the questions of each kind choose the penalty and calibrate: the router that is fitted on the
+    other half predicts them, and an isotonic regression of what was observed on what was predicted turns
+    predictions into probabilities. The regression of the result is fitted on all questions.
+
+    Args:
+        recordings: graded answers. Each worker has answered each question.
+        seed: the seed of the halves.
+
+    Raises:
+        RouterInvalid: there are fewer than 20 questions, or fewer than two workers.
+    """
+    workers, questions = recordings.workers, recordings.questions
+    if len(workers) < 2 or len(questions) < LEAST_QUESTIONS:
+        told = f"{len(questions)} questions and {len(workers)} workers"
+        raise RouterInvalid(
+            f"a router needs at least {LEAST_QUESTIONS} questions and 2 workers: there are {told}"
+        )
+    texts = [question.text for question in questions]
+    scores = _table(recordings)
+    fitted, kept = halves(questions, seed=seed)
+    tried = {
+        alpha: TextScores.fit([texts[n] for n in fitted], scores[fitted], alpha=alpha).predict(
+            [texts[n] for n in kept]
+        )
+        for alpha in ALPHAS
+    }
+    alpha = max(ALPHAS, key=lambda each: _routed(tried[each], scores[kept]))
+    calibrations = [_calibration(tried[alpha][:, n], scores[kept, n]) for n in range(len(workers))]
+    digest = sha256(json.dumps([workers, [question.key for question in questions]]).encode())
+    digest.update(scores.tobytes())
+    facts = RouterFacts(
+        workers=workers,
+        costs=tuple(_costs(recordings)),
+        questions=len(questions),
+        kinds=len(recordings.kinds),
+        fingerprint=digest.hexdigest()[:16],
+        alpha=alpha,
+    )
+    return Router(facts, TextScores.fit(texts, scores, alpha=alpha), calibrations)
+
+
+def _table(recordings: Recordings) -> Floats:
+    """Return the mean scores, shape (questions, workers)."""
+    table = np.full((len(recordings.questions), len(recordings.workers)), np.nan)
+    rows = {question.key: number for number, question in enumerate(recordings.questions)}
+    columns = {worker: number for number, worker in enumerate(recordings.workers)}
+    for recording in recordings:
+        table[rows[recording.question.key], columns[recording.worker]] = recording.score
+    if np.isnan(table).any():
+        raise RouterInvalid("a worker has not answered each question: use `recordings.only(workers)`")
+    return table
+
+
+def _routed(predicted: Floats, scores: Floats) -> float:
+    """Return the mean score of the workers with the best predictions."""
+    return float(scores[np.arange(len(scores)), predicted.argmax(axis=1)].mean())
+
+
+def _calibration(predicted: Floats, observed: Floats) -> tuple[Floats, Floats]:
+    found = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(predicted, observed)
+    return found.X_thresholds_, found.y_thresholds_
+
+
+def _costs(recordings: Recordings) -> Iterator[float | None]:
+    for worker in recorded_pool(recordings):
+        price = worker.card.price
+        yield None if price is None else fmean(map(price.cost, worker.usages()))

@@ -1,0 +1,162 @@
+"""Tests of routers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from podium import Conductor
+from podium.errors import ConfigError, PlannerError
+from podium.planners import Planner
+from podium.usage import Usage
+from podium.workers import Card
+from podium_evals.arms import BestSingle, evaluate, folds
+from podium_evals.errors import RouterInvalid
+from podium_evals.recorded import Question, Recording, Recordings, Sample, Vote, recorded_pool
+from podium_evals.router import Router, RouterArm, RouterPlanner, fit_router
+from tests.contracts.planner_contract import PlannerContract
+
+pytestmark = pytest.mark.anyio
+
+CHEAP, DEAR = "google_gemma-3-27b-it", "anthropic_claude-sonnet-4"
+
+
+def _recorded(*, strong: str = "") -> Recordings:
+    """Return sixty questions: one worker knows verbs, the other sums; `strong` knows all."""
+
+    def recordings() -> Any:
+        for number in range(60):
+            kind = "verbs" if number % 2 else "sums"
+            text = f"Conjugate the verb number {number}." if number % 2 else f"Add {number} and {number * 7}."
+            question = Question(id=f"q{number}", kind=kind, text=text)
+            for worker, knows in ((CHEAP, "verbs"), (DEAR, "sums")):
+                is_right = kind == knows or worker == strong
+                text = "right" if is_right else f"wrong, says {worker}"
+                yield Recording(
+                    question, worker, (Sample(text=text, score=float(is_right), usage=Usage(50, 50)),)
+                )
+
+    return Recordings(recordings())
+
+
+@pytest.fixture(scope="module")
+def router() -> Router:
+    """Return a router that knows two specialists."""
+    return fit_router(_recorded())
+
+
+async def test_a_router_learns_from_the_words_who_is_good_at_what() -> None:
+    """On questions it has not seen."""
+    parts = list(folds(_recorded(), "questions"))
+    _, routed = await evaluate([BestSingle(), RouterArm()], parts, base="best single", unit="question")
+    assert routed.score is not None
+    assert routed.difference is not None
+    assert routed.score.mean == 1
+    assert routed.difference.together.excludes_zero
+
+
+def test_predictions_are_probabilities(router: Router) -> None:
+    """Calibrated on questions that the regression had not seen."""
+    sums, verbs = router.predict("Add 5 and 17."), router.predict("Conjugate the verb number 99.")
+    assert sums == pytest.approx({CHEAP: 0, DEAR: 1}, abs=0.1)
+    assert verbs == pytest.approx({CHEAP: 1, DEAR: 0}, abs=0.1)
+    luck = Recordings(
+        Recording(
+            Question(id=f"q{n}", kind="k", text=f"word{n % 7} word{n % 5}"),
+            worker,
+            (Sample(text="x", score=float(np.random.default_rng([n, int(100 * odd)]).random() < odd)),),
+        )
+        for n in range(200)
+        for worker, odd in (("a", 0.25), ("b", 0.75))
+    )
+    of_luck = fit_router(luck)
+    told = [of_luck.predict(f"word{one} word{two}") for one in range(7) for two in range(5)]
+    assert np.mean([each["a"] for each in told]) == pytest.approx(0.25, abs=0.1)
+    assert np.mean([each["b"] for each in told]) == pytest.approx(0.75, abs=0.1)
+
+
+def test_a_saved_router_is_the_same(router: Router, tmp_path: Path) -> None:
+    """A file that is something else is refused, and runs no code."""
+    path = tmp_path / "router.npz"
+    router.save(path)
+    loaded = Router.load(path)
+    assert loaded.facts == router.facts
+    assert loaded.predict("Add 3 and 4.") == pytest.approx(router.predict("Add 3 and 4."), abs=1e-4)
+    for broken in (b"", b"no archive", path.read_bytes()[:500]):
+        path.write_bytes(broken)
+        with pytest.raises(RouterInvalid, match="is not a router"):
+            Router.load(path)
+    np.savez(path, header=np.asarray('{"version": 99}'))
+    with pytest.raises(RouterInvalid, match="version 99"):
+        Router.load(path)
+    np.save(path.with_suffix(".npy"), np.asarray([object()]), allow_pickle=True)
+    with pytest.raises(RouterInvalid, match="is not a router"):
+        Router.load(path.with_suffix(".npy"))
+    with pytest.raises(RouterInvalid, match="No such file"):
+        Router.load(tmp_path / "none.npz")
+
+
+def test_the_fingerprint_is_that_of_the_data(router: Router) -> None:
+    """The same recording gives the same; another score gives another."""
+    assert fit_router(_recorded()).facts.fingerprint == router.facts.fingerprint
+    assert fit_router(_recorded(strong=DEAR)).facts.fingerprint != router.facts.fingerprint
+
+
+def test_too_little_is_refused() -> None:
+    """Rather than fitted."""
+    with pytest.raises(RouterInvalid, match="there are 60 questions and 1 workers"):
+        fit_router(_recorded().only([CHEAP]))
+    some = [each for each in _recorded() if each.worker == CHEAP or each.question.id != "q3"]
+    with pytest.raises(RouterInvalid, match="has not answered each question"):
+        fit_router(Recordings(some))
+
+
+async def test_the_cheapest_that_is_good_enough_answers() -> None:
+    """The expensive worker knows all: it is asked where the cheap one is not likely to know."""
+    recordings = _recorded(strong=DEAR)
+    router = fit_router(recordings)
+    async with Conductor(RouterPlanner(router, strategy="cheapest"), recorded_pool(recordings)) as conductor:
+        for text, worker in (("Conjugate the verb number 7.", CHEAP), ("Add 8 and 56.", DEAR)):
+            result = await conductor.run(text)
+            assert (result.status, result.answer) == ("ok", "right")
+            assert [outcome.worker for outcome in result.outcomes] == [worker]
+            assert "predicted scores" in result.explain()
+
+
+async def test_a_vote_needs_a_worker_that_votes(router: Router) -> None:
+    """The best workers answer, and it chooses."""
+    recordings = _recorded()
+    planner = RouterPlanner(router, strategy="vote", voters=2)
+    async with Conductor(planner, [*recorded_pool(recordings), Vote()]) as conductor:
+        result = await conductor.run("Add 8 and 56.")
+    assert [outcome.worker for outcome in result.outcomes] == [DEAR, CHEAP, "vote"]
+    assert result.answer == "right"
+    with pytest.raises(PlannerError, match="needs a worker called 'vote'"):
+        await Conductor(planner, recorded_pool(recordings)).run("Add 8 and 56.")
+
+
+async def test_a_router_of_another_pool_is_refused(router: Router) -> None:
+    """With the names that it knows."""
+    with pytest.raises(PlannerError, match=rf"knows {CHEAP}, {DEAR}, and the pool has none of them"):
+        await Conductor(RouterPlanner(router), [Vote("a"), Vote("b")]).run("?")
+
+
+def test_wrong_options_are_refused(router: Router) -> None:
+    """When the planner is made."""
+    with pytest.raises(ConfigError, match="voters is 1"):
+        RouterPlanner(router, strategy="vote", voters=1)
+    with pytest.raises(ConfigError, match=r"threshold is 1\.5"):
+        RouterPlanner(router, threshold=1.5)
+
+
+class TestRouterPlanner(PlannerContract):
+    """It keeps to what planners keep to."""
+
+    cards = (Card(name=CHEAP, description="Writes."), Card(name=DEAR, description="Writes."))
+    heeds_question = False
+
+    @pytest.fixture
+    def planner(self, router: Router) -> Planner:
+        """Return the planner."""
+        return RouterPlanner(router)
