@@ -308,5 +308,5 @@ def test_an_agent_says_what_it_is() -> None:
     assert (card.name, card.description) == ("FunctionAgent", "An agent with the tools weather.")
     named = as_worker(FunctionAgent(name="a", description="Knows.", llm=Native(speak)), labels=["eu"]).card
     assert (named.name, named.description, named.labels) == ("a", "Knows.", {"eu"})
-    with pytest.raises(ConfigError, match="takes a conversation"):
+    with pytest.raises(ConfigError, match="accepts a conversation"):
         as_worker(agent, input_field="query")

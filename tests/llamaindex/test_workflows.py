@@ -101,7 +101,7 @@ async def test_a_start_event_without_fields_needs_a_name() -> None:
         as_worker(plain)
     with pytest.raises(ConfigError, match=r"declared fields \(city, days\)"):
         as_worker(Traveller(), input_field="query")
-    with pytest.raises(ConfigError, match="is no workflow"):
+    with pytest.raises(ConfigError, match="is not a workflow"):
         as_worker(Native(lambda prompt: None), input_field="query")  # type: ignore[arg-type, return-value]
 
 

@@ -1,4 +1,4 @@
-"""One call of an LLM as a run of its conductor."""
+"""Convert one call of an LLM to a run of its conductor."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -25,14 +25,14 @@ class LLMCall:
     """A call of an LLM that a conductor answers.
 
     Args:
-        conductor: the conductor that answers.
-        callbacks: the callback manager that is told of its steps.
+        conductor: the conductor that plans and runs the call.
+        callbacks: the callback manager for the steps.
         messages: the conversation; messages of the user without content are left out.
-        options: what else the call says: tools, and how to write.
-        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+        options: the other arguments of the call: tools and sampling.
+        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
 
     Raises:
-        ConfigError: an option is none that a conductor takes.
+        ConfigError: a conductor does not accept an option.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LLMCall:
         return await self._run(None)
 
     def responses(self) -> AsyncGenerator[ChatResponse, None]:
-        """Run the call, and yield the answer as it comes, each time with all there is of it.
+        """Run the call, and yield the answer as it grows: each item has the whole text so far.
 
         Leaving the iteration cancels the run.
         """
@@ -92,7 +92,7 @@ class LLMCall:
 
 
 def _is_blank(message: ChatMessage) -> bool:
-    """Say whether a message of the user says nothing: the question is then in another message."""
+    """Return whether a user message is blank; the question is then in another message."""
     return message.role == MessageRole.USER and all(
         isinstance(block, TextBlock) and not block.text.strip() for block in message.blocks
     )
@@ -102,7 +102,7 @@ def _last(call: ConductedCall, *, stream: bool) -> ChatResponse:
     """Return the last response, which has the tool calls, the nodes and the metadata.
 
     Raises:
-        RunFailed: there is no answer, or none that the caller can use.
+        RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
     """
     answer = call.answer()
     note_result(answer.result)
@@ -110,7 +110,7 @@ def _last(call: ConductedCall, *, stream: bool) -> ChatResponse:
     message = response.message
     message.blocks += call_blocks(answer.tool_calls)
     if answer.tool_calls:
-        # as LlamaIndex's own models have them: its streams of structured answers look here
+        # LlamaIndex's streams of structured answers read this field, which its own models set
         message.additional_kwargs["tool_calls"] = [dict(each) for each in answer.tool_calls]
     if answer.continuation is not None:
         message.additional_kwargs[CONTINUATION] = answer.continuation

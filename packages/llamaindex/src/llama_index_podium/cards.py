@@ -1,4 +1,4 @@
-"""What a planner is told of a thing of LlamaIndex's: a card derived from what it is. It calls none."""
+"""Derive cards of LlamaIndex objects, for the planner. It calls no object."""
 
 from typing import Any, Final
 
@@ -18,11 +18,11 @@ _ANSWERS: Final = "Answers questions about its documents."
 _CHATS: Final = "Answers in a conversation."
 _NO_NAME: Final = "Agent"
 _NO_DESCRIPTION: Final = "An agent that can perform a task"
-"""What LlamaIndex calls an agent that nobody has named, or described."""
+"""LlamaIndex's defaults for an agent without a name or description."""
 
 
 def card_of(thing: object, maker: CardMaker | None = None) -> Card:
-    """Return the card of an object; what `as_worker` was told stands in place of what can be derived."""
+    """Return the card of an object; the card options of `as_worker` override derived values."""
     name, words, window = type(thing).__name__, "", None
     model = url = ""
     if isinstance(thing, LLM):
@@ -47,11 +47,11 @@ def card_of(thing: object, maker: CardMaker | None = None) -> Card:
 
 
 def _workflow(thing: Any) -> tuple[str, str]:
-    """Return the name and the description of a workflow: an agent and a team say their own."""
+    """Return the name and the description of a workflow, an agent or a team."""
     name, kind = getattr(thing, "name", ""), type(thing).__name__
     own = getattr(thing, "description", "")
     agents = getattr(thing, "agents", None)
-    if isinstance(agents, dict):  # an AgentWorkflow
+    if isinstance(agents, dict):  # the type is AgentWorkflow
         told = "; ".join(f"{agent.name}: {agent.description}" for agent in agents.values())
         return kind, f"A team of agents ({told})."
     if not name or name == _NO_NAME:
@@ -63,7 +63,7 @@ def _workflow(thing: Any) -> tuple[str, str]:
 
 
 def _model_of(workflow: Workflow) -> tuple[str, str]:
-    """Return the model of an agent, or of all agents of a team, and its URL; empty where they differ."""
+    """Return the model and its URL of an agent or of a team; empty if the agents' models differ."""
     agents = getattr(workflow, "agents", None)
     each = agents.values() if isinstance(agents, dict) else [workflow]
     llms = [llm for agent in each if isinstance(llm := getattr(agent, "llm", None), LLM)]
@@ -72,7 +72,7 @@ def _model_of(workflow: Workflow) -> tuple[str, str]:
 
 
 def _base_url(llm: LLM) -> str:
-    """Return the URL of a model's endpoint, where its class says it."""
+    """Return the URL of a model's endpoint, if known."""
     for name in ("azure_endpoint", "api_base", "base_url"):  # classes for Azure inherit OpenAI's api_base
         url = getattr(llm, name, None)
         if url and isinstance(url, str):
@@ -81,7 +81,7 @@ def _base_url(llm: LLM) -> str:
 
 
 def _own_words(thing: Any) -> str:
-    """Return the docstring somebody wrote for it; LlamaIndex's own says nothing of this one."""
+    """Return the docstring of the user's class; LlamaIndex's own docstrings do not describe the object."""
     kind = type(thing)
     if kind.__module__.split(".")[0] == "llama_index":
         return ""

@@ -1,7 +1,7 @@
-"""One call of a face of LlamaIndex's, answered by a run of its conductor.
+"""Run one call of a query engine, a retriever, an LLM or a tool with its conductor.
 
-It owns what every face does: the run's steps are told to LlamaIndex, and the nodes that they
-find are merged. What a face makes of the answer is the face's.
+This module has the common part: it reports the run's steps to LlamaIndex and merges the nodes that they find.
+Each caller converts the answer itself.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -34,16 +34,16 @@ from podium.types import (
 
 
 class ConductedCall:
-    """One call of a face. Use it for one call.
+    """One call of a query engine, a retriever, an LLM or a tool. Create one object per call.
 
     Args:
-        conductor: the conductor that answers.
-        callbacks: the callback manager that is told of the steps.
+        conductor: the conductor that plans and runs the call.
+        callbacks: the callback manager for the steps.
         asked: the question, or a conversation.
-        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
-        tools: tools offered to the worker that writes the answer.
-        sampling: how that worker writes.
-        continuation: what the message with the latest tool calls holds.
+        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
+        tools: tools offered to the worker of the last step.
+        sampling: sampling of that worker.
+        continuation: the continuation in the message with the latest tool calls.
 
     Raises:
         QueryError: there is no question.
@@ -74,13 +74,13 @@ class ConductedCall:
         self._plan: Plan | None = None
         self._ended: dict[int, Outcome] = {}
         self.nodes: list[NodeWithScore] = []
-        """The nodes behind the answer: those known when its first piece comes, and all at its end."""
+        """The nodes behind the answer: those known when its first chunk is sent, and all at its end."""
         self.metadata: dict[str, Any] = {}
-        """The run as metadata: what is known when its plan is ready, and all at its end."""
+        """The run as metadata: the values known when its plan is ready, and all at its end."""
 
     @property
     def text(self) -> str:
-        """The text that was streamed so far."""
+        """The text streamed so far."""
         return self._call.text
 
     async def run(self) -> ChatAnswer:
@@ -91,13 +91,13 @@ class ConductedCall:
         return self.answer()
 
     async def events(self, *, stream: bool) -> AsyncGenerator[str, None]:
-        """Run the call; yield the new text of the answer at each event, empty where there is none.
+        """Run the call; yield the new text of the answer at each event, empty if there is none.
 
-        The run begins at the first item, in the context variables of the caller. Leaving the
-        iteration cancels it. Raises as `Conductor.run`.
+        The run begins at the first item, with the caller's context variables. Leaving the iteration cancels
+        it. Raises as `Conductor.run`.
 
         Args:
-            stream: whether anyone reads text before it is whole.
+            stream: whether the answer is streamed.
         """
         run_id = ""
         async with aclosing(self._call.events(stream=stream)) as events:
@@ -108,7 +108,7 @@ class ConductedCall:
                 yield text
 
     def answer(self) -> ChatAnswer:
-        """Return the answer, once `events` has ended. Raises as `ChatCall.answer`."""
+        """Return the answer after `events` has ended. Raises as `ChatCall.answer`."""
         answer = self._call.answer()
         self.nodes[:] = merge(answer.result, self._steps.found)
         self.metadata |= metadata_of(answer.result)
@@ -119,7 +119,7 @@ class ConductedCall:
         return self._call.rest()
 
     def _note(self, event: Event, text: str) -> None:
-        """Note what is known of the answer before the run has ended."""
+        """Record what is known of the answer before the run has ended."""
         if isinstance(event, PlanReady):
             self._plan, self._ended = event.plan, {}
             planner = PlannedBy(event.planner, event.why, event.is_fallback)
@@ -131,7 +131,7 @@ class ConductedCall:
             self._note_nodes(event)
 
     def _note_nodes(self, begun: AnswerDelta) -> None:
-        """Note the nodes found until the answer began, those of the step that writes it too."""
+        """Record the nodes found before the answer began, including those of the step that writes it."""
         number, step, attempt = begun.round, begun.step, begun.attempt
         if self._plan is None or number is None or step is None or attempt is None:
             return

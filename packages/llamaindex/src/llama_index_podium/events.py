@@ -1,6 +1,6 @@
-"""What LlamaIndex's instrumentation is told of a run, besides the spans of its steps.
+"""Events of a run for LlamaIndex's instrumentation, besides the spans of its steps.
 
-Handlers get them as any other event: `get_dispatcher().add_event_handler(…)`.
+Handlers get them like any other event: `get_dispatcher().add_event_handler(…)`.
 """
 
 from typing import Any
@@ -9,35 +9,35 @@ from llama_index.core.instrumentation.events import BaseEvent
 
 
 class PlanReadyEvent(BaseEvent):
-    """A round's plan is whole and valid."""
+    """The plan of a round is complete and valid."""
 
     run_id: str
     round: int
     plan: dict[str, Any]
-    """As `Plan.to_json` writes it."""
+    """The plan as `Plan.to_json` writes it."""
     planner: str
     why: str
 
     @classmethod
     def class_name(cls) -> str:
-        """Return what handlers call it."""
+        """Return the event's name for handlers."""
         return "PodiumPlanReadyEvent"
 
 
 class StepEvent(BaseEvent):
-    """Something that happened in one step; its span is the one of the worker's call."""
+    """An event of one step; its span is the span of the worker's call."""
 
     run_id: str
     round: int
     step: int
     """Index in the plan, from 0."""
     attempt: int
-    """Number of the call for the step, from 1; 0 of a step that never started."""
+    """Number of the call for the step, from 1; 0 if the step never started."""
     worker: str
 
     @classmethod
     def class_name(cls) -> str:
-        """Return what handlers call it."""
+        """Return the event's name for handlers."""
         return "PodiumStepEvent"
 
 
@@ -48,54 +48,54 @@ class StepStartEvent(StepEvent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return what handlers call it."""
+        """Return the event's name for handlers."""
         return "PodiumStepStartEvent"
 
 
 class StepInProgressEvent(StepEvent):
-    """A step's worker wrote a piece of its output."""
+    """A step's worker wrote a chunk of its output."""
 
     delta: str
 
     @classmethod
     def class_name(cls) -> str:
-        """Return what handlers call it."""
+        """Return the event's name for handlers."""
         return "PodiumStepInProgressEvent"
 
 
 class StepEndEvent(StepEvent):
-    """A step is over, or will never run."""
+    """A step has ended, or will never run."""
 
     status: str
     """`ok`, `failed`, `skipped` or `cancelled`."""
     output: str
     problem: str | None
-    """Why it is not `ok`."""
+    """The reason if the status is not `ok`."""
     source_nodes: list[str]
-    """Ids of the nodes it found."""
+    """Ids of the nodes that the step found."""
     usage: dict[str, Any]
 
     @classmethod
     def class_name(cls) -> str:
-        """Return what handlers call it."""
+        """Return the event's name for handlers."""
         return "PodiumStepEndEvent"
 
 
 class RunEndEvent(BaseEvent):
-    """A run has ended; its span is the one that the run was started in."""
+    """A run has ended; its span is the span in which the run was started."""
 
     run_id: str
     status: str
     """`ok`, `partial`, `failed` or `waiting`."""
     problem: str | None
-    """Why it is not `ok`."""
+    """The reason if the status is not `ok`."""
     usage: dict[str, Any]
     """Tokens of the planner and of all steps."""
     cost: float | None
-    """In USD; `None` where a price is unknown."""
+    """In USD; `None` if a price is unknown."""
     seconds: float
 
     @classmethod
     def class_name(cls) -> str:
-        """Return what handlers call it."""
+        """Return the event's name for handlers."""
         return "PodiumRunEndEvent"

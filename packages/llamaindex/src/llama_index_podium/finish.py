@@ -1,4 +1,4 @@
-"""Why a model stopped, as the raw response of its client says."""
+"""Read finish reasons from the raw responses of models' clients."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,15 +11,15 @@ _FINISHES: Final = ("finish_reason", "stop_reason", "done_reason")
 
 
 class Ending:
-    """What the pieces of one answer say of its end."""
+    """The finish reason and the refusal of one answer, read from its chunks."""
 
     def __init__(self) -> None:
         self.refusal = ""
         """The text in which the model refused to answer."""
         self.finish: str | None = None
-        """Why the model stopped, in its provider's word; `None` where no piece said."""
+        """The provider's finish reason; `None` if no chunk had one."""
         self.states = False
-        """Whether the provider is one that always says why: an answer without it was cut off."""
+        """Whether the provider always sends a finish reason: an answer without one was cut off."""
 
     @property
     def is_broken_off(self) -> bool:
@@ -27,7 +27,7 @@ class Ending:
         return self.states and self.finish is None
 
     def take(self, response: ChatResponse | CompletionResponse) -> None:
-        """Read the whole answer, or its next piece."""
+        """Read the whole answer, or its next chunk."""
         raw: Any = response.raw
         raw = raw.model_dump() if hasattr(raw, "model_dump") else raw
         raw = raw if isinstance(raw, Mapping) else {}

@@ -1,4 +1,4 @@
-"""A conductor as an LLM, native in its async methods; the others run these."""
+"""A conductor as an LLM. The sync methods run the async methods."""
 
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing, closing
@@ -45,32 +45,33 @@ NAME = "podium"
 
 @ConductorFace.register
 class ConductorLLM(FunctionCallingLLM):
-    """A conductor as an LLM: plans each question and has its workers answer it.
+    """An LLM that plans each question and has the conductor's workers execute the plan.
 
-    Tools, `temperature`, `max_tokens` and `stop` go to the worker of the plan's last step, which
-    writes the answer and may ask for calls. The turn after those calls is not planned again: what
-    it continues from is in the message that asks for them. A response's `raw` holds the run under
-    `podium`, as plain JSON, and under `source_nodes` the nodes behind the answer.
+    Tools, `temperature`, `max_tokens` and `stop` are passed to the worker of the plan's last step, which
+    writes the answer or requests tool calls. The turn after tool calls is not planned again: the message that
+    requests them has the continuation. A response's `raw` has the run under `podium`, as plain JSON, and
+    under `source_nodes` the nodes behind the answer.
 
     Args:
-        conductor: the conductor that answers. A hosted one shows neither steps nor nodes.
-        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
-        callback_manager: is told of calls and steps; `None` takes that of `Settings`.
-        options: further options of LlamaIndex's `LLM`, as `system_prompt`; `temperature`, `top_p`,
-            `max_tokens`, `seed`, `stop`, `reasoning_effort` and `response_format` for the worker of the
-            plan's last step, where a call does not say.
+        conductor: the conductor that plans and runs each call. A hosted conductor shows neither steps nor
+            nodes.
+        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
+        callback_manager: gets the calls and steps; `None` uses the callback manager of `Settings`.
+        options: further options of LlamaIndex's `LLM`, such as `system_prompt`; `temperature`, `top_p`,
+            `max_tokens`, `seed`, `stop`, `reasoning_effort` and `response_format` as defaults for the worker
+            of the plan's last step.
 
     Raises:
-        TypeError: there is an option that it does not take.
-        ConfigError: the first argument is no conductor, or `response_format` holds no JSON schema.
-        RunFailed: from each call: the run has no answer; `result` is the run's.
+        TypeError: an option is unknown.
+        ConfigError: the first argument is no conductor, or `response_format` has no JSON schema.
+        RunFailed: from each call: the run has no answer; `result` is the run's result.
         PodiumError: from each call: as `Conductor.run`.
     """
 
     _conductor: Conductor | HostedConductor = PrivateAttr()
     _partial: Partial = PrivateAttr()
     _sampling: dict[str, Any] = PrivateAttr(default_factory=dict)
-    """How the last step's worker writes where a call does not say."""
+    """The default sampling of the last step's worker."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class ConductorLLM(FunctionCallingLLM):
             told = ", ".join(sorted({"partial", *takes}))
             raise TypeError(f"ConductorLLM takes no {', '.join(unknown)}: its options are {told}")
         sampling: dict[str, Any] = {name: options.pop(name) for name in SAMPLING_OPTIONS if name in options}
-        read_sampling(sampling, of="ConductorLLM")  # a mistake is raised here, not from the first call
+        read_sampling(sampling, of="ConductorLLM")  # raises for a mistake here, not in the first call
         super().__init__(callback_manager=callback_manager or CallbackManager([]), **options)
         self._sampling = sampling
         self._conductor = conductor
@@ -102,18 +103,18 @@ class ConductorLLM(FunctionCallingLLM):
         callback_manager: CallbackManager | None = None,
         **options: Any,
     ) -> "ConductorLLM":
-        """Return an LLM over a conductor made for it.
+        """Return an LLM with a new conductor.
 
         Args:
-            workers: retrievers, query engines, LLMs, tools, or workers of Podium's.
-            planner: an LLM, or a planner of Podium's; `None` takes `Settings.llm`.
+            workers: retrievers, query engines, LLMs, tools, or workers of Podium.
+            planner: an LLM, or a planner of Podium; `None` uses `Settings.llm`.
             partial: as for the LLM.
             callback_manager: as for the LLM.
-            options: what else `podium.Conductor` takes: `limits`, `policy`, `journal`, and so on;
+            options: further options of `podium.Conductor`: `limits`, `policy`, `journal`, and so on;
                 `fallback_planner` may be an LLM.
 
         Raises:
-            TypeError: an option is not one of `Conductor`'s.
+            TypeError: an option is not an option of `Conductor`.
             ConfigError: as `Conductor`.
         """
         conductor = conductor_of(
@@ -127,7 +128,7 @@ class ConductorLLM(FunctionCallingLLM):
 
     @override
     def __getstate__(self) -> NoReturn:
-        """Refuse to be pickled: LlamaIndex would leave the conductor out, and only log it.
+        """Refuse to be pickled, because LlamaIndex would drop the conductor and only log it.
 
         Raises:
             TypeError: always.
@@ -136,19 +137,19 @@ class ConductorLLM(FunctionCallingLLM):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return what LlamaIndex calls it."""
+        """Return the class's name for LlamaIndex."""
         return "conductor_llm"
 
     @property
     def conductor(self) -> Conductor | HostedConductor:
-        """The conductor that answers."""
+        """The conductor that plans and runs each call."""
         return self._conductor
 
     @property
     def metadata(self) -> LLMMetadata:
-        """Its context is the smallest that a worker is known to have; it calls tools if a worker can.
+        """The context window is the smallest known one of the workers; it calls tools if a worker can.
 
-        A hosted conductor, which shows no workers, has the default context and calls tools.
+        A hosted conductor, which shows no workers, has the default context window and calls tools.
         """
         if isinstance(self._conductor, HostedConductor):
             return LLMMetadata(
@@ -164,34 +165,34 @@ class ConductorLLM(FunctionCallingLLM):
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """Ask, and wait for the whole answer."""
+        """Answer a conversation."""
         return await self._call(messages, kwargs).response()
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """Do as `achat` from code that is not async, inside a running event loop too."""
+        """Answer like `achat` from sync code, also inside a running event loop."""
         return run_sync(self._call(messages, kwargs).response)
 
     @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
-        """Ask, and return the answer as it comes; leaving it cancels the run."""
+        """Answer a conversation, and stream the answer; leaving the stream cancels the run."""
         return self._call(messages, kwargs).responses()
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """Do as `astream_chat` from code that is not async, inside a running event loop too."""
+        """Answer like `astream_chat` from sync code, also inside a running event loop."""
         return iterate(self._call(messages, kwargs).responses)
 
     @override
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """Ask a question that is one text."""
+        """Answer a question that is one text."""
         return _completed(await self._call(_question(prompt), kwargs).response())
 
     @override
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """Do as `acomplete` from code that is not async, inside a running event loop too."""
+        """Answer like `acomplete` from sync code, also inside a running event loop."""
         return _completed(run_sync(self._call(_question(prompt), kwargs).response))
 
     @override
@@ -208,7 +209,7 @@ class ConductorLLM(FunctionCallingLLM):
     @override
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        """Do as `astream_complete` from code that is not async, inside a running event loop too."""
+        """Answer like `astream_complete` from sync code, also inside a running event loop."""
         asking = self._call(_question(prompt), kwargs)
         return iterate(lambda: asking.pieces(_completed))
 
@@ -220,10 +221,10 @@ class ConductorLLM(FunctionCallingLLM):
         llm_kwargs: dict[str, Any] | None = None,
         **prompt_args: Any,
     ) -> Model:
-        """Ask for an object.
+        """Return the answer as an object.
 
         Raises:
-            RunFailed: the answer cannot be read as one.
+            RunFailed: the answer cannot be parsed as the object.
         """
         call = StructuredCall(output_cls)
         with call.inside():
@@ -238,7 +239,7 @@ class ConductorLLM(FunctionCallingLLM):
         llm_kwargs: dict[str, Any] | None = None,
         **prompt_args: Any,
     ) -> Model:
-        """Do as `structured_predict`."""
+        """Return the answer as an object, like `structured_predict`."""
         call = StructuredCall(output_cls)
         with call.inside():
             await super().astructured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
@@ -252,10 +253,10 @@ class ConductorLLM(FunctionCallingLLM):
         llm_kwargs: dict[str, Any] | None = None,
         **prompt_args: Any,
     ) -> Generator[Model | FlexibleModel, None, None]:
-        """Ask for an object, and yield it as it comes, and last the whole of it.
+        """Yield the answer as an object that grows, and finally the complete object.
 
         Raises:
-            RunFailed: at the end: the answer cannot be read as one.
+            RunFailed: at the end: the answer cannot be parsed as the object.
         """
         call = StructuredCall(output_cls)
         pieces = super().stream_structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
@@ -277,7 +278,7 @@ class ConductorLLM(FunctionCallingLLM):
         llm_kwargs: dict[str, Any] | None = None,
         **prompt_args: Any,
     ) -> AsyncGenerator[Model | FlexibleModel, None]:
-        """Do as `stream_structured_predict`."""
+        """Yield the answer as an object that grows, like `stream_structured_predict`."""
         call = StructuredCall(output_cls)
         pieces = await super().astream_structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
         return _structured_pieces(call, pieces)
@@ -289,15 +290,15 @@ class ConductorLLM(FunctionCallingLLM):
         error_on_no_tool_call: bool = True,
         **kwargs: Any,
     ) -> list[ToolSelection]:
-        """Return the calls that a response asks for.
+        """Return the tool calls that a response requests.
 
         Raises:
-            ValueError: it asks for none, and that is an error.
+            ValueError: there are no tool calls, and `error_on_no_tool_call` is true.
         """
         del kwargs
         calls = call_blocks(calls_of(response.message))
         if not calls and error_on_no_tool_call:
-            raise ValueError("the response asks for no call of a tool")
+            raise ValueError("the response requests no tool calls")
         return [
             ToolSelection(
                 tool_id=call.tool_call_id or "",
@@ -318,7 +319,7 @@ class ConductorLLM(FunctionCallingLLM):
         tool_required: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return what `chat` is given; how many calls a worker asks for at once is the worker's."""
+        """Return the arguments of `chat`; the worker decides the number of parallel tool calls."""
         del verbose, allow_parallel_tool_calls
         asked = _question(user_msg) if isinstance(user_msg, str) else [user_msg] if user_msg else []
         choice = {"tool_choice": "required"} if tool_required else {}

@@ -1,6 +1,6 @@
-"""LlamaIndex's chat messages and Podium's, each read as the other.
+"""Convert LlamaIndex's chat messages to Podium's, and back.
 
-It owns how blocks and content parts correspond. It knows no worker and no run.
+The module maps blocks to content parts. It knows no worker and no run.
 """
 
 import base64
@@ -37,10 +37,10 @@ _ROLES: Final[Mapping[MessageRole, Role]] = {
 
 
 def from_llama(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
-    """Return LlamaIndex's messages as Podium's; reasoning that a model did for itself is left out.
+    """Return LlamaIndex's messages as Podium's, without the reasoning of models.
 
     Raises:
-        QueryError: a message holds what Podium's cannot.
+        QueryError: Podium has no format for a part of a message.
     """
     return tuple(map(_from_llama, messages))
 
@@ -61,7 +61,7 @@ def _from_llama(message: ChatMessage) -> Message:
 
 
 def calls_of(message: ChatMessage) -> tuple[Part, ...]:
-    """Return the calls that a message asks for, as OpenAI writes them."""
+    """Return the tool calls of a message in OpenAI's format."""
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     if blocks:
         return tuple(tool_call(b.tool_call_id, b.tool_name, b.tool_kwargs) for b in blocks)
@@ -84,7 +84,7 @@ def _to_llama(message: Message) -> ChatMessage:
 
 
 def call_blocks(calls: Iterable[Part]) -> list[ToolCallBlock]:
-    """Return calls, as OpenAI writes them, as blocks; broken arguments stay the text they are."""
+    """Return tool calls in OpenAI's format as blocks; invalid arguments remain text."""
     return [
         ToolCallBlock(
             tool_call_id=call.get("id"),
@@ -97,7 +97,7 @@ def call_blocks(calls: Iterable[Part]) -> list[ToolCallBlock]:
 
 
 def _plain(call: Any) -> Part:
-    """Return a call that an OpenAI client left in a message, as its own class or as plain data."""
+    """Return a tool call that an OpenAI client left in a message as plain data."""
     plain: Part = call if isinstance(call, Mapping) else call.model_dump()
     return plain
 
@@ -107,7 +107,7 @@ def _parts(block: object) -> list[Part]:
         return [part for inner in block.content for part in _parts(inner)]
     write = _WRITE.get(type(block))
     if write is None:
-        raise QueryError(f"a message holds a {type(block).__name__}, which no worker can be shown")
+        raise QueryError(f"a message has a {type(block).__name__}, which workers cannot read")
     return [write(block)]
 
 

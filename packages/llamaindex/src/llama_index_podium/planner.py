@@ -1,4 +1,4 @@
-"""One of LlamaIndex's LLMs as the planner, and a conductor made of such things."""
+"""A LlamaIndex LLM as the planner, and the conductors of this package."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,12 +24,12 @@ def as_planner(
 
     Args:
         llm: the model.
-        name: what events and results call it; `None` takes the model's own.
-        price: what its tokens cost; `None` looks it up, as `as_worker` does.
-        options: what else `podium.ChatPlanner` takes.
+        name: the name in events and results; `None` uses the model's own.
+        price: the price of its tokens; `None` looks it up, as `as_worker` does.
+        options: further options of `podium.ChatPlanner`.
 
     Raises:
-        ConfigError: it is no LLM, or has a card already that says its name and price.
+        ConfigError: `llm` is no LLM, or already has a card with its name and price.
     """
     maker = CardMaker({"name": name, "price": price})
     worker = maker.podium_worker(llm)
@@ -43,14 +43,14 @@ def as_planner(
 
 
 def check_conductor(thing: object, face: str) -> None:
-    """Check that an object is a conductor.
+    """Raise an error unless an object is a conductor.
 
     Args:
         thing: the object.
-        face: the class that is made, for an error.
+        face: the name of the caller's class, for the error.
 
     Raises:
-        ConfigError: it is no conductor.
+        ConfigError: the object is no conductor.
     """
     if not isinstance(thing, Conductor | HostedConductor):
         raise ConfigError(
@@ -85,17 +85,17 @@ def conductor_of(
     takes: Sequence[str] = (),
     **options: Any,
 ) -> Conductor:
-    """Return a conductor of a planner and workers.
+    """Return a conductor with a planner and workers.
 
     Args:
-        planner: an LLM, or a planner of Podium's; `None` takes `Settings.llm`.
-        workers: whatever `as_worker` takes.
-        face: the function that the caller called, for an error.
-        takes: options that this function takes besides those of `Conductor`, for an error.
-        options: what else `podium.Conductor` takes; `fallback_planner` may be an LLM.
+        planner: an LLM, or a planner of Podium; `None` uses `Settings.llm`.
+        workers: all objects that `as_worker` accepts.
+        face: the name of the caller's function, for errors.
+        takes: options of the caller's function in addition to those of `Conductor`, for errors.
+        options: further options of `podium.Conductor`; `fallback_planner` may be an LLM.
 
     Raises:
-        TypeError: an option is not one of `Conductor`'s.
+        TypeError: an option is not an option of `Conductor`.
         ConfigError: a planner is neither an LLM nor a planner, or as `Conductor`.
     """
     llm = Settings.llm if planner is None else planner

@@ -35,28 +35,29 @@ _PLANNER = "planner"
 
 @ConductorFace.register
 class ConductorQueryEngine(BaseQueryEngine):
-    """Answers a query by planning it and having the conductor's workers carry the plan out.
+    """A query engine that plans a query and has the conductor's workers execute the plan.
 
-    A response has as `source_nodes` the nodes that the steps behind the answer found, each
-    once, with the steps that found it under `podium_steps` of its metadata. Its `metadata`
-    holds the run's id, status, planner, plan, steps, usage and cost. An answer that lacks something
-    is returned, with `status` `partial` and the `problem`; a run without an answer raises.
+    The `source_nodes` of a response are the nodes that the steps behind the answer found, each once; the
+    metadata of a node has the numbers of these steps under `podium_steps`. The `metadata` of a response has
+    the run's id, status, planner, plan, steps, usage and cost. An incomplete answer is returned with `status`
+    `partial` and the `problem`; a run without an answer raises.
 
-    Prompts: `<worker>:task_prompt` and `planner:task_prompt` of LLMs, whose `{task}` is what
-    Podium writes; and those of retrievers and engines, as `<worker>:<theirs>`.
+    Prompts: `<worker>:task_prompt` and `planner:task_prompt` of LLMs, where `{task}` is the prompt that
+    Podium writes; and the prompts of retrievers and engines, as `<worker>:<prompt>`.
 
     Args:
-        conductor: the conductor that answers. A hosted one shows neither steps nor nodes.
-        streaming: whether responses are streamed: they come once the answer is begun, with the
-            nodes it is made of; what is known only at its end is added to them then.
-        partial: whether an answer that lacks something is returned, or raised as `RunFailed`; a
-            streamed one is raised at its end.
-        callback_manager: is told of queries and steps; `None` takes that of `Settings`.
+        conductor: the conductor that plans and runs each query. A hosted conductor shows neither steps nor
+            nodes.
+        streaming: whether responses are streamed. A streamed response is returned when the answer begins,
+            with the nodes found so far; values that are known only at the end are added then.
+        partial: whether an incomplete answer is returned, or raised as `RunFailed`; a streamed response
+            raises it at its end.
+        callback_manager: gets the queries and steps; `None` uses the callback manager of `Settings`.
 
     Raises:
         TypeError: there is an option that it does not take.
         ConfigError: the first argument is no conductor.
-        RunFailed: from each query: the run has no answer; `result` is the run's.
+        RunFailed: from each query: the run has no answer; `result` is the run's result.
         PodiumError: from each query: as `Conductor.run`.
     """
 
@@ -87,19 +88,19 @@ class ConductorQueryEngine(BaseQueryEngine):
         callback_manager: CallbackManager | None = None,
         **options: Any,
     ) -> "ConductorQueryEngine":
-        """Return an engine over a conductor made for it.
+        """Return an engine with a new conductor.
 
         Args:
-            workers: retrievers, query engines, LLMs, tools, or workers of Podium's.
-            planner: an LLM, or a planner of Podium's; `None` takes `Settings.llm`.
+            workers: retrievers, query engines, LLMs, tools, or workers of Podium.
+            planner: an LLM, or a planner of Podium; `None` uses `Settings.llm`.
             streaming: as for the engine.
             partial: as for the engine.
             callback_manager: as for the engine.
-            options: what else `podium.Conductor` takes: `limits`, `policy`, `journal`, and so on;
+            options: further options of `podium.Conductor`: `limits`, `policy`, `journal`, and so on;
                 `fallback_planner` may be an LLM.
 
         Raises:
-            TypeError: an option is not one of `Conductor`'s.
+            TypeError: an option is not an option of `Conductor`.
             ConfigError: as `Conductor`.
         """
         conductor = conductor_of(
@@ -143,7 +144,7 @@ class ConductorQueryEngine(BaseQueryEngine):
     def _get_prompt_modules(self) -> PromptMixinType:
         modules: dict[str, PromptMixin] = {}
         if isinstance(self.conductor, HostedConductor):
-            return modules  # it shows no planner and no workers
+            return modules  # a hosted conductor shows no planner and no workers
         planner = self.conductor.planner.worker
         if isinstance(planner, LLMWorker):
             modules[_PLANNER] = planner
@@ -157,7 +158,7 @@ class ConductorQueryEngine(BaseQueryEngine):
         return modules
 
     def update_prompts(self, prompts_dict: PromptDictType) -> None:
-        """Update prompts; others remain in place.
+        """Update prompts; prompts that are not listed do not change.
 
         Raises:
             ValueError: there is no worker with prompts of this name, or it has no such prompt; no prompt is
@@ -167,7 +168,7 @@ class ConductorQueryEngine(BaseQueryEngine):
         modules = self._get_prompt_modules()
         found: list[tuple[PromptMixin, PromptDictType]] = []
         for key, prompt in prompts_dict.items():
-            name, _, rest = key.partition(":")  # LlamaIndex's own takes no names of three parts apart
+            name, _, rest = key.partition(":")  # LlamaIndex's own method does not support keys of three parts
             if name not in modules:
                 raise ValueError(f"no worker {name!r} has prompts: those that do are {', '.join(modules)}")
             if rest not in (known := modules[name].get_prompts()):
@@ -183,7 +184,7 @@ def _pieces(call: ConductedCall, callbacks: CallbackManager, query: QueryBundle)
     Leaving the iteration cancels the run.
 
     Raises:
-        RunFailed: there is no answer, or another than what was yielded of it.
+        RunFailed: there is no answer, or it differs from the text already yielded.
     """
 
     async def run(emit: Callable[[str], None]) -> None:
@@ -210,7 +211,7 @@ def _pieces(call: ConductedCall, callbacks: CallbackManager, query: QueryBundle)
 
 
 def _prompted(worker: Worker) -> PromptMixin | None:
-    """Return what of a worker has prompts."""
+    """Return the object of a worker that has prompts."""
     if isinstance(worker, QueryEngineWorker):
         return worker.engine
     if isinstance(worker, RetrieverWorker):

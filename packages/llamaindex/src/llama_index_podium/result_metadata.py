@@ -1,4 +1,4 @@
-"""The result of a run as LlamaIndex's metadata, which is plain JSON."""
+"""Convert the result of a run to LlamaIndex's metadata, which is plain JSON."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def metadata_of(result: Result) -> dict[str, Any]:
 
 
 def counts_of(usage: Usage) -> dict[str, Any]:
-    """Return usage under the names that OpenAI's clients, and LlamaIndex's counters, read."""
+    """Return usage under the names that OpenAI's clients and LlamaIndex's counters use."""
     return {
         "prompt_tokens": usage.total_input_tokens,
         "completion_tokens": usage.total_output_tokens,

@@ -25,23 +25,23 @@ _TOLD: Final = ("run_id", "status", "problem", "planner")
 class ConductorRetriever(BaseRetriever):
     """Plans a query, and returns the nodes that the steps behind the answer found.
 
-    Nodes of the same id and content are one node. A node's metadata has the steps that found it
-    under `podium_steps`, and under `podium_run` the run's id, status, problem and planner. Models
-    and embeddings are shown neither. Nodes stand in the order of the plan, not in that of scores,
-    which two indexes need not share.
+    Nodes of the same id and content become one node. A node's metadata has the steps that found it under
+    `podium_steps`, and the run's id, status, problem and planner under `podium_run`. Models and embeddings
+    are not shown these keys. Nodes are in the order of the plan, not of scores, because scores of two indexes
+    may not be comparable.
 
     Args:
-        conductor: the conductor that answers.
-        answer: whether the answer itself is the first node, with the run's metadata and no score.
-            Workers that are no searches find no nodes, so only the answer has what they wrote.
-        partial: whether the nodes of an answer that lacks something are returned, or `RunFailed` is
-            raised. It is raised, too, where there is no node that could tell it.
-        callback_manager: is told of searches and steps; `None` takes that of `Settings`.
+        conductor: the conductor that plans and runs each query.
+        answer: whether the answer is the first node, with the run's metadata and no score. Workers that do
+            not search find no nodes, so only the answer has their output.
+        partial: whether the nodes of an incomplete answer are returned, or `RunFailed` is raised. It is also
+            raised if there is no node to carry the problem.
+        callback_manager: gets the searches and steps; `None` uses the callback manager of `Settings`.
 
     Raises:
         TypeError: there is an option that it does not take.
         ConfigError: the first argument is no conductor.
-        RunFailed: from each query: the run has no answer; `result` is the run's.
+        RunFailed: from each query: the run has no answer; `result` is the run's result.
         PodiumError: from each query: as `Conductor.run`.
     """
 
@@ -72,14 +72,14 @@ class ConductorRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
         **options: Any,
     ) -> "ConductorRetriever":
-        """Return a retriever over a conductor made for it.
+        """Return a retriever with a new conductor.
 
-        A `Gather` worker joins the pool unless it has one: a plan over several searches then needs no
-        model that writes an answer.
+        A `Gather` worker is added to the pool unless it has one: a plan over several searches then needs no
+        model to write an answer.
 
         Args:
-            workers: retrievers, query engines, LLMs, tools, or workers of Podium's.
-            planner: an LLM, or a planner of Podium's; `None` takes `Settings.llm`.
+            workers: retrievers, query engines, LLMs, tools, or workers of Podium.
+            planner: an LLM, or a planner of Podium; `None` uses `Settings.llm`.
             answer: as for the retriever.
             partial: as for the retriever.
             callback_manager: as for the retriever.
@@ -87,7 +87,7 @@ class ConductorRetriever(BaseRetriever):
                 `fallback_planner` may be an LLM.
 
         Raises:
-            TypeError: an option is not one of `Conductor`'s.
+            TypeError: an option is not an option of `Conductor`.
             ConfigError: as `Conductor`.
         """
         pool = [as_worker(worker) for worker in workers]
@@ -122,12 +122,12 @@ class ConductorRetriever(BaseRetriever):
     def _handle_recursive_retrieval(
         self, query_bundle: QueryBundle, nodes: list[NodeWithScore]
     ) -> list[NodeWithScore]:
-        """Return the nodes as they are: LlamaIndex would drop one of two that share an id."""
+        """Return the nodes unchanged: LlamaIndex would drop one of two nodes with the same id."""
         del query_bundle
         return nodes
 
     async def _ahandle_recursive_retrieval(
         self, query_bundle: QueryBundle, nodes: list[NodeWithScore]
     ) -> list[NodeWithScore]:
-        """Do as `_handle_recursive_retrieval`."""
+        """Return the nodes unchanged, like `_handle_recursive_retrieval`."""
         return self._handle_recursive_retrieval(query_bundle, nodes)

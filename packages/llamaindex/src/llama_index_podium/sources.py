@@ -1,7 +1,7 @@
-"""The nodes that steps find: noted where they are found, merged for an answer.
+"""Collect the nodes that steps find, and merge them for an answer.
 
-Retrievers and query engines run deep inside a step; what they find is noted in a context
-variable of the step's call. It knows no run.
+Retrievers and query engines run deep inside a step, so they add their nodes to a context variable of the
+step's call. The module knows no run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +14,9 @@ from podium.hosts import answer_sources, steps_behind
 from podium.types import Outcome, Plan, Result
 
 STEPS: Final = "podium_steps"
-"""The key of a source node's metadata under which stand the steps that found it."""
+"""The key in a source node's metadata for the steps that found it."""
 RUN: Final = "podium_run"
-"""The key of a retrieved node's metadata under which stands the run that found it."""
+"""The key in a retrieved node's metadata for the run that found it."""
 _MARKS: Final = frozenset((STEPS, RUN))
 _HIDDEN: Final = ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
 
@@ -30,14 +30,14 @@ class Place(NamedTuple):
 
 
 Found = Mapping[str, Mapping[Place, Sequence[NodeWithScore]]]
-"""What the calls of runs have found, by the run's id."""
+"""The nodes found by the calls of runs, by the run's id."""
 
 FINDING: ContextVar[list[NodeWithScore] | None] = ContextVar("podium_finding", default=None)
-"""What the call at hand has found so far; `None` outside of a step."""
+"""The nodes found so far by the current call; `None` outside of a step."""
 
 
 def note(nodes: object) -> None:
-    """Note what the step at hand has found; what is no list of nodes is none."""
+    """Add nodes to those of the current step; other objects are ignored."""
     found = FINDING.get()
     if found is not None and isinstance(nodes, Iterable):
         found += [_unmarked(node) for node in nodes if isinstance(node, NodeWithScore)]
@@ -53,14 +53,14 @@ def behind(
 ) -> list[NodeWithScore]:
     """Return the nodes found by one step and by the steps whose output reached it, each once.
 
-    They stand in the order of the plan, and within a step as they were found. Nodes of the same id
-    and content are one node, with the best of its scores; nodes of the same id and other content,
-    as two indexes may have them, are both returned. Each is a copy whose metadata says under
-    `podium_steps` which steps found it; models and embeddings are not shown that.
+    They are in the order of the plan, and within a step in the order in which they were found. Nodes of the
+    same id and content become one node, with the highest score; nodes of the same id and different content,
+    as two indexes may have them, are both returned. Each node is a copy whose metadata has the numbers of the
+    steps that found it under `podium_steps`; models and embeddings are not shown them.
 
     Args:
-        plan: the round's.
-        ended: the outcomes of its steps that ended well, by step.
+        plan: the plan of the round.
+        ended: the outcomes of its successful steps, by step.
         step: the one step.
         found: the nodes of each call.
     """
@@ -68,7 +68,7 @@ def behind(
 
 
 def text_of(nodes: Iterable[NodeWithScore]) -> str:
-    """Return the nodes' texts as a model is shown them in LlamaIndex: each with its metadata."""
+    """Return the nodes' texts as LlamaIndex shows them to a model, with their metadata."""
     return "\n\n".join(node.node.get_content(MetadataMode.LLM) for node in nodes)
 
 
@@ -120,7 +120,7 @@ def marked(found: NodeWithScore, facts: Mapping[str, Any]) -> NodeWithScore:
 
 
 def _unmarked(found: NodeWithScore) -> NodeWithScore:
-    """Return a node without the marks of another run, as a conductor behind an engine leaves them."""
+    """Return a node without the metadata of another run, such as of a conductor behind an engine."""
     node = found.node
     if _MARKS.isdisjoint(node.metadata):
         return found

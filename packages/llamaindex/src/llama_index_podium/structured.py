@@ -1,7 +1,7 @@
-"""Structured answers of an LLM over a conductor.
+"""Structured answers of an LLM that is a conductor.
 
-LlamaIndex's programs ask for them and read them. An answer that they cannot read raises
-`RunFailed`, with the run's result: no object is made up in its place.
+LlamaIndex's programs request and parse them. If an answer cannot be parsed, `RunFailed` with the run's result
+is raised; no object is invented.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _MAX_QUOTE = 500
 
 
 def note_result(result: Result) -> None:
-    """Note the result of a run that answers a structured call; elsewhere, do nothing."""
+    """Store the result of a run that answers a structured call; do nothing outside of such a call."""
     ended = _ENDED.get()
     if ended is not None:
         ended.append(result)
@@ -34,7 +34,7 @@ class StructuredCall(Generic[Model]):
     """One structured call.
 
     Args:
-        output_cls: the class that the answer is read as.
+        output_cls: the class of the parsed answer.
     """
 
     def __init__(self, output_cls: type[Model]) -> None:
@@ -43,17 +43,17 @@ class StructuredCall(Generic[Model]):
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Have what LlamaIndex raises in the block be an error of Podium's, if a run has ended in it.
+        """Convert exceptions of LlamaIndex in the block to `RunFailed` if a run has ended in it.
 
         Raises:
-            RunFailed: the answer could not be read.
+            RunFailed: the answer could not be parsed.
         """
         token = _ENDED.set(self._ended)
         try:
             yield
         except PodiumError:
             raise
-        except (ValueError, TypeError, KeyError) as error:  # the last: a call of another tool
+        except (ValueError, TypeError, KeyError) as error:  # KeyError: a call of another tool
             if not self._ended:
                 raise
             raise self._unread(error) from error
@@ -61,12 +61,13 @@ class StructuredCall(Generic[Model]):
             _ENDED.reset(token)
 
     def answer(self) -> Model:
-        """Return the object that the run's answer is, once the run has ended.
+        """Return the parsed answer after the run has ended.
 
-        It is read again here: LlamaIndex completes what is cut, in streams and in arguments of tools.
+        The answer is parsed again here, because LlamaIndex completes cut answers in streams and in arguments
+        of tools.
 
         Raises:
-            RunFailed: the answer was cut, or cannot be read as one.
+            RunFailed: the answer was cut, or cannot be parsed.
         """
         result = self._ended[-1]
         if result.problem is not None and result.problem.code == "cut":
@@ -91,5 +92,5 @@ class StructuredCall(Generic[Model]):
 
 
 def has_value(piece: BaseModel) -> bool:
-    """Say whether a part of an object has a value; LlamaIndex streams blank ones for what it cannot read."""
+    """Return whether a partial object has a value; LlamaIndex streams blank objects if it cannot parse."""
     return bool(piece.model_dump(exclude_none=True))

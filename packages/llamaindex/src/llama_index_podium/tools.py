@@ -11,16 +11,15 @@ from podium.hosts import Partial, check_partial, plan_lines
 
 
 class ConductorToolSpec(BaseToolSpec):
-    """Two tools: `ask_team` has a question planned and answered; `plan_for_team` only shows the plan.
+    """Two tools: `ask_team` plans and answers a question; `plan_for_team` only returns the plan.
 
-    The raw output of `ask_team` is a `Response`, with the nodes behind the answer and the run's
-    metadata.
+    The raw output of `ask_team` is a `Response`, with the nodes behind the answer and the run's metadata.
 
     Args:
-        conductor: the conductor that answers.
-        partial: whether an answer that lacks something is returned, with a sentence that says so, or
-            raised as `RunFailed`.
-        callback_manager: is told of steps; `None` takes that of `Settings`.
+        conductor: the conductor that plans and runs each question.
+        partial: whether an incomplete answer is returned, with a sentence that says so, or raised as
+            `RunFailed`.
+        callback_manager: gets the steps; `None` uses the callback manager of `Settings`.
     """
 
     spec_functions = [("ask_team", "aask_team"), ("plan_for_team", "aplan_for_team")]  # noqa: RUF012 - as LlamaIndex has it

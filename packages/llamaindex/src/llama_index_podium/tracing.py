@@ -1,8 +1,8 @@
-"""What LlamaIndex is told of a run: its workers' calls as spans and events, its plan and its steps.
+"""Report a run to LlamaIndex: its workers' calls as spans and events, its plan and its steps.
 
-It owns the names of spans, the tags that all inside of one carries, and what the older
-callback managers are told. Whose child a span is, LlamaIndex's own context variables say:
-inside a step it is the step's, so that what a worker calls stands under it.
+The module has the names of spans, the tags of everything inside a span, and the payloads for the older
+callback managers. LlamaIndex's own context variables determine the parent of a span: inside a step it is the
+step's span, so a worker's calls are below it.
 """
 
 import inspect
@@ -41,10 +41,10 @@ _WHERE: Final[tuple[ContextVar[Any], ...]] = (active_span_id, active_instrument_
 
 
 class Steps:
-    """The calls of one run, and of those nested in it, as they are told and as they find nodes.
+    """The calls of one run and of its nested runs: reports them and collects the nodes that they find.
 
     Args:
-        callbacks: the callback manager that is told of them.
+        callbacks: the callback manager that gets the steps.
     """
 
     def __init__(self, callbacks: CallbackManager) -> None:
@@ -55,7 +55,7 @@ class Steps:
         """The nodes found, by the run's id and the call."""
 
     async def middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call a worker in a span of its own, and note the nodes it finds; a `CallMiddleware`."""
+        """Call a worker in a separate span, and collect the nodes it finds; a `CallMiddleware`."""
         call, above = _Call(worker, request), FINDING.get()
         if request.caller is not None:
             place = _place(request.caller)
@@ -65,25 +65,26 @@ class Steps:
         try:
             async with aclosing(worker.call(request)) as pieces:
                 while True:
-                    # set for as long as the worker runs and no longer: what reads us is in the same context
+                    # set only while the worker runs, because the reader of this generator has the same
+                    # context
                     with call.inside():
                         piece = await anext(pieces, None)
                     if piece is None:
                         break
                     call.take(piece)
                     if isinstance(piece, Completion) and above is not None:
-                        above += call.found  # this run answers for a step of another
+                        above += call.found  # this run answers for a step of another run
                     yield piece
-        except GeneratorExit:  # whoever asked has left: with the answer, or because it needs none any more
+        except GeneratorExit:  # the caller has left: it has the answer, or no longer needs it
             call.end()
             raise
-        except BaseException as error:  # handlers are told of a cancel, too
+        except BaseException as error:  # handlers also get a cancellation
             call.drop(error)
             raise
         call.end()
 
     def tell(self, event: Event) -> None:
-        """Tell of a plan that is ready, and of a step or a run that has ended."""
+        """Send the events of a ready plan, an ended step or an ended run."""
         if isinstance(event, PlanReady):
             dispatcher.event(
                 PlanReadyEvent(
@@ -127,7 +128,7 @@ class Steps:
 
 
 class Ambient:
-    """Values of context variables, for blocks of code.
+    """Values of context variables, to be set in blocks of code.
 
     Args:
         values: each variable with its value.
@@ -138,12 +139,12 @@ class Ambient:
 
     @classmethod
     def here(cls) -> Self:
-        """Return what says whose child a span is here."""
+        """Return the current values of the variables that determine a span's parent."""
         return cls(*((variable, variable.get()) for variable in _WHERE))
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Have the variables be so in the block."""
+        """Set the variables in the block."""
         tokens = [(variable, variable.set(value)) for variable, value in self._values]
         try:
             yield
@@ -153,7 +154,7 @@ class Ambient:
 
 
 class Told:
-    """An event of a callback manager; the stack of events, which the manager keeps, is left as it was."""
+    """An event of a callback manager; the manager's stack of events is left unchanged."""
 
     def __init__(self, callbacks: CallbackManager, kind: CBEventType, payload: dict[Any, Any]) -> None:
         self._callbacks, self._kind = callbacks, kind
@@ -163,11 +164,11 @@ class Told:
         global_stack_trace.set(before)
 
     def inside(self) -> AbstractContextManager[None]:
-        """Have what is begun in the block be under the event."""
+        """Put everything that starts in the block below the event."""
         return Ambient((global_stack_trace, self.stack)).inside()
 
     def end(self, payload: dict[Any, Any]) -> None:
-        """Tell that it is over."""
+        """End the event."""
         with self.inside():
             self._callbacks.on_event_end(self._kind, payload=payload, event_id=self._id)
 
@@ -193,7 +194,7 @@ class _Call:
         self._ended = False
 
     def begin(self, callbacks: CallbackManager) -> None:
-        """Tell that the worker is called."""
+        """Report the start of the call."""
         dispatcher.span_enter(
             self.span, self._bound, instance=self._worker, parent_id=active_span_id.get(), tags=self._tags
         )
@@ -204,7 +205,7 @@ class _Call:
             self._send(StepStartEvent, subtask=subtask)
 
     def inside(self) -> AbstractContextManager[None]:
-        """Have what is called in the block be under the span."""
+        """Put all calls in the block below the span."""
         stack = self._told.stack
         return Ambient(
             (active_span_id, self.span),
@@ -214,7 +215,7 @@ class _Call:
         ).inside()
 
     def take(self, piece: str | Completion) -> None:
-        """Take note of what the worker has written."""
+        """Report a chunk of the worker's output."""
         if isinstance(piece, Completion):
             self._output = piece.text
             self.end()
@@ -224,7 +225,7 @@ class _Call:
                 self._send(StepInProgressEvent, delta=scrub(piece))
 
     def end(self) -> None:
-        """Tell that the call is over, once."""
+        """Report the end of the call, once."""
         if not self._ended:
             self._ended = True
             output = scrub("".join(self._written) if self._output is None else self._output)
@@ -232,7 +233,7 @@ class _Call:
             self._told.end({EventPayload.RESPONSE: output})
 
     def drop(self, error: BaseException) -> None:
-        """Tell that the call failed or was cancelled."""
+        """Report that the call failed or was cancelled."""
         if not self._ended:
             self._ended = True
             error = error if scrub_error(error) else PodiumError(scrub(repr(error)))
@@ -245,7 +246,7 @@ class _Call:
 
 
 def _shown(request: Request) -> Request:
-    """Return a request as tracers are shown it: without secrets."""
+    """Return a request without secrets, for tracers."""
     if scrub(repr(request)) == repr(request):
         return request
     messages = tuple(replace(each, content=scrub_data(each.content)) for each in request.messages)

@@ -1,7 +1,7 @@
-"""Adds up the tokens of all calls of models within a step, told by LlamaIndex's instrumentation.
+"""Add up the tokens of all model calls within a step, reported by LlamaIndex's instrumentation.
 
-A query engine, a retriever or a tool reports no tokens of its own; the models it calls do,
-in the events of their calls. It owns what of a response counts as usage. It knows no worker.
+A query engine, a retriever or a tool reports no tokens; the models it calls do, in the events of their calls.
+The module reads the usage from responses. It knows no worker.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,18 +33,18 @@ _SPENDING: ContextVar["Spent | None"] = ContextVar("podium_spending", default=No
 
 
 class Spent:
-    """What the calls of models within a block have spent; what a model does not report is estimated."""
+    """The tokens of the model calls in a block; tokens that a model does not report are estimated."""
 
     def __init__(self) -> None:
         self.usage = Usage()
         self.ending = Ending()
-        """How the last call to end did."""
+        """The finish reason of the call that ended last."""
         self.is_broken_off = False
-        """Whether the answer of a call was broken off, as by a lost connection."""
+        """Whether the answer of a call broke off, such as by a lost connection."""
         self._endings: dict[str, Ending] = {}
         self._parents: dict[str, str | None] = {}
         self._calls: dict[str, str] = {}
-        """The text each call of a model was sent, by its span."""
+        """The prompt text of each model call, by its span."""
         self._open: set[str] = set()
         self._lock = Lock()
 
@@ -55,31 +55,31 @@ class Spent:
 
     @property
     def usage_at_end(self) -> Usage | None:
-        """What was spent; `None` where a call has not ended, so that nobody knows."""
+        """The tokens spent; `None` if a call has not ended, so that they are unknown."""
         return None if self._open else self.usage
 
     @property
     def known(self) -> Usage | None:
-        """What was spent; `None` where nothing was, or a call has not ended, so that nobody knows."""
+        """The tokens spent; `None` if they are zero or if a call has not ended."""
         return None if self._open or self.usage == Usage() else self.usage
 
     def entered(self, span: str, parent: str | None) -> None:
-        """Take note of a span."""
+        """Record a span."""
         self._parents[span] = parent
 
     def begun(self, span: str | None, asked: str) -> None:
-        """Take note of a call of a model."""
+        """Record the start of a model call."""
         if span is not None and not self._within(span):
             self._calls[span] = asked
             self._open.add(span)
 
     def read(self, span: str | None, response: ChatResponse | CompletionResponse | None) -> None:
-        """Take note of a piece of an answer, which may say why the model stopped."""
+        """Read a chunk of an answer, which may have the finish reason."""
         if span in self._calls and response is not None:
             self._endings.setdefault(span, Ending()).take(response)
 
     def ended(self, span: str | None, response: ChatResponse | CompletionResponse | None) -> None:
-        """Add up what a call has spent; one that another call is made of counts there."""
+        """Add the tokens of a call; a call inside another model call is counted with the outer call."""
         if span not in self._open:
             return
         self._open.discard(span)
@@ -102,10 +102,10 @@ class Spent:
 
 @contextmanager
 def spending(spent: Spent | None = None) -> Iterator[Spent]:
-    """Count what models spend in the block, and in all that is begun in it.
+    """Count the tokens of models in the block, and in all tasks started in it.
 
     Args:
-        spent: counts it, as in other blocks before; `None` counts anew.
+        spent: the counter, which may already have counts; `None` creates one.
     """
     root = get_dispatcher()
     if _EVENTS not in root.event_handlers:
@@ -121,14 +121,14 @@ def spending(spent: Spent | None = None) -> Iterator[Spent]:
 
 
 def usage_of(response: ChatResponse | CompletionResponse) -> Usage | None:
-    """Return what a model reports to have used; `None` where it does not."""
+    """Return the usage that a model reports; `None` if it reports none."""
     raw = _mapping(response.raw)
     said = raw.get("usage") or raw.get("usage_metadata")
     return read_usage(_mapping(said)) or read_usage(response.additional_kwargs)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """Return an object of some client's as plain data; empty where it is none."""
+    """Return a client's object as plain data; empty if it is not a mapping."""
     if hasattr(value, "model_dump"):
         value = value.model_dump()
     return value if isinstance(value, Mapping) else {}
@@ -139,7 +139,7 @@ def _text(response: ChatResponse | CompletionResponse) -> str | None:
 
 
 class _Events(BaseEventHandler):
-    """Tells the block at hand of calls of models; outside of one, nobody."""
+    """Reports model calls to the current block; ignores calls outside of a block."""
 
     @classmethod
     def class_name(cls) -> str:
@@ -161,7 +161,7 @@ class _Events(BaseEventHandler):
 
 
 class _Spans(NullSpanHandler):
-    """Tells the block at hand which span is in which."""
+    """Reports the parents of spans to the current block."""
 
     def span_enter(
         self,

@@ -1,4 +1,4 @@
-"""Workers that are something of LlamaIndex's: `as_worker` makes the right one."""
+"""Workers that are LlamaIndex objects; `as_worker` creates them."""
 
 from llama_index_podium.workers.wrap import as_worker
 

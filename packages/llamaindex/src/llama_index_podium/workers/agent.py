@@ -1,4 +1,4 @@
-"""A worker that is an agent of LlamaIndex's, or a team of agents."""
+"""A worker that runs a LlamaIndex agent or a team of agents."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -30,28 +30,27 @@ from podium.types import Completion, storable
 from podium.workers import Card, Request, Worker
 
 _MEMORY_TOKENS: Final = 10**9
-"""LlamaIndex's own memory silently leaves out what is longer than a part of the model's context."""
+"""A limit so high that LlamaIndex's memory never drops messages silently, as its default does."""
 _MAX_QUOTE: Final = 300
 
 Agent = BaseWorkflowAgent | AgentWorkflow
 
 
 def is_agent(thing: object) -> TypeGuard[Agent]:
-    """Say whether an object is an agent, or a team of agents."""
+    """Return whether an object is an agent, or a team of agents."""
     return isinstance(thing, Agent)
 
 
 class AgentWorker(Worker):
-    """Has an agent, or an `AgentWorkflow`, do the subtask; each call has a memory of its own.
+    """Runs an agent or an `AgentWorkflow`; each call has its own memory.
 
-    Its answer comes in one piece, as only at its end is it known which of its texts is the last. A
-    `FunctionAgent` without tools has one text, which is streamed. A tool whose last call failed is
-    told with the answer.
+    The answer is not streamed, because only its end shows which text is the last. A `FunctionAgent` without
+    tools has one text, which is streamed. If the last call of a tool failed, the completion says so in
+    `missing`.
 
     Args:
-        agent: does the subtask. Where its model blocks, it runs in a thread, with an event loop of
-            its own.
-        card: what the planner is told of it; its price is that of the models that it calls.
+        agent: the agent. If its model blocks, it runs in a thread with its own event loop.
+        card: the worker's card; its price is the price of the models that the agent calls.
     """
 
     def __init__(self, agent: Agent, *, card: Card) -> None:
@@ -67,10 +66,10 @@ class AgentWorker(Worker):
         return list(self.agent.agents.values()) if isinstance(self.agent, AgentWorkflow) else [self.agent]
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Run the agent with what the step is shown.
+        """Run the agent with the step's input.
 
         Raises:
-            WorkerBroken: it was to give structured output and gave none.
+            WorkerBroken: structured output was required, and the agent returned none.
             WorkerRefused: it waits for a person to answer.
         """
         heard, spent = _Heard(), Spent()
@@ -100,7 +99,7 @@ class AgentWorker(Worker):
 
     @property
     def _has_one_text(self) -> bool:
-        """Whether the model is asked once, so that its first text is its last."""
+        """Whether the model is called only once, so that its first text is its last."""
         agents = self.agents
         alone = agents[0] if len(agents) == 1 else None
         structured = any(
@@ -116,7 +115,7 @@ class AgentWorker(Worker):
         )
 
     def _wants_object(self, output: AgentOutput) -> bool:
-        """Say whether the answer was to be an object: as the team says, or the agent that answered."""
+        """Return whether the team, or the agent that answered, requires structured output."""
         things = [self.agent, *(agent for agent in self.agents if agent.name == output.current_agent_name)]
         return any(thing.output_cls or thing.structured_output_fn for thing in things)
 
@@ -128,9 +127,9 @@ class AgentWorker(Worker):
     async def _events(
         self, messages: list[ChatMessage], heard: "_Heard", spent: Spent
     ) -> AsyncGenerator[Event, None]:
-        """Run the agent and yield its events; what matters at the end is kept in `heard`."""
+        """Run the agent and yield its events; `heard` keeps the facts needed at the end."""
         memory = ChatMemoryBuffer.from_defaults(token_limit=_MEMORY_TOKENS)
-        with spending(spent):  # the run's tasks have it, as they are made here
+        with spending(spent):  # the run's tasks are created here, and inherit it
             handler = self.agent.run(chat_history=messages, memory=memory)
         async with aclosing(events_of_run(handler, self.card.name)) as events:
             async for event in events:
@@ -140,7 +139,7 @@ class AgentWorker(Worker):
 
     def _completion(self, heard: "_Heard", spent: Spent) -> Completion:
         output = heard.output
-        assert output is not None  # a run that ends otherwise raises
+        assert output is not None  # a run without an output raises
         text = text_of(output.response.content)
         if output.structured_response is not None:
             text = text_of(output.structured_response)
@@ -152,21 +151,21 @@ class AgentWorker(Worker):
 
 
 class _Heard:
-    """What an agent's events say that its answer does not."""
+    """Facts from an agent's events that its answer does not have."""
 
     def __init__(self) -> None:
         self.output: AgentOutput | None = None
         """The run's result; `None` before its end."""
         self._faults: dict[str, str] = {}
-        """Why the last call of a tool failed, by the tool's name."""
+        """The error of each tool whose last call failed, by the tool's name."""
 
     @property
     def failed(self) -> str:
-        """The tools whose last call failed, in words; empty where there are none."""
+        """A text that names the tools whose last call failed; empty if there are none."""
         return "; ".join(f"its tool {name!r} failed: {why}" for name, why in self._faults.items())
 
     def take(self, event: Event) -> None:
-        """Take note of what a tool returned: the nodes it found, or why it failed."""
+        """Record a tool's result: the nodes it found, or its error."""
         if isinstance(event, ToolCallResult):
             output = event.tool_output
             note(nodes_of_result(output.raw_output))

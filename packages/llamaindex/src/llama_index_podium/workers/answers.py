@@ -12,11 +12,11 @@ def completion_of(text: str, spent: Spent, card: Card) -> Completion:
 
     Args:
         text: the answer.
-        spent: the calls of models behind it.
-        card: the worker's.
+        spent: the model calls behind it.
+        card: the worker's card.
 
     Raises:
-        WorkerBroken: the stream of a model was broken off.
+        WorkerBroken: the stream of a model broke off.
         AnswerRefused: the last model or its provider's filter refused to answer.
     """
     if spent.is_broken_off and not spent.ending.refusal:

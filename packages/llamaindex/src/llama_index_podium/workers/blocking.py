@@ -1,8 +1,8 @@
-"""Which of LlamaIndex's things block the event loop in their async methods, and calling these in threads.
+"""Find the LlamaIndex objects whose async methods block the event loop, and call them in threads.
 
-Many async methods of LlamaIndex are defaults that call the sync one. Of a thing that is, or
-is made of, such a one, the sync method is called, in a thread, so that steps side by side
-stay side by side. It knows no worker.
+Many async methods of LlamaIndex call the sync method by default. If an object has such a method, or contains
+an object that has one, its sync method is called in a thread, so that parallel steps stay parallel. The
+module knows no worker.
 """
 
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
@@ -25,28 +25,28 @@ _DEFAULTS: Final[tuple[tuple[type, str], ...]] = (
     (CustomQueryEngine, "acustom_query"),
     (BasePydanticVectorStore, "aquery"),
 )
-"""Async methods that call the sync one, where nobody has overridden them."""
+"""Async methods that call the sync method unless a subclass overrides them."""
 _PARTS: Final = (PromptMixin, LLM, BaseTool, BasePydanticVectorStore)
-"""What a thing may be made of that can block."""
+"""The types of inner objects that can block."""
 
 
 def is_blocking(thing: object) -> bool:
-    """Say whether the async methods of a thing, or of what it is made of, are known to block."""
+    """Return whether async methods of an object, or of objects inside it, are known to block."""
     return any(inherits(part, owner, method) for part in parts_of(thing) for owner, method in _DEFAULTS)
 
 
 def inherits(thing: object, owner: type, method: str) -> bool:
-    """Say whether a thing has this method from `owner`, and from nobody nearer."""
+    """Return whether an object inherits this method from `owner`, without a closer override."""
     return isinstance(thing, owner) and next(k for k in type(thing).__mro__ if method in vars(k)) is owner
 
 
 async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
-    """Call what blocks in a thread; after a cancel it is left behind there, as nothing can stop it."""
+    """Call a blocking function in a thread. A cancel cannot stop the thread."""
     return await anyio.to_thread.run_sync(call, *arguments, abandon_on_cancel=True)
 
 
 async def pieces_in_thread(make: Callable[[], Generator[T, None, None]]) -> AsyncGenerator[T, None]:
-    """Yield what a generator that blocks does, each piece had in a thread."""
+    """Yield the items of a blocking generator, each computed in a thread."""
     pieces, end, waits = await in_thread(make), object(), False
     try:
         while True:
@@ -57,12 +57,12 @@ async def pieces_in_thread(make: Callable[[], Generator[T, None, None]]) -> Asyn
                 break
             yield cast("T", piece)
     finally:
-        if not waits:  # else a thread that was left behind is still in it
+        if not waits:  # otherwise a thread that could not be stopped still uses the generator
             pieces.close()
 
 
 def parts_of(thing: object) -> Iterator[object]:
-    """Yield a thing, what it is made of, what that is made of, and so on."""
+    """Yield an object and, recursively, all objects inside it."""
     seen, todo = set[int](), [thing]
     while todo:
         part = todo.pop()

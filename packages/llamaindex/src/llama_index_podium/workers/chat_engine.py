@@ -1,4 +1,4 @@
-"""A worker that is one of LlamaIndex's chat engines."""
+"""A worker that calls a LlamaIndex chat engine."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -28,24 +28,24 @@ from podium.types import Completion, storable
 from podium.workers import Card, Request, Worker, step_input_of
 
 _MEMORY_TOKENS: Final = 10**9
-"""LlamaIndex's own memory silently leaves out what is longer than a part of the model's context."""
+"""A limit so high that LlamaIndex's memory never drops messages silently, as its default does."""
 _NEXT: Final = "It is the next message."
 _NO_STREAM: Final = (CondenseQuestionChatEngine,)
-"""Engines that, to stream, change the query engine they share with other calls."""
+"""Engines that change the query engine they share with other calls when they stream."""
 
 
 class ChatEngineWorker(Worker):
-    """Asks a chat engine the subtask, as the next message of a conversation that begins with each call.
+    """Sends the subtask to a chat engine, as the next message of a conversation.
 
-    The conversation is the run's, and the visible steps; so the engine searches for the subtask
-    alone. The engine's own memory is neither read nor written.
+    The conversation has the run's query and the visible steps, so the engine searches only for the subtask.
+    The engine's own memory is neither read nor written.
 
     Args:
-        engine: answers.
-        card: what the planner is told of it; its price is that of the models that it calls.
+        engine: the chat engine.
+        card: the worker's card; its price is the price of the models that the engine calls.
     """
 
-    reads_prose = False  # the subtask is searched for as it stands
+    reads_prose = False  # the subtask is the search query, without other text
 
     def __init__(self, engine: BaseChatEngine, *, card: Card) -> None:
         self.engine = engine
@@ -55,10 +55,10 @@ class ChatEngineWorker(Worker):
         return f"ChatEngineWorker({self.card.name!r})"
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Chat with a copy of the engine, streamed where somebody reads along.
+        """Chat with a copy of the engine, streamed if the step is streamed.
 
         Raises:
-            WorkerBroken: its model gave no answer.
+            WorkerBroken: the engine's model gave no answer.
         """
         spent, text, held = Spent(), "", ""
         with worker_errors(self.card.name, usage=lambda: spent.known), spending(spent):
@@ -71,7 +71,7 @@ class ChatEngineWorker(Worker):
                     if piece is None:
                         break
                     text, held = text + piece, held + piece
-                    if held and not is_empty_text(text):  # LlamaIndex's words for no answer come in one piece
+                    if held and not is_empty_text(text):  # LlamaIndex's text for an empty answer is one chunk
                         yield held
                         held = ""
         with worker_errors(self.card.name, usage=lambda: spent.known):
@@ -99,7 +99,7 @@ class ChatEngineWorker(Worker):
 
 
 def _history(request: Request, card: Card) -> list[ChatMessage]:
-    """Return the conversation before the subtask: the run's, with the visible steps."""
+    """Return the conversation before the subtask: the run's query and the visible steps."""
     step_input = step_input_of(request)
     if not step_input.query and not step_input.visible:
         return []
@@ -133,7 +133,7 @@ class _InThread:
 async def _pieces(response: StreamingAgentChatResponse) -> AsyncGenerator[str, None]:
     """Yield the text of a streamed response. Leaving the iteration ends the task that reads the model."""
     task = response.awrite_response_to_history_task
-    response.awrite_response_to_history_task = None  # else leaving would wait for the whole answer
+    response.awrite_response_to_history_task = None  # otherwise leaving would wait for the whole answer
     try:
         async with aclosing(response.async_response_gen()) as pieces:
             async for piece in pieces:
@@ -143,4 +143,4 @@ async def _pieces(response: StreamingAgentChatResponse) -> AsyncGenerator[str, N
             task.cancel()
             await shielded(asyncio.wait([task]))
             if not task.cancelled():
-                task.exception()  # raised above: retrieved, so that asyncio does not log it
+                task.exception()  # raised above; retrieved here, so that asyncio does not log it

@@ -1,7 +1,6 @@
-"""A worker that is one of LlamaIndex's LLMs.
+"""A worker that calls a LlamaIndex LLM.
 
-It owns how such a model is asked, around which prompt, and what of its response counts as
-an answer. It retries nothing; a model's own retries are its owner's to turn off.
+The module writes the LLM's prompt and reads its response. It does not retry; turn off a model's own retries.
 """
 
 from collections.abc import AsyncGenerator
@@ -33,14 +32,14 @@ _OPENAI: Final = "llama_index.llms.openai.base.OpenAI"
 
 
 class LLMWorker(Worker, PromptMixin):
-    """Has an LLM do the subtask.
+    """Calls an LLM.
 
-    What it is sent can be put into a prompt of one's own: `task_prompt`, whose `{task}` is
-    the question, the visible steps and the subtask as Podium writes them.
+    You can wrap its prompt in a `task_prompt`, whose `{task}` is the question, the visible steps and the
+    subtask as Podium writes them.
 
     Args:
         llm: the model.
-        card: what the planner is told of it.
+        card: the worker's card.
     """
 
     def __init__(self, llm: LLM, *, card: Card) -> None:
@@ -54,13 +53,13 @@ class LLMWorker(Worker, PromptMixin):
 
     @property
     def max_tokens(self) -> int | None:
-        """Most tokens of an answer where the request does not say, as the model has it."""
+        """The model's maximum tokens of an answer, if the request has none."""
         most = getattr(self.llm, "max_tokens", None)
         return most if isinstance(most, int) and most > 0 else None
 
     @property
     def identity(self) -> str:
-        """Whose answers these are, for a cache: the model, as it describes itself, and its prompt."""
+        """The identity of the model for a cache: its metadata, its settings and its prompt."""
         facts, card = self.llm.metadata.model_dump_json(), self.card
         settings = {
             key: getattr(self.llm, key, None) for key in ("temperature", "max_tokens", "system_prompt")
@@ -69,7 +68,7 @@ class LLMWorker(Worker, PromptMixin):
         return repr(("llama_index", *told))
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
-        """Return the most a call may spend, its prompt included."""
+        """Return the worst case of a call, including its prompt."""
         worst = super().worst_case(request, answer_tokens)
         more = len((self._template + (self.llm.system_prompt or "")).encode())
         if worst is None:
@@ -79,7 +78,7 @@ class LLMWorker(Worker, PromptMixin):
         return Spend(worst.calls, read, worst.output_tokens, cost)
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Ask the model: as a stream where somebody reads along, else for an answer in one piece."""
+        """Call the model; with `request.stream`, as a stream."""
         reading = _Reading()
         messages, asked = self._prompted(request), self._asked(request)
         with scrubbing():
@@ -96,7 +95,7 @@ class LLMWorker(Worker, PromptMixin):
                         except (WorkerBroken, WorkerTimeout):
                             if reading.ending.finish is None:
                                 raise
-                            break  # the answer was whole before its stream was cut
+                            break  # the answer was complete before its stream was cut
                         if piece is None:
                             break
                         reading.take(piece, piece.delta)
@@ -105,14 +104,14 @@ class LLMWorker(Worker, PromptMixin):
             yield self._completion(request, reading)
 
     def _prompted(self, request: Request) -> list[ChatMessage]:
-        """Return what the model is sent: the messages, with their task put into the prompt."""
+        """Return the messages for the model, with the task inserted into the prompt."""
         messages = to_llama(request.messages)
         if self._template != _PLAIN:
             end = len(messages) - len(request.tool_messages)
             users = [at for at in range(end) if messages[at].role == MessageRole.USER]
             at = users[
                 0 if request.step_input is None else -1
-            ]  # a planner's task comes first, what it mends later
+            ]  # the first message has a planner's task, later messages have repairs
             task = messages[at]
             others = [block for block in task.blocks if not isinstance(block, TextBlock)]
             put = self.prompt.format_messages(llm=self.llm, task=task.content or "")
@@ -123,7 +122,7 @@ class LLMWorker(Worker, PromptMixin):
         return messages
 
     def _asked(self, request: Request) -> dict[str, Any]:
-        """Return what else the model is told: how to write, and the tools it may call."""
+        """Return the other arguments of the model's call: sampling and tools."""
         asked = sampling_arguments(request.sampling)
         tools = request.tools
         if tools is not None and tools.choice != "none":
@@ -136,7 +135,7 @@ class LLMWorker(Worker, PromptMixin):
 
     @property
     def _reporting(self) -> dict[str, Any]:
-        """What has a stream say what it used, where the model would not by itself."""
+        """The options that make a stream report its usage, for models that need them."""
         openai = any(f"{kind.__module__}.{kind.__name__}" == _OPENAI for kind in type(self.llm).__mro__)
         said = getattr(self.llm, "additional_kwargs", {})
         return {"stream_options": {"include_usage": True}} if openai and "stream_options" not in said else {}
@@ -165,7 +164,7 @@ class LLMWorker(Worker, PromptMixin):
                 yield piece
 
     def _completion(self, request: Request, reading: "_Reading") -> Completion:
-        """Return the answer, by the rules that hold for every chat model."""
+        """Return the answer, by the same rules as for every chat model."""
         if reading.last is None:
             raise WorkerBroken(f"worker {self.card.name!r} returned nothing", maybe_paid=True)
         return read_completion(
@@ -179,7 +178,7 @@ class LLMWorker(Worker, PromptMixin):
 
     def _calls(self, response: ChatResponse) -> list[Part]:
         written = calls_of(response.message)
-        if written:  # as the model wrote them: LlamaIndex completes arguments that were cut, by a guess
+        if written:  # as the model wrote them: LlamaIndex guesses the rest of cut arguments
             return list(written)
         model = cast("FunctionCallingLLM", self.llm)
         chosen = model.get_tool_calls_from_response(response, error_on_no_tool_call=False)
@@ -200,7 +199,7 @@ class LLMWorker(Worker, PromptMixin):
             found = set(prompts[PROMPT].template_vars)
             if "task" not in found:
                 raise ConfigError(
-                    f"{PROMPT} of {self.card.name!r} has no {{task}}: that is what is to be done"
+                    f"{PROMPT} of {self.card.name!r} has no {{task}}, which is the place of the prompt"
                 )
             filled = {"task", *prompts[PROMPT].kwargs, *(prompts[PROMPT].function_mappings or ())}
             if unknown := sorted(found - filled):
@@ -213,7 +212,7 @@ class LLMWorker(Worker, PromptMixin):
 
 
 class _Reading:
-    """What of a model's answer was read so far."""
+    """The part of a model's answer that was read so far."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -222,7 +221,7 @@ class _Reading:
         self.ending = Ending()
 
     def take(self, response: ChatResponse, text: str | None) -> None:
-        """Take in the whole, or the next piece."""
+        """Add the whole answer, or its next chunk."""
         self.last = response
         self.texts.append(text or "")
         self.usage = usage_of(response) or self.usage

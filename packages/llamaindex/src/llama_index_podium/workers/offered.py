@@ -1,4 +1,4 @@
-"""A tool that a model may ask for and nothing here calls: the call goes back to the caller of the run."""
+"""A tool that a model may request, but that is never called here: the run's caller gets the call."""
 
 from typing import Any
 
@@ -8,27 +8,27 @@ from podium.types import Part
 
 
 class Offered(AsyncBaseTool):
-    """A tool as OpenAI writes it, in the form in which LlamaIndex's models are offered one."""
+    """A tool in OpenAI's format, as a tool for LlamaIndex's models."""
 
     def __init__(self, tool: Part) -> None:
         self._metadata = _Described(tool["function"])
 
     @property
     def metadata(self) -> ToolMetadata:
-        """Its name, what it does, and what it takes."""
+        """The tool's name, description and parameters."""
         return self._metadata
 
     def call(self, *_: Any, **__: Any) -> ToolOutput:
-        """Refuse: a worker's model asks for calls, and makes none."""
-        raise NotImplementedError(f"{self._metadata.name} is the caller's to call")
+        """Raise an error: a worker's model requests tool calls, and makes none."""
+        raise NotImplementedError(f"{self._metadata.name} must be called by the caller of the run")
 
     async def acall(self, *_: Any, **__: Any) -> ToolOutput:
-        """Refuse, as `call`."""
+        """Raise an error, like `call`."""
         return self.call()
 
 
 class _Described(ToolMetadata):
-    """What is known of a tool whose parameters are a JSON schema already."""
+    """The metadata of a tool whose parameters are already a JSON schema."""
 
     def __init__(self, function: Part) -> None:
         super().__init__(description=function.get("description") or "", name=function["name"])

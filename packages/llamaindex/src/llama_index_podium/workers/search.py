@@ -1,6 +1,6 @@
-"""Workers that search and answer from what they find: retrievers and query engines.
+"""Workers that search: retrievers and query engines.
 
-They own what of a step such a thing is asked, and note the nodes it finds.
+The module builds their queries from steps, and collects the nodes that they find.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -24,15 +24,15 @@ from podium.types import Completion, storable
 from podium.workers import Card, Request, Worker, step_input_of
 
 _EMPTY: Final = "Empty Response"
-"""What LlamaIndex's synthesizers answer where there are no nodes, or a model wrote nothing."""
+"""The answer of LlamaIndex's synthesizers if there are no nodes, or if a model wrote nothing."""
 
 
 class RetrieverWorker(Worker):
-    """Looks the subtask up; answers with the passages found, each with its metadata.
+    """Searches for the subtask; answers with the passages found, each with its metadata.
 
     Args:
-        retriever: looks it up.
-        card: what the planner is told of it.
+        retriever: the retriever.
+        card: the worker's card.
     """
 
     uses_tokens = False
@@ -46,7 +46,7 @@ class RetrieverWorker(Worker):
         return f"RetrieverWorker({self.card.name!r})"
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Look the subtask up."""
+        """Search for the subtask."""
         subtask = step_input_of(request).subtask
         with spending() as spent, worker_errors(self.card.name, usage=lambda: spent.known):
             found = await self._retrieve(QueryBundle(subtask))
@@ -64,18 +64,18 @@ class RetrieverWorker(Worker):
 
 
 class QueryEngineWorker(Worker):
-    """Has a query engine answer the subtask.
+    """Sends the subtask to a query engine.
 
-    A step that is shown others asks it with their outputs; only the subtask is embedded then.
-    The question of the run is not put to it: it would search for that, too. An engine that writes no
-    text has answered with the text of its nodes.
+    If the step sees other steps, the query also has their outputs, but only the subtask is embedded. The
+    run's question is left out, because the engine would also search for it. If the engine writes no text, the
+    text of its nodes is the answer.
 
     Args:
-        engine: answers.
-        card: what the planner is told of it; its price is that of the models the engine calls.
+        engine: the query engine.
+        card: the worker's card; its price is the price of the models that the engine calls.
     """
 
-    reads_prose = False  # the subtask is searched for as it stands
+    reads_prose = False  # the subtask is the search query, without other text
 
     def __init__(self, engine: BaseQueryEngine, *, card: Card) -> None:
         self.engine = engine
@@ -88,7 +88,7 @@ class QueryEngineWorker(Worker):
         """Query the engine.
 
         Raises:
-            WorkerBroken: a model was asked and gave no answer.
+            WorkerBroken: a model was called and gave no answer.
         """
         with spending() as spent, worker_errors(self.card.name, usage=lambda: spent.known):
             bundle = _bundle(request, self.card)
@@ -117,7 +117,7 @@ class QueryEngineWorker(Worker):
 
     @property
     def _has_no_text(self) -> bool:
-        """Whether the engine is told to answer with its nodes alone (`response_mode="no_text"`)."""
+        """Whether the engine is set to answer only with its nodes (`response_mode="no_text"`)."""
         return any(isinstance(part, NoText) for part in parts_of(self.engine))
 
     async def _query(self, asked: QueryBundle) -> Any:
@@ -135,7 +135,7 @@ def _bundle(request: Request, card: Card) -> QueryBundle:
 
 
 def is_empty_text(text: str) -> bool:
-    """Say whether a response has no text, or what LlamaIndex puts in its place."""
+    """Return whether a response has no text, or LlamaIndex's placeholder for no text."""
     return text.strip() in ("", _EMPTY)
 
 
@@ -148,10 +148,10 @@ def _with_gaps(subtask: str, completion: Completion, found: Sequence[NodeWithSco
 
 
 def nothing_found(subtask: str, completion: Completion) -> Completion:
-    """Return the answer of a search that found nothing: it says so, and the run is not `ok`.
+    """Return the answer of a search without results, which makes the run partial.
 
     Args:
-        subtask: what was searched for.
+        subtask: the search query.
         completion: the answer, whose text is empty.
     """
     text = f"Nothing was found for: {subtask[:200]}"

@@ -1,4 +1,4 @@
-"""A worker that is one of LlamaIndex's tools."""
+"""A worker that calls a LlamaIndex tool."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from podium.workers import Card
 
 
 def tool_worker(tool: BaseTool, *, card: Card) -> ToolWorker:
-    """Return a worker that calls a tool, and notes the nodes it finds."""
+    """Return a worker that calls a tool, and collects the nodes it finds."""
     called = adapt_to_async_tool(tool)
 
     async def call(arguments: dict[str, Any]) -> Completion:
@@ -33,7 +33,7 @@ def tool_worker(tool: BaseTool, *, card: Card) -> ToolWorker:
                 raise WorkerFailed(f"tool {card.name!r} failed: {output.content[:300]}", maybe_paid=True)
         text = "" if output.raw_output is None and output.content == str(None) else output.content
         completion = spent_completion(storable(text), spent.usage_at_end, card)
-        if nodes == [] and is_empty_text(completion.text):  # as of a RetrieverTool
+        if nodes == [] and is_empty_text(completion.text):  # such as from a RetrieverTool
             return nothing_found(", ".join(map(str, arguments.values())), completion)
         return completion
 

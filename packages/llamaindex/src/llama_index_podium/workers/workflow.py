@@ -1,4 +1,4 @@
-"""A worker that is a workflow of the user's own."""
+"""A worker that runs the user's own workflow."""
 
 from typing import Any
 
@@ -15,15 +15,15 @@ from podium.workers import Card
 
 
 class WorkflowWorker(ToolWorker):
-    """Runs a workflow, whose start event says what it is given, as the schema of a tool does.
+    """Runs a workflow, whose start event defines its arguments, like the schema of a tool.
 
     Args:
-        workflow: does the subtask. It runs in the event loop of the run.
-        card: what the planner is told of it; its price is that of the models that it calls.
-        input_field: the field of a start event without declared fields that the subtask goes into.
+        workflow: the workflow. It runs in the event loop of the run.
+        card: the worker's card; its price is the price of the models that the workflow calls.
+        input_field: the field that gets the subtask, for a start event without declared fields.
 
     Raises:
-        ConfigError: the start event declares no fields and there is no `input_field`, or it does
+        ConfigError: the start event declares no fields and there is no `input_field`, or it declares fields
             and there is one.
     """
 
@@ -36,7 +36,7 @@ class WorkflowWorker(ToolWorker):
     async def _run(self, arguments: dict[str, Any]) -> Completion:
         name, spent = self.card.name, Spent()
         with worker_errors(name, usage=lambda: spent.known):
-            with spending(spent):  # the run's tasks have it, as they are made here
+            with spending(spent):  # the run's tasks are created here, and inherit it
                 handler = self.workflow.run(**arguments)
             async for _ in events_of_run(handler, name):
                 pass
@@ -46,7 +46,7 @@ class WorkflowWorker(ToolWorker):
 
 
 def _schema(workflow: Workflow, input_field: str | None, name: str) -> dict[str, Any]:
-    """Return the JSON schema of what a workflow is given."""
+    """Return the JSON schema of a workflow's arguments."""
     start = workflow.start_event_class
     declared = [name for name in start.model_fields if name not in StartEvent.model_fields]
     if input_field is None and declared:
@@ -58,5 +58,7 @@ def _schema(workflow: Workflow, input_field: str | None, name: str) -> dict[str,
             "or declare the fields in a subclass of StartEvent"
         )
     if declared:
-        raise ConfigError(f"workflow {name!r} has declared fields ({', '.join(declared)}): no input_field")
+        raise ConfigError(
+            f"workflow {name!r} has declared fields ({', '.join(declared)}): remove input_field"
+        )
     return {"properties": {input_field: {"type": "string"}}, "required": [input_field]}

@@ -1,6 +1,6 @@
-"""One run of a workflow of LlamaIndex's, an agent included, for a worker.
+"""Follow one run of a LlamaIndex workflow or agent, for a worker.
 
-It owns how a run is followed and ended, and what of its end is text. It knows no worker.
+The module ends the run, and converts its result to text. It knows no worker.
 """
 
 from collections.abc import AsyncGenerator
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 async def events_of_run(handler: "WorkflowHandler", worker: str) -> AsyncGenerator[Event, None]:
     """Yield the events that a run writes to its stream. Leaving the iteration cancels the run.
 
-    The end of the run, whether it has failed, is for `await handler` to tell.
+    `await handler` returns the result of the run, or raises its error.
 
     Args:
         handler: the run.
         worker: the name on the worker's card, for an error.
 
     Raises:
-        WorkerRefused: the run waits for a person to answer, which it would do for ever.
+        WorkerRefused: the run waits for a person to answer, which would take forever.
     """
     try:
         async with aclosing(handler.stream_events()) as events:
@@ -39,7 +39,7 @@ async def events_of_run(handler: "WorkflowHandler", worker: str) -> AsyncGenerat
                 if isinstance(event, InputRequiredEvent):
                     asked = f"{getattr(event, 'prefix', '')!r:.200}"
                     told = f"worker {worker!r} waits for a person to answer {asked}"
-                    raise WorkerRefused(f"{told}: ask before the run, as with Policy(approve=...)")
+                    raise WorkerRefused(f"{told}: ask before the run, with Policy(approve=...)")
                 if not isinstance(event, StopEvent):
                     yield event
     finally:
@@ -48,7 +48,7 @@ async def events_of_run(handler: "WorkflowHandler", worker: str) -> AsyncGenerat
 
 
 def text_of_result(result: object) -> str:
-    """Return the result of a workflow as text: text as it is, nodes as passages, anything else as JSON."""
+    """Return the result of a workflow as text: text unchanged, nodes as passages, other values as JSON."""
     match result:
         case ChatMessage():
             return result.content or ""
@@ -58,11 +58,11 @@ def text_of_result(result: object) -> str:
             return str(result) if result.response else ""
         case [NodeWithScore(), *_]:
             return text_of_nodes(node for node in result if isinstance(node, NodeWithScore))
-        case StopEvent():  # of a class of the workflow's own
+        case StopEvent():  # a subclass of the workflow's own
             return text_of(result.model_dump(mode="json"))
     return text_of(result)
 
 
 def nodes_of_result(result: object) -> Any:
-    """Return the nodes in the result of a workflow or a tool, if there are any."""
+    """Return the nodes in the result of a workflow or a tool; other results are returned unchanged."""
     return getattr(result, "source_nodes", result)

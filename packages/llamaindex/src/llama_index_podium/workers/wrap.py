@@ -1,4 +1,4 @@
-"""Makes a worker of an object of LlamaIndex's. It knows all kinds of them, and calls none."""
+"""Make workers from LlamaIndex objects. It knows all kinds of them, and calls none."""
 
 from collections.abc import Callable
 from typing import Any, Final, Unpack
@@ -22,28 +22,27 @@ from podium.workers import Card, Worker
 
 
 def as_worker(thing: Any, *, input_field: str | None = None, **options: Unpack[CardOptions]) -> Worker:
-    """Return an object of LlamaIndex's as a worker.
+    """Return a LlamaIndex object as a worker.
 
-    An LLM is sent messages; a retriever looks the subtask up; a query engine or a chat engine
-    answers it; a tool or a workflow is called with it; an agent or an `AgentWorkflow` does it. A
-    `QueryEngineTool` is its engine, with the tool's name and description. A query engine, a
-    retriever or an LLM over a conductor is that conductor, and one of Podium's own workers is
-    itself.
+    An LLM is sent messages; a retriever searches for the subtask; a query engine or a chat engine answers it;
+    a tool or a workflow is called with it; an agent or an `AgentWorkflow` runs it. A `QueryEngineTool`
+    becomes its engine, with the tool's name and description. A query engine, a retriever or an LLM that wraps
+    a conductor becomes that conductor. A worker of Podium is returned unchanged.
 
     Args:
-        thing: the object that does subtasks.
-        input_field: for a workflow whose start event declares no fields: the field that its steps
-            read the subtask from.
-        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
-            `podium.hosts.CardOptions` has them.
+        thing: the object.
+        input_field: the field of a workflow's start event from which its steps read the subtask, if the start
+            event declares no fields.
+        options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
+            `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: it cannot be a worker, or is one that has its card already, or there is a
-            card and parts of another; or an `input_field` is missing, or not for this object.
+        ConfigError: the object cannot be a worker or already has a card; both a card and parts of one are
+            given; or `input_field` is missing, or not for this object.
     """
     maker = CardMaker(options)
     if input_field is not None and not isinstance(thing, Workflow):
-        raise ConfigError(f"{thing!r:.80} is no workflow: it has no input_field")
+        raise ConfigError(f"{thing!r:.80} is not a workflow: remove input_field")
     return maker.podium_worker(thing) or _worker(thing, card_of(thing, maker), input_field)
 
 
@@ -55,8 +54,8 @@ def _worker(thing: Any, card: Card, input_field: str | None) -> Worker:
     for kind, make in _KINDS:
         if isinstance(thing, kind):
             return make(thing, card=card)
-    kinds = "LLM, retriever, query engine, chat engine, agent, workflow or tool"
-    raise ConfigError(f"{thing!r:.80} is no {kinds}: wrap a function in a FunctionTool")
+    kinds = "an LLM, retriever, query engine, chat engine, agent, workflow or tool"
+    raise ConfigError(f"{thing!r:.80} is not {kinds}: wrap a function in a FunctionTool")
 
 
 _KINDS: Final[tuple[tuple[type, Callable[..., Worker]], ...]] = (
@@ -74,5 +73,5 @@ def _workflow_worker(workflow: Workflow, card: Card, input_field: str | None) ->
     if not is_agent(workflow):
         return WorkflowWorker(workflow, card=card, input_field=input_field)
     if input_field is not None:
-        raise ConfigError(f"agent {card.name!r} takes a conversation: it has no input_field")
+        raise ConfigError(f"agent {card.name!r} accepts a conversation: remove input_field")
     return AgentWorker(workflow, card=card)
