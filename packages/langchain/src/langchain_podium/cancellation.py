@@ -1,11 +1,10 @@
-"""Waiting for what LangChain does, so that a cancel of it is one cancel, at the place where it waits.
+"""Run LangChain's coroutines and streams so that a cancellation reaches them exactly once.
 
-LangChain hands what it does on to tasks of its own. A cancel scope of anyio cancels whoever
-waits for those at every turn of the loop until it has left, and each time they are cancelled
-once more, in the midst of closing a connection too, which then stays open. A stream that is
-closed between two of its pieces only drops the streams it is made of, and so does not close
-the connection either before they are collected as garbage. So all of it is done in a task
-that is cancelled once, and waited for to its end.
+LangChain runs code in its own tasks. A cancel scope of anyio cancels a task that waits for them in every
+iteration of the event loop. Each of these cancellations is passed on, also while a connection is being
+closed, which then stays open. A stream that is closed between two items only drops the inner streams, and so
+also leaves connections open until garbage collection. Therefore such code runs in a task that is cancelled
+once, and awaited until it ends.
 """
 
 import asyncio
@@ -17,13 +16,13 @@ import anyio
 
 T = TypeVar("T")
 _CLOSE_SECONDS: Final = 1.0
-"""How long what was cancelled may take to close what it holds open."""
+"""Seconds that a cancelled task has to close its resources."""
 _AHEAD: Final = 1000
-"""How many pieces of a stream are read before somebody takes them."""
+"""Maximum number of stream items that are read ahead."""
 
 
 async def apart(work: Coroutine[Any, Any, T]) -> T:
-    """Do `work` in a task of its own; a cancel reaches it once, and waits until it is gone."""
+    """Run `work` in a separate task; a cancellation reaches it once, and is awaited."""
     task = asyncio.get_running_loop().create_task(work)
     try:
         await asyncio.wait([task])
@@ -34,13 +33,13 @@ async def apart(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def each(stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """Yield what `stream` does, read in a task of its own; leaving early cancels that once, and waits."""
+    """Yield the items of `stream`, read in a separate task; leaving early cancels it once, and waits."""
     read = asyncio.Queue[tuple[T, ...]]()
 
     async def reading() -> None:
         try:
             async for piece in stream:
-                if task.cancelling():  # which `asyncio.wait_for` can lose, before Python 3.12
+                if task.cancelling():  # before Python 3.12, `asyncio.wait_for` can lose a cancellation
                     task.cancel()
                 read.put_nowait((piece,))
                 if read.qsize() > _AHEAD:
@@ -60,13 +59,13 @@ async def each(stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
 
 
 async def _cancelled(task: "asyncio.Task[Any]") -> None:
-    """Cancel a task that is not over, and wait until it is gone, whatever else is cancelled meanwhile."""
+    """Cancel a task that has not ended, and wait for its end, ignoring further cancellations."""
     with anyio.CancelScope(shield=True):
         while not task.done():
-            task.cancel()  # once more where it was lost: before Python 3.12 `asyncio.wait_for` loses some
+            task.cancel()  # repeated because `asyncio.wait_for` loses some cancellations before Python 3.12
             until = asyncio.get_running_loop().time() + _CLOSE_SECONDS
             while not task.done() and (left := until - asyncio.get_running_loop().time()) > 0:
-                with suppress(asyncio.CancelledError):  # more of the cancel that brought us here
+                with suppress(asyncio.CancelledError):  # repeated by the cancellation that led here
                     await asyncio.wait([task], timeout=left)
     if not task.cancelled():
-        task.exception()  # whoever asked has left, or raises it next
+        task.exception()  # retrieved, because the caller has left, or raises it next

@@ -1,7 +1,7 @@
-"""What a planner is told of a Runnable: a card derived from what it is.
+"""Derive the card of a Runnable, for the planner.
 
-It owns how names, descriptions, context windows and kinds of input are read off LangChain's
-objects. It calls none of them.
+The module reads names, descriptions, context windows and kinds of input from LangChain's objects. It calls
+none of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,17 +23,17 @@ _PARTS: Final[Mapping[str, str]] = {
     "audio_inputs": "input_audio",
     "pdf_inputs": "file",
 }
-"""Which fact of a model's profile says that it takes which content part."""
+"""The content parts that the facts of a model's profile stand for."""
 _SEARCHES: Final = "Searches its documents for the subtask's words; answers with passages and sources."
 
 
 def card_of(thing: Runnable[Any, Any], maker: CardMaker | None = None) -> Card:
-    """Return the card of a Runnable; what `as_worker` was told stands in place of what can be derived."""
+    """Return the card of a Runnable; the card options of `as_worker` override derived values."""
     inner, maker = innermost(thing), maker or CardMaker({})
     if isinstance(inner, BaseChatModel):
         facts = _model_facts(inner, settings(thing))
         if not any(isinstance(each, RunnableWithFallbacks | DynamicRunnable) for each in _layers(thing)):
-            # else another model may answer, at another price
+            # otherwise another model may answer, at another price
             facts |= {"model": facts["name"], "base_url": _base_url(inner)}
     else:
         own_name = inner.name if isinstance(inner, BaseTool) else inner.get_name()
@@ -42,13 +42,13 @@ def card_of(thing: Runnable[Any, Any], maker: CardMaker | None = None) -> Card:
 
 
 def innermost(thing: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """Return what is bound, configured, retried or first tried before fallbacks, without all that."""
+    """Return the Runnable inside bindings, configuration, retries and fallbacks."""
     *_, last = _layers(thing)
     return last
 
 
 def settings(thing: Runnable[Any, Any]) -> dict[str, Any]:
-    """Return the arguments bound around a Runnable, the outermost counting most."""
+    """Return the arguments bound around a Runnable; outer arguments override inner ones."""
     found: dict[str, Any] = {}
     for layer in _layers(thing):
         found = {**layer.kwargs, **found} if isinstance(layer, RunnableBindingBase) else found
@@ -56,7 +56,7 @@ def settings(thing: Runnable[Any, Any]) -> dict[str, Any]:
 
 
 def given_name(thing: Runnable[Any, Any]) -> str | None:
-    """Return what its owner called it: its `name`, or the run name it was configured with."""
+    """Return the name given by the user: the `name`, or the configured run name."""
     for layer in _layers(thing):
         if isinstance(layer, RunnableBindingBase) and layer.config.get("run_name"):
             return layer.config["run_name"]
@@ -66,8 +66,8 @@ def given_name(thing: Runnable[Any, Any]) -> str | None:
 
 
 def facts_of(model: BaseChatModel, bound: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a chat model says of itself for tracing: provider, name, limits."""
-    return model._get_ls_params(**bound)  # noqa: SLF001 - the one place where every integration says it
+    """Return a chat model's facts for tracing: provider, name, limits."""
+    return model._get_ls_params(**bound)  # noqa: SLF001 - every integration implements it
 
 
 def _layers(thing: Runnable[Any, Any]) -> Iterator[Runnable[Any, Any]]:
@@ -97,14 +97,14 @@ def _model_facts(model: BaseChatModel, bound: Mapping[str, Any]) -> dict[str, An
 
 
 def _base_url(model: BaseChatModel) -> str:
-    """Return the URL of a model's endpoint, where its integration says it."""
+    """Return the URL of a model's endpoint, if known."""
     clients = ("root_client", "root_async_client", "client", "async_client")
     known = base_url_of(*(getattr(model, name, None) for name in clients))
     return known or getattr(model, "anthropic_api_url", None) or ""
 
 
 def _own_words(thing: Runnable[Any, Any]) -> str:
-    """Return what the author of an object wrote about it; a framework's own docstring is not about it."""
+    """Return the user's description of an object; a framework's own docstring does not describe it."""
     if isinstance(thing, BaseTool):
         return thing.description
     own: object = type(thing)

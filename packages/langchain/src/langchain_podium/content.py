@@ -1,7 +1,7 @@
-"""Content of tools and of messages as the output of a step, which is text.
+"""Convert content of tools and of messages to the output of a step, which is text.
 
-Content that is no text (images, sound, files) is stated in the output of a tool, and in
-`Completion.missing`, so that the step is `partial`.
+Content that is not text (images, audio, files) is mentioned in the output of a tool and in
+`Completion.missing`, so the step is `partial`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ _NO_TEXT: Final[Mapping[str, str]] = {
     "file": "a file",
     "media": "a file",
 }
-"""Types of content blocks that are no text, in the words of an error."""
+"""Names for the types of content blocks that are not text."""
 _TEXT: Final = ("text", "text-plain")
 
 
 def is_content(returned: object) -> bool:
-    """Say whether what a tool returned is a list of content blocks."""
+    """Return whether a tool's return value is a list of content blocks."""
     known = {*_TEXT, *_NO_TEXT, "non_standard"}
     if not isinstance(returned, list) or not any(isinstance(block, dict) for block in returned):
         return False
@@ -39,12 +39,12 @@ def content_completion(blocks: Sequence[Any], artifact: object, worker: str) -> 
     """Return the content blocks of a tool's result as the output of a step.
 
     Args:
-        blocks: the content; texts may stand among the blocks.
-        artifact: what the tool returned beside it; used where there is no content. `None` for nothing.
+        blocks: the content; the list may also contain strings.
+        artifact: the artifact of the tool's result, used if there is no content; `None` if there is none.
         worker: the name on the worker's card.
 
     Raises:
-        WorkerFailed: there is content, and none of it is text.
+        WorkerFailed: there is content, but no text.
     """
     texts, gaps = _read(blocks)
     text = "\n\n".join(filter(str.strip, texts))
@@ -59,7 +59,7 @@ def content_completion(blocks: Sequence[Any], artifact: object, worker: str) -> 
 
 
 def missing_of(message: object) -> str | None:
-    """Return what a model's message has besides text, in words; `None` where that is nothing."""
+    """Return a text that names a message's content other than text; `None` if there is none."""
     if not isinstance(message, AIMessage) or not isinstance(message.content, list):
         return None
     gaps = [
@@ -69,11 +69,11 @@ def missing_of(message: object) -> str | None:
 
 
 def _left_out(gaps: Sequence[str]) -> str:
-    return f"not passed on, since the output of a step is text: {', '.join(gaps)}"
+    return f"not passed on, because the output of a step is text: {', '.join(gaps)}"
 
 
 def _read(blocks: Sequence[Any]) -> tuple[list[str], list[str]]:
-    """Return the texts of content blocks, and what is no text, in words."""
+    """Return the texts of content blocks, and names of the blocks that are not text."""
     texts: list[str] = []
     gaps: list[str] = []
     for block in blocks:
@@ -82,7 +82,7 @@ def _read(blocks: Sequence[Any]) -> tuple[list[str], list[str]]:
         elif block["type"] in _TEXT:
             texts.append(str(block.get("text", "")))
         elif block["type"] == "file" and str(block.get("url", "")).startswith(("http:", "https:", "file:")):
-            texts.append(f"file: {block['url']}")  # a link, which is text
+            texts.append(f"file: {block['url']}")  # a link is text
         else:
             gaps.append(_gap(block))
     return texts, gaps

@@ -1,4 +1,4 @@
-"""A run's events as custom events of LangChain, `podium_plan_ready` and so on."""
+"""Send a run's events as custom events of LangChain: `podium_plan_ready` and so on."""
 
 from dataclasses import asdict
 from typing import Any, Final, Protocol
@@ -13,22 +13,22 @@ _SILENT: Final = (BaseCallbackHandler.on_custom_event, AsyncCallbackHandler.on_c
 
 
 class ParentRun(Protocol):
-    """A LangChain run that can have children: of a chain, a tool, a graph's node."""
+    """A LangChain run that can have child runs, such as of a chain, a tool, a graph's node."""
 
     @property
     def run_id(self) -> UUID:
-        """Its id."""
+        """The run's id."""
 
     @property
     def handlers(self) -> list[BaseCallbackHandler]:
         """The callback handlers of the run."""
 
     def get_child(self, tag: str | None = None) -> Any:
-        """Return the manager of its children."""
+        """Return the callback manager for child runs."""
 
 
 def hears(run: ParentRun) -> bool:
-    """Return whether a handler of the run takes custom events."""
+    """Return whether a handler of the run accepts custom events."""
     return any(
         not handler.ignore_custom_event and type(handler).on_custom_event not in _SILENT
         for handler in run.handlers
@@ -36,9 +36,9 @@ def hears(run: ParentRun) -> bool:
 
 
 async def tell(run: ParentRun, event: Event) -> None:
-    """Send an event of Podium's as a custom event of the run: `podium_step_ended`, with the event as JSON.
+    """Send a Podium event as a custom event of the run: `podium_step_ended`, with the event as JSON.
 
-    `podium_run_ended` also holds what the run took in all, see `totals`.
+    `podium_run_ended` also has the totals of the run, see `totals`.
     """
     data = event.to_json()
     if isinstance(event, RunEnded):
@@ -48,11 +48,11 @@ async def tell(run: ParentRun, event: Event) -> None:
 
 
 def totals(result: Result) -> dict[str, Any]:
-    """Return what a run took in all.
+    """Return the totals of a run.
 
     Returns:
-        `calls`, `usage`, `cost` in USD (`None` where it is unknown), and `maybe_paid`: whether some of what
-        was spent may be missing from the cost, such as a call whose end nobody saw.
+        `calls`, `usage`, `cost` in USD (`None` if it is unknown), and `maybe_paid`: whether the bill may
+        contain more than the cost, such as for a call whose end was not seen.
     """
     asked = [proposal for proposal in result.proposals if proposal.usage != Usage() or proposal.cost is None]
     calls = len(asked) + sum(outcome.attempts for outcome in result.outcomes)

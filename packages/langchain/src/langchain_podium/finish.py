@@ -1,4 +1,4 @@
-"""Why a chat model of LangChain's stopped, as its message says under its provider's names."""
+"""Read the finish reason and the refusal from a chat model's message."""
 
 from typing import Any, Final
 
@@ -9,17 +9,18 @@ _FINISHES: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
 
 def finish_of(answer: object) -> str | None:
-    """Return why the model stopped, in its provider's word; `None` where the message does not say."""
+    """Return the provider's finish reason; `None` if the message has none."""
     if not isinstance(answer, AIMessage):
         return None
     metadata: dict[str, Any] = answer.response_metadata
-    cut = metadata.get("incomplete_details") or {}  # OpenAI's Responses, and what they say when they end well
+    # OpenAI's Responses API; its status is the finish reason of a complete answer
+    cut = metadata.get("incomplete_details") or {}
     said = next((metadata[key] for key in _FINISHES if metadata.get(key)), None)
     return said or cut.get("reason") or metadata.get("status")
 
 
 def refusal_of(answer: AIMessage) -> str | None:
-    """Return the text in which a model refused to answer, in Chat Completions or in a content block."""
+    """Return the text of a refusal, from Chat Completions or from a content block."""
     blocks = [block for block in answer.content if isinstance(block, dict)]
     found = [block.get("value", block).get("refusal") for block in blocks if block.get("type") in _REFUSALS]
     return answer.additional_kwargs.get("refusal") or "".join(map(str, filter(None, found))) or None

@@ -1,6 +1,6 @@
-"""LangChain's messages, tool calls, usage and values, and those of Podium, each read as the other.
+"""Convert LangChain's messages, tool calls, usage and values to Podium's, and back.
 
-It owns what may be asked of a conductor in LangChain's terms. It knows no worker and no run.
+The module defines the input of a conductor in LangChain's types. It knows no worker and no run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,27 +31,26 @@ from podium.workers import read_usage as read_counts
 ConductorInput = (
     str | PromptValue | BaseMessage | Sequence[MessageLikeRepresentation] | Mapping[str, Any] | Plan
 )
-"""What a conductor may be asked: text, a prompt, a message, a conversation, a dict of these, or a plan."""
+"""The input of a conductor: text, a prompt, a message, a conversation, a dict of these, or a plan."""
 
 _QUESTION: Final = ("question", "input", "query")
 _HISTORY: Final = ("chat_history", "history")
 _INNER: Final = frozenset(
     {"thinking", "reasoning", "redacted_thinking", "tool_use", "tool_call", "function_call", "non_standard"}
 )
-"""Blocks of a message that are no content anyone else can be sent: calls stand in `tool_calls`."""
+"""Content blocks that are not passed on; tool calls are in `tool_calls`."""
 
 
 def to_query(asked: ConductorInput) -> tuple[Message, ...] | Plan:
-    """Return what is asked as a conversation whose last message is the question; a plan as it is.
+    """Return the input as a conversation whose last message is the question; a plan is returned unchanged.
 
     Args:
-        asked: text; a prompt; a conversation; one message of anybody's, which becomes the
-            user's question; or a dict with a conversation under `messages`, or with a question
-            under `question`, `input` or `query` and, if there is one, the conversation before it
-            under `chat_history` or `history`.
+        asked: text; a prompt; a conversation; one message with any role, which becomes the user's question;
+            or a dict with a conversation under `messages`, or with a question under `question`, `input` or
+            `query` and, optionally, the conversation before it under `chat_history` or `history`.
 
     Raises:
-        QueryError: it is none of these.
+        QueryError: the input is none of these.
     """
     if isinstance(asked, Plan):
         return asked
@@ -67,7 +66,7 @@ def to_query(asked: ConductorInput) -> tuple[Message, ...] | Plan:
 
 
 def _asking(message: BaseMessage) -> tuple[Message, ...]:
-    """Return one message as a question, whoever wrote it: in a chain, a model's answer may be asked next."""
+    """Return one message as a question; in a chain, a model's answer may be the next question."""
     return (Message("user", from_langchain([message])[0].content),)
 
 
@@ -77,30 +76,28 @@ def _of_mapping(asked: Mapping[str, Any]) -> tuple[Message, ...]:
     question = next((asked[key] for key in _QUESTION if key in asked), None)
     if question is None:
         raise QueryError(
-            f"a dict with {', '.join(map(repr, asked)) or 'nothing'} asks nothing: "
+            f"a dict with {', '.join(map(repr, asked)) or 'no keys'} has no question: "
             "put messages under 'messages', or text under 'question' or 'input'"
         )
     history = next((asked[key] for key in _HISTORY if key in asked), ())
     last = to_query(question)
     if isinstance(last, Plan):
-        raise QueryError("a plan has its question with it: ask the plan itself")
+        raise QueryError("a plan contains its question: pass the plan alone")
     return (*from_langchain(history), *last)
 
 
 def from_langchain(messages: Sequence[MessageLikeRepresentation]) -> tuple[Message, ...]:
-    """Return LangChain's messages as Podium's.
-
-    Reasoning that a model did for itself is left out.
+    """Return LangChain's messages as Podium's, without the reasoning of models.
 
     Raises:
-        QueryError: they are no messages, or hold what Podium's cannot.
+        QueryError: they are not messages, or Podium has no format for a part of them.
     """
     if isinstance(messages, bytes | Mapping) or not isinstance(messages, Sequence):
         raise QueryError(f"a conversation is a list of messages, not {type(messages).__name__}")
     try:
         wires = convert_to_openai_messages(messages)
     except (ValueError, TypeError, NotImplementedError) as error:
-        raise QueryError(f"these are no chat messages: {error}") from error
+        raise QueryError(f"invalid chat messages: {error}") from error
     return tuple(Message.from_wire(_without_inner(wire)) for wire in wires)
 
 
@@ -135,7 +132,7 @@ def _to_langchain(message: Message) -> BaseMessage:
 
 
 def read_calls(calls: Sequence[Part]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """Return calls, as OpenAI writes them, in LangChain's form; apart, those whose arguments are broken."""
+    """Return tool calls in OpenAI's format as LangChain's; those with invalid arguments separately."""
     good, broken = list[ToolCall](), list[InvalidToolCall]()
     for call in calls:
         name, call_id, arguments = call["function"].get("name", ""), call.get("id"), tool_arguments(call)
@@ -147,7 +144,7 @@ def read_calls(calls: Sequence[Part]) -> tuple[list[ToolCall], list[InvalidToolC
                 name=name,
                 args=call["function"]["arguments"],
                 id=call_id,
-                error="the arguments are no JSON object",
+                error="the arguments are not a JSON object",
                 type="invalid_tool_call",
             )
         )
@@ -155,21 +152,21 @@ def read_calls(calls: Sequence[Part]) -> tuple[list[ToolCall], list[InvalidToolC
 
 
 def write_calls(message: AIMessage) -> tuple[Part, ...]:
-    """Return the calls a message asks for as OpenAI writes them, those with broken arguments as they came."""
+    """Return the tool calls of a message in OpenAI's format, including those with invalid arguments."""
     if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
-        # of a stream that was cut within the arguments, `tool_calls` has them as if they were whole
+        # If the stream was cut inside the arguments, `tool_calls` has the arguments as if they were complete.
         return tuple(tool_call(c["id"], c["name"], c["args"] or "") for c in message.tool_call_chunks)
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     return tuple(tool_call(c["id"], c["name"], c["args"]) for c in calls)
 
 
 def read_usage(metadata: Mapping[str, Any] | None) -> Usage | None:
-    """Return a message's `usage_metadata` as Podium counts; `None` where nothing usable was reported."""
+    """Return a message's `usage_metadata` as Podium's usage; `None` if nothing usable was reported."""
     return read_counts(usage_counts(metadata))
 
 
 def usage_counts(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a message's `usage_metadata` in the form of chat completions; empty where there is none."""
+    """Return a message's `usage_metadata` in the format of chat completions; empty if there is none."""
     if not metadata:
         return {}
     read, written = metadata.get("input_token_details") or {}, metadata.get("output_token_details") or {}
@@ -182,7 +179,7 @@ def usage_counts(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def write_usage(usage: Usage) -> UsageMetadata:
-    """Return a usage as LangChain's `usage_metadata`; what a hosted conductor's own workers used is in it."""
+    """Return a usage as LangChain's `usage_metadata`, including a hosted conductor's own workers."""
     metadata = UsageMetadata(
         input_tokens=usage.total_input_tokens,
         output_tokens=usage.total_output_tokens,
@@ -196,7 +193,7 @@ def write_usage(usage: Usage) -> UsageMetadata:
 
 
 def text_of(value: object) -> str:
-    """Return what a Runnable gave as text: a message's own, the last one's of many, else its JSON."""
+    """Return a Runnable's output as text: of messages the text of the last one, other values as JSON."""
     if isinstance(value, dict) and "messages" in value:
         value = value["messages"]
     if isinstance(value, list | tuple) and value and isinstance(value[-1], BaseMessage):
@@ -209,7 +206,7 @@ def text_of(value: object) -> str:
 
 
 def cited(documents: Sequence[Document]) -> str:
-    """Return the documents' texts, each under the name of its source where that is known."""
+    """Return the documents' texts, each with its source if known."""
     return "\n\n".join(map(_cited, documents))
 
 

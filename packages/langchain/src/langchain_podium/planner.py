@@ -1,4 +1,4 @@
-"""A chat model of LangChain's as the planner."""
+"""A LangChain chat model as the planner."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from podium.types import Sampling
 from podium.workers import Card, Price, Worker
 
 
-def as_planner(  # noqa: PLR0913 - as ChatPlanner takes them
+def as_planner(  # noqa: PLR0913 - the arguments of ChatPlanner
     model: Runnable[Any, Any] | Worker,
     *,
     card: Card | None = None,
@@ -27,22 +27,22 @@ def as_planner(  # noqa: PLR0913 - as ChatPlanner takes them
     constrain: bool = True,
     sampling: Sampling | None = None,
 ) -> ChatPlanner:
-    """Return a planner that asks a chat model of LangChain's for the plan.
+    """Return a planner that asks a LangChain chat model for the plan.
 
     Args:
         model: the model, bare or bound, configured, with retries or fallbacks.
-        card: names and prices the planner; `None` derives it from the model, and from:
-        name: what events and results call it; `None` takes the model's own.
-        price: what its tokens cost; `None` looks it up, as `as_worker` does.
-        spelling: as for `podium.ChatPlanner`, as all that follows.
+        card: the name and the price of the planner; `None` derives them from the model, `name` and `price`.
+        name: the name in events and results; `None` uses the model's own.
+        price: the price of its tokens; `None` looks it up, as `as_worker` does.
+        spelling: as for `podium.ChatPlanner`, like all arguments below.
         show: how workers are shown.
-        shuffle: whether they are shown in another order in every run.
-        examples: how many example plans the prompt shows, from 0 to 4; `None` takes the default.
-        constrain: whether the server is to hold the text to its spelling, where it can.
-        sampling: how to write; `None` leaves it to the model.
+        shuffle: whether workers are shown in another order in every run.
+        examples: the number of example plans in the prompt, from 0 to 4; `None` means the default.
+        constrain: whether the server constrains the text to the spelling, if it can.
+        sampling: the sampling; `None` leaves it to the model.
 
     Raises:
-        ConfigError: it is no chat model, or there is a card and parts of another.
+        ConfigError: `model` is no chat model, or both a card and parts of one are given.
     """
     maker = CardMaker({"card": card, "name": name, "price": price})
     worker = maker.podium_worker(model)

@@ -1,7 +1,7 @@
-"""The form that an answer is asked for in, and reading the answer of a run in that form.
+"""Request an answer in a structured format, and parse the answer of a run.
 
-The form is offered as a tool to the worker of the plan's last step, which has to call it. An answer that
-does not fit raises: no value is made up in its place.
+The schema is offered to the worker of the plan's last step as a tool that it must call. An answer that does
+not fit raises an error; no value is invented.
 """
 
 import json
@@ -22,12 +22,12 @@ _MAX_QUOTE = 500
 
 
 def validator_of(schema: dict[str, Any]) -> Draft202012Validator:
-    """Return what checks data against a JSON schema; it follows no reference out of the schema."""
+    """Return a validator for a JSON schema; it follows no reference out of the schema."""
     return Draft202012Validator(schema, registry=Registry())
 
 
 def checked(data: Any, validator: Draft202012Validator) -> Any:
-    """Return data that fit the schema of a validator.
+    """Return the data if they fit the schema of a validator.
 
     Raises:
         ValidationError: they do not, for example because a required key is missing.
@@ -38,13 +38,13 @@ def checked(data: Any, validator: Draft202012Validator) -> Any:
 
 
 class ResponseFormat:
-    """A form of answers.
+    """The structured format of an answer.
 
     Args:
         schema: a Pydantic class, a `TypedDict`, or a JSON schema with a `title`.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: the schema is none of these.
     """
 
     def __init__(self, schema: dict[str, Any] | type) -> None:
@@ -53,14 +53,14 @@ class ResponseFormat:
         try:
             tool = convert_to_openai_tool(schema)
         except (TypeError, ValueError, NotImplementedError) as error:
-            told = "response_format is a Pydantic class, a TypedDict, or a JSON schema with a title"
+            told = "response_format must be a Pydantic class, a TypedDict, or a JSON schema with a title"
             raise ConfigError(f"{told}: {scrub(str(error))[:_MAX_QUOTE]}") from error
         self.name: str = tool["function"]["name"]
         self.tools = Tools((tool,), {"type": "function", "function": {"name": self.name}})
         self._validator = validator_of(tool["function"].get("parameters") or {"type": "object"})
 
     def read(self, result: Result) -> Any:
-        """Return the answer of a run in this form: an object of the Pydantic class, else a dict.
+        """Return the parsed answer of a run: an object of the Pydantic class, else a dict.
 
         Raises:
             RunFailed: the answer does not fit.
@@ -71,17 +71,17 @@ class ResponseFormat:
             raise self._unread(result, scrub(str(error))) from error
 
     def text(self, response: Any) -> str:
-        """Return an answer in this form as JSON."""
+        """Return a parsed answer as JSON."""
         if self._model is not None and hasattr(response, "model_dump_json"):
             return str(response.model_dump_json())
         return json.dumps(response, ensure_ascii=False, default=str)
 
     def _data(self, result: Result) -> Any:
-        """Return the arguments of the call, or the JSON in the text of a worker that takes no tools."""
+        """Return the arguments of the tool call, or the JSON in the text if the worker accepts no tools."""
         for call in result.tool_calls:
             if call["function"].get("name") == self.name:
                 if (arguments := tool_arguments(call)) is None:
-                    raise ValueError("the arguments of the call are no JSON object")
+                    raise ValueError("the arguments of the call are not a JSON object")
                 return arguments
         text = result.answer.strip()
         if text.startswith("```"):
@@ -90,7 +90,7 @@ class ResponseFormat:
 
     def _checked(self, data: Any) -> Any:
         if self._model is not None:
-            read = getattr(self._model, "model_validate", None) or self._model.parse_obj  # of Pydantic 1
+            read = getattr(self._model, "model_validate", None) or self._model.parse_obj  # Pydantic 1
             return read(data)
         return checked(data, self._validator)
 

@@ -1,7 +1,6 @@
-"""A conductor as a Runnable: it composes, streams, batches, retries and is traced as any other.
+"""A conductor as a Runnable, which composes, streams, batches, retries and is traced like any other.
 
-It owns what of a run a chain is given, and what is an error to it. It knows no graph and no
-chat model.
+The module decides what a run returns and what it raises. It knows no graph and no chat model.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
@@ -34,23 +33,22 @@ Given = TypeVar("Given", bound=str | Result)
 
 @ConductorFace.register
 class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Given]):
-    """Asks a conductor.
+    """Runs a conductor.
 
-    Each call takes, beside the configuration, the `labels` and the `policy` of its run, which
-    `bind` sets beforehand. The callbacks of the configuration see every step, and the
-    planner's call, as a child run, and the run's events as custom events, `podium_plan_ready`
-    and so on. Where the conductor has a journal, the run is called there what LangChain calls
-    it: the `run_id` of the configuration, if there is one. A second call with this id reads an `ok`
-    result back; a run that ended `failed` or `partial` goes on, and its failed steps run again.
+    Each call also accepts the `labels` and the `policy` of its run, which `bind` can set in advance. The
+    callbacks of the configuration get every step and the planner's call as a child run, and the run's events
+    as custom events, `podium_plan_ready` and so on. If the conductor has a journal, the run's id is the
+    `run_id` of the configuration, or LangChain's own. A second call with this id returns the recorded result
+    of an `ok` run; it resumes a run that ended `failed` or `partial`, and the failed steps run again.
 
     Args:
-        conductor: who is asked.
-        output: what is returned: the answer as text, or the whole `Result`.
-        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+        conductor: the conductor.
+        output: the return value: the answer as text, or the whole `Result`.
+        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
 
     Raises:
-        TypeError: it is given another keyword argument, here or in a call.
-        RunFailed: from each call: the run came to no answer; `result` is what it came to.
+        TypeError: a keyword argument is unknown, here or in a call.
+        RunFailed: from each call: the run has no answer; `result` is the run's result.
         PodiumError: from each call: as `Conductor.run`.
     """
 
@@ -81,23 +79,23 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
     ) -> None: ...
 
     def __init__(self, conductor: Conductor | HostedConductor, **options: Any) -> None:
-        _check_names("ConductorRunnable takes", options, ("output", "partial", "name"))
+        _check_names("ConductorRunnable", options, ("output", "partial", "name"))
         super().__init__(**{"conductor": conductor, **options})
 
     def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
-        """Return what traces call it: its own name, or that on the conductor's card."""
+        """Return the name in traces: the Runnable's own name, or the name on the conductor's card."""
         conductor = self.conductor
         own = conductor.card.name if isinstance(conductor, Conductor) else conductor.model
         return super().get_name(suffix, name=name or self.name or own)
 
     @property
     def InputType(self) -> Any:  # noqa: N802 - LangChain's name
-        """What it is asked: text, a conversation, or a dict of them."""
+        """The type of the input: text, a conversation, or a dict of these."""
         return str | list[AnyMessage] | dict[str, Any]
 
     @property
     def OutputType(self) -> Any:  # noqa: N802 - LangChain's name
-        """What it returns, as `output` says."""
+        """The type of the output, according to `output`."""
         return str if self.output == "answer" else Result
 
     async def ainvoke(
@@ -106,7 +104,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Given:
-        """Ask, and wait for the whole answer."""
+        """Run the conductor, and return the whole answer."""
         return await self._acall_with_config(partial(self._ask, input), shown(input), config, **kwargs)
 
     def invoke(
@@ -115,7 +113,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Given:
-        """Do as `ainvoke` from code that is not async, inside a running event loop too."""
+        """Run like `ainvoke` from sync code, also inside a running event loop."""
         return run_sync(lambda: self.ainvoke(input, config, **kwargs))
 
     async def astream(
@@ -124,7 +122,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[Given, None]:
-        """Ask, and yield the answer as it comes; or the whole `Result`, where that is the output.
+        """Run the conductor, and yield the answer as it is written; or the `Result`, by `output`.
 
         Leaving the iteration cancels the run.
         """
@@ -140,16 +138,16 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Iterator[Given]:
-        """Do as `astream` from code that is not async, inside a running event loop too."""
+        """Run like `astream` from sync code, also inside a running event loop."""
         return iterate(lambda: self.astream(input, config, **kwargs))
 
     async def abatch(self, inputs: list[ConductorInput], *args: Any, **kwargs: Any) -> list[Given]:
-        """Ask many things, as many at once as `max_concurrency` says, over the same connections."""
+        """Run many inputs, at most `max_concurrency` at a time, with shared connections."""
         async with self.conductor:
             return await super().abatch(inputs, *args, **kwargs)
 
     def batch(self, inputs: list[ConductorInput], *args: Any, **kwargs: Any) -> list[Given]:
-        """Do as `abatch` from code that is not async, inside a running event loop too."""
+        """Run like `abatch` from sync code, also inside a running event loop."""
         return run_sync(lambda: self.abatch(inputs, *args, **kwargs))
 
     def as_tool(
@@ -160,7 +158,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         description: str | None = None,
         arg_types: dict[str, type] | None = None,
     ) -> BaseTool:
-        """Return a tool that asks the conductor; one text, where no arguments are described."""
+        """Return a tool that runs the conductor; its input is one text unless arguments are described."""
         asked = self if args_schema or arg_types else self.with_types(input_type=str)
         if description is None and isinstance(self.conductor, Conductor):
             description = self.conductor.card.description
@@ -175,11 +173,11 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         run_manager: AsyncCallbackManagerForChainRun,
         **facts: Any,
     ) -> Given:
-        """Run; as a stream of events only where somebody takes them. LangChain was told `told`."""
+        """Run; as a stream of events only if a handler needs them. LangChain's input is `told`."""
         del told
         scrub_run(run_manager)
         is_recorded = isinstance(self.conductor, Conductor) and self.conductor.journal is not None
-        if not hears(run_manager) and not is_recorded:  # a recorded run may have to go on
+        if not hears(run_manager) and not is_recorded:  # a recorded run may have to be resumed
             call = self._call(run_manager, stream=False, **facts)
             return self._given(await apart(self.conductor.run(cast("Any", to_query(asked)), **call)))
         async with aclosing(self._events(asked, run_manager, stream=False, **facts)) as events:
@@ -194,7 +192,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         run_manager: AsyncCallbackManagerForChainRun,
         **facts: Any,
     ) -> AsyncGenerator[Given, None]:
-        """Run, and yield the answer's pieces. LangChain was told `told`."""
+        """Run, and yield the chunks of the answer. LangChain's input is `told`."""
         del told
         scrub_run(run_manager)
         own, streamed = "", StreamedAnswer()
@@ -214,7 +212,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
     async def _events(
         self, asked: ConductorInput, run_manager: AsyncCallbackManagerForChainRun, **facts: Any
     ) -> AsyncGenerator[Event, None]:
-        """Yield the run's events, each told as a custom event before."""
+        """Yield the run's events; each is first sent as a custom event."""
         heard, call = hears(run_manager), self._call(run_manager, **facts)
         conductor, query = self.conductor, cast("Any", to_query(asked))
         if isinstance(conductor, Conductor):
@@ -236,11 +234,11 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         policy: Policy | None = None,
         **others: Any,
     ) -> dict[str, Any]:
-        """Return what the conductor is told besides the query."""
-        _check_names("a call of ConductorRunnable takes", others, ("labels", "policy"))
+        """Return the arguments of the conductor besides the query."""
+        _check_names("a call of ConductorRunnable", others, ("labels", "policy"))
         if isinstance(self.conductor, HostedConductor):
             if policy is not None or frozenset(labels):
-                raise ConfigError("a hosted conductor takes neither labels nor a policy: it shows no plan")
+                raise ConfigError("a hosted conductor accepts neither labels nor a policy: it shows no plan")
             return {}
         run_id = None if self.conductor.journal is None else str(run_manager.run_id)
         middleware = child_runs()
@@ -252,10 +250,10 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         }
 
     def _given(self, result: Result) -> Given:
-        """Return what the chain goes on with.
+        """Return the output of the Runnable.
 
         Raises:
-            RunFailed: there is nothing it could go on with.
+            RunFailed: there is no output.
         """
         if self.output == "result" and result.status == "waiting":
             return cast("Given", result)
@@ -264,14 +262,14 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
 
 
 def _check_names(told: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise `TypeError` if a keyword argument is none of the known ones."""
+    """Raise `TypeError` for an unknown keyword argument."""
     if unknown := [name for name in given if name not in known]:
-        raise TypeError(f"{told} no {', '.join(unknown)}: give {', '.join(known)}")
+        raise TypeError(f"{told} does not accept {', '.join(unknown)}: it accepts {', '.join(known)}")
 
 
 def _ended(event: Event) -> Result:
-    """Return the result that a run's last event holds."""
-    assert isinstance(event, RunEnded)  # a run that ends otherwise raises
+    """Return the result of a run's last event."""
+    assert isinstance(event, RunEnded)  # a run without a result raises
     return event.result
 
 

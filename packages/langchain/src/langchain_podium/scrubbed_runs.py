@@ -1,7 +1,7 @@
-"""What tracers and other callbacks are shown of a conductor's own runs: no secrets.
+"""Remove secrets from what tracers and other callbacks get of a conductor's runs.
 
-LangChain itself tells them the output of a run, and the caller gets the same object as it is. So the run's
-manager, which LangChain made for this one run, is told to scrub what it passes on.
+LangChain passes the output of a run to callbacks, and the caller gets the same object unchanged. So the run's
+manager, which LangChain creates for each run, is wrapped to remove secrets from its arguments.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ _ENDS = ("on_chain_end", "on_chain_error", "on_llm_end", "on_llm_error", "on_llm
 
 
 def scrub_run(run: BaseRunManager | None) -> None:
-    """Have the callbacks of a run be shown its output, or its error, without secrets."""
+    """Wrap a run's manager so that callbacks get its output or error without secrets."""
     for name in _ENDS:
         tell = getattr(run, name, None)
         if tell is not None and not hasattr(tell, "scrubs"):
@@ -29,7 +29,7 @@ def scrub_run(run: BaseRunManager | None) -> None:
 
 
 def shown(value: Any) -> Any:
-    """Return an input or output without secrets: the object itself if it holds none."""
+    """Return an input or output without secrets; an object without secrets is returned unchanged."""
     if isinstance(value, BaseException):
         return value if scrub_error(value) else PodiumError(scrub(repr(value)))
     return value if scrub(repr(value)) == repr(value) else _clean(value)

@@ -1,8 +1,7 @@
-"""What makes the calls of a run's workers, and of its planner's model, child runs of a LangChain run.
+"""Make the calls of a run's workers, and of its planner's model, child runs of a LangChain run.
 
-It owns their names, tags and metadata. LangChain's own context variable says which run is the
-parent: inside a step it is the step's run, so that what a worker calls, and the steps of a
-nested conductor, stand under it.
+The module sets their names, tags and metadata. LangChain's own context variable determines the parent run:
+inside a step it is the step's run, so a worker's calls, and the steps of a nested conductor, are below it.
 """
 
 from collections.abc import AsyncGenerator, Iterator
@@ -25,14 +24,14 @@ from podium.workers import CallMiddleware, Request, Worker
 
 
 def child_runs() -> CallMiddleware | None:
-    """Return a middleware that makes each call of a worker a run of its own, under the current run.
+    """Return a middleware that makes each call of a worker a child run of the current run.
 
-    Each is a chain run with the worker's name, the tag `podium:step` or `podium:planner`, and
-    metadata that what the worker calls has too: `podium_worker`, and of a step `podium_run_id`,
-    `podium_round`, `podium_step` and `podium_attempt`.
+    Each is a chain run with the worker's name, the tag `podium:step` or `podium:planner`, and metadata that
+    the worker's calls inherit: `podium_worker`, and for a step `podium_run_id`, `podium_round`, `podium_step`
+    and `podium_attempt`.
 
     Returns:
-        `None` where no callback listens: LangChain's configuration reaches the workers all the same.
+        `None` if there are no callbacks; LangChain's configuration then still reaches the workers.
     """
     has_handlers = bool(get_async_callback_manager_for_config(ensure_config()).handlers)
     return call_as_child_run if has_handlers else None
@@ -40,13 +39,13 @@ def child_runs() -> CallMiddleware | None:
 
 @contextmanager
 def under(children: BaseCallbackManager) -> Iterator[None]:
-    """Have what is begun in the block be runs of `children`, and so under the run that these are of."""
+    """Make runs that start in the block children of the run that `children` belongs to."""
     with _ambient(patch_config(ensure_config(), callbacks=children)):
         yield
 
 
 async def call_as_child_run(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-    """Call a worker as a child run of the current run; what the worker calls is under that child."""
+    """Call a worker as a child run of the current run; the worker's calls are below that child run."""
     config = ensure_config()
     run = await _begun(config, worker, request)
     inside = patch_config(config, callbacks=run.get_child())
@@ -54,7 +53,7 @@ async def call_as_child_run(worker: Worker, request: Request) -> AsyncGenerator[
     try:
         async with aclosing(worker.call(request)) as pieces:
             while True:
-                # Set for as long as the worker runs and no longer: what reads us runs in the same context.
+                # Set only while the worker runs, because the reader of this generator has the same context.
                 with _ambient(inside):
                     piece = await anext(pieces, None)
                 if piece is None:
@@ -65,11 +64,11 @@ async def call_as_child_run(worker: Worker, request: Request) -> AsyncGenerator[
                 else:
                     written.append(piece)
                 yield piece
-    except GeneratorExit:  # whoever asked has left: with the answer, or because it needs none any more
+    except GeneratorExit:  # the caller has left: it has the answer, or no longer needs it
         if not told:
             await run.on_chain_end({"output": scrub("".join(written))})
         raise
-    except BaseException as error:  # handlers are told of a cancel, too
+    except BaseException as error:  # handlers also get a cancellation
         await run.on_chain_error(error if scrub_error(error) else PodiumError(scrub(repr(error))))
         raise
     if not told:

@@ -1,8 +1,6 @@
-"""Adds up the tokens of all calls of models within one Runnable, told by LangChain's callbacks.
+"""Add up the tokens of all model calls within one Runnable, reported by LangChain's callbacks.
 
-It also keeps how the last of these calls ended.
-
-It knows no worker.
+The module also stores how the last of these calls ended. It knows no worker.
 """
 
 from threading import Lock
@@ -20,26 +18,26 @@ from podium.usage import Usage, text_usage
 
 
 class Spent(BaseCallbackHandler):
-    """Counts what the calls under it have spent; what a model does not report well is estimated from text."""
+    """Counts the tokens of the model calls below it; badly reported tokens are estimated from the text."""
 
-    run_inline = True  # adding up is done before a thread would have been found
+    run_inline = True  # adding up is faster than starting a thread
 
     def __init__(self) -> None:
         self.usage = Usage()
         self.finish: str | None = None
-        """Why the last call to end stopped, in the provider's word; `None` where nobody said."""
+        """The provider's finish reason of the call that ended last; `None` if none was reported."""
         self.refusal: str | None = None
-        """The text in which the model of the last call to end refused to answer."""
+        """The refusal of the call that ended last."""
         self._asked: dict[UUID, str] = {}
         self._lock = Lock()
 
     @property
     def is_open(self) -> bool:
-        """Whether a call has not ended, or not well: what it has spent is not known."""
+        """Whether a call has not ended, or failed: its tokens are unknown."""
         return bool(self._asked)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Add up what a call has spent whose answer could not be parsed; others stay open."""
+        """Add the tokens of a call whose answer could not be parsed; other failed calls stay open."""
         del kwargs
         if (used := cut_answer_usage(error)) is None:
             return
@@ -49,25 +47,25 @@ class Spent(BaseCallbackHandler):
 
     @property
     def known(self) -> Usage | None:
-        """What was spent; `None` where that is nothing, or a call has not ended well."""
+        """The tokens spent; `None` if they are zero, or if a call has not ended successfully."""
         return None if self.is_open or self.usage == Usage() else self.usage
 
     def on_chat_model_start(
         self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Remember the text that a model is sent."""
+        """Store the text of a chat model's call."""
         del serialized, kwargs
         self._asked[run_id] = "\n".join(str(message.text) for each in messages for message in each)
 
     def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Remember the text that a model of the older kind is sent."""
+        """Store the text of an LLM's call."""
         del serialized, kwargs
         self._asked[run_id] = "\n".join(prompts)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Add up what the model says it has spent."""
+        """Add the tokens that the model reports."""
         del kwargs
         asked, used, text = self._asked.pop(run_id, ""), None, ""
         finish = refusal = None

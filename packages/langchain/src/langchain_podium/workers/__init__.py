@@ -1,4 +1,4 @@
-"""Workers that are something of LangChain's or LangGraph's: `as_worker` makes the right one."""
+"""Workers that are LangChain or LangGraph objects; `as_worker` creates them."""
 
 from langchain_podium.workers.wrap import as_worker
 

@@ -1,7 +1,6 @@
-"""A worker that is one of LangChain's chat models, bare or bound, configured, retried, with fallbacks.
+"""A worker that calls a LangChain chat model, bare, bound, configured, retried, or with fallbacks.
 
-It owns how such a model is asked and what of its message counts as an answer. It retries
-nothing; a model's own retries are its owner's to turn off.
+The module builds the model's call and reads its message. It does not retry; turn off a model's own retries.
 """
 
 from collections.abc import AsyncGenerator
@@ -40,27 +39,27 @@ _STATING: Final = frozenset(
     }
     | {"mistral", "mistralai", "ollama", "openai", "openrouter", "together", "xai"}
 )
-"""Providers whose answers always say why they ended: one that does not was cut off."""
+"""Providers that always send a finish reason: an answer without one was cut off."""
 
 
 class ChatModelWorker(Worker):
-    """Has a chat model of LangChain's do the subtask.
+    """Calls a LangChain chat model.
 
     Args:
         model: the model, or a Runnable around one: bound, configured, with retries or fallbacks.
-        card: what the planner is told of it.
+        card: the worker's card.
 
     Raises:
-        ConfigError: there is no chat model in it.
+        ConfigError: the Runnable contains no chat model.
     """
 
     def __init__(self, model: Runnable[Any, Any], *, card: Card) -> None:
         inner = innermost(model)
         if not isinstance(inner, BaseChatModel):
-            raise ConfigError(f"{type(inner).__name__} is no chat model")
+            raise ConfigError(f"{type(inner).__name__} is not a chat model")
         is_bare = model is inner
         if is_bare and getattr(inner, "stream_usage", True) is None:
-            # left open, ChatOpenAI asks no server but OpenAI's for the tokens of a stream
+            # By default, ChatOpenAI requests the tokens of a stream only from OpenAI's own servers.
             inner = inner.model_copy(update={"stream_usage": True})
         self.card = card
         self.model = inner if is_bare else model
@@ -78,24 +77,24 @@ class ChatModelWorker(Worker):
 
     @property
     def max_tokens(self) -> int | None:
-        """Most tokens of an answer where the request does not say, as the model has it."""
+        """The model's maximum tokens of an answer, if the request has none."""
         most = self._facts.get("ls_max_tokens")
         return most if isinstance(most, int) and most > 0 else None
 
     @property
     def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
-        """A JSON schema, for models of OpenAI's class; how others are asked is not the same for all."""
+        """JSON schemas, for models of OpenAI's class; other integrations have different parameters."""
         openai = any(kind.__name__ == "BaseChatOpenAI" for kind in self._kind.__mro__)
         return frozenset({"json"}) if openai else frozenset()
 
     @property
     def identity(self) -> str:
-        """Whose answers these are, for a cache: the model's class, what identifies it, and what is bound."""
+        """The identity of the model for a cache: its class, identifying parameters, and bound arguments."""
         told = sha256(self._identity.encode("utf-8", "surrogatepass")).hexdigest()
         return repr(("langchain", self.card.name, self.card.version, told))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Ask the model: as a stream where somebody reads along, else for an answer in one piece."""
+        """Call the model; with `request.stream`, as a stream."""
         answer, pieces, finish = None, list[str](), None
         model = self._offered(request.tools)
         asked, options = to_langchain(request.messages), self._options(request.sampling)
@@ -115,7 +114,7 @@ class ChatModelWorker(Worker):
                         except (WorkerBroken, WorkerTimeout):
                             if finish is None:
                                 raise
-                            break  # the answer was whole before its stream was cut
+                            break  # the answer was complete before its stream was cut
                         if chunk is None:
                             break
                         answer = chunk if answer is None else answer + chunk
@@ -128,7 +127,7 @@ class ChatModelWorker(Worker):
     def _offered(self, tools: Tools | None) -> Runnable[Any, Any]:
         if tools is None:
             return self.model
-        assert isinstance(self.model, BaseChatModel)  # `takes_tools` says so
+        assert isinstance(self.model, BaseChatModel)  # `takes_tools` is true only for these
         choice = {} if tools.choice is None else {"tool_choice": _choice(tools.choice)}
         return self.model.bind_tools([dict(tool) for tool in tools.offered], **choice)
 
@@ -142,7 +141,7 @@ class ChatModelWorker(Worker):
         return options
 
     def _completion(self, request: Request, answer: object, streamed: str, finish: str | None) -> Completion:
-        """Return the answer, by the rules that hold for every chat model."""
+        """Return the answer, by the same rules as for every chat model."""
         if not isinstance(answer, AIMessage):
             told = "nothing" if answer is None else f"a {type(answer).__name__}, not a message of a model"
             raise WorkerBroken(f"worker {self.card.name!r} returned {told}", maybe_paid=True)
@@ -162,7 +161,7 @@ class ChatModelWorker(Worker):
 
 
 def _choice(choice: str | Part) -> str:
-    """Return a choice of tools in LangChain's words, which every integration reads: any, or a tool's name."""
+    """Return a tool choice that every integration accepts: `any`, `auto`, `none`, or a tool's name."""
     if isinstance(choice, str):
         return "any" if choice == "required" else choice
     return str(choice["function"]["name"])

@@ -1,7 +1,7 @@
-"""Translates what LangChain's objects raise in a worker.
+"""Translate exceptions that LangChain's objects raise in a worker.
 
-What client libraries raise is read by `podium.hosts`. Two kinds of exception are LangChain's own:
-LangGraph steers with exceptions, and chat models raise ones for an answer that is empty.
+`podium.hosts` translates exceptions of client libraries. This module translates two kinds of LangChain's own:
+LangGraph uses exceptions for control flow, and chat models raise some for an empty answer.
 """
 
 import sys
@@ -14,12 +14,12 @@ from podium.errors import WorkerBroken, WorkerError, WorkerFailed
 from podium.hosts import worker_errors
 
 _EMPTY: Final = ("null value for", "No generation")
-"""Words of ChatOpenAI, and of the base of all chat models, for an answer with nothing in it."""
+"""Texts in errors of ChatOpenAI, and of the base class of chat models, for an empty answer."""
 _NO_JSON: Final = (
     "Unexpected response type from OpenAI-compatible endpoint",
     "'str' object has no attribute 'model_dump'",  # before langchain-openai 1.6
 )
-"""Words of ChatOpenAI for an answer that is no JSON, such as a page of HTML."""
+"""Texts in errors of ChatOpenAI for an answer that is not JSON, such as an HTML page."""
 
 
 def langchain_errors(worker: str, spent: Spent | None = None) -> AbstractContextManager[None]:
@@ -37,8 +37,8 @@ def interrupted(worker: str, spent: Spent | None = None) -> WorkerFailed:
     """Return the error for a worker that calls `interrupt()` or sends a command to a parent graph."""
     usage = None if spent is None or spent.is_open else spent.usage
     return WorkerFailed(
-        f"worker {worker!r} interrupted its graph, to ask somebody or to leave it: only "
-        'conductor_node(..., executor="langgraph") can wait for the answer and go on there',
+        f"worker {worker!r} interrupted or left its graph: only "
+        'conductor_node(..., executor="langgraph") can wait for an answer and continue',
         maybe_paid=True,
         usage=usage,
     )

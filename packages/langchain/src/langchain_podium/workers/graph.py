@@ -1,7 +1,7 @@
-"""A worker that is a compiled LangGraph graph, an agent for one.
+"""A worker that runs a compiled LangGraph graph, such as an agent.
 
-It owns the state such a graph is given, and the thread it remembers in. LangGraph is never
-imported here: whoever has a graph has done so.
+The module sets the graph's input state and its thread. It does not import LangGraph, because a caller with a
+graph has already imported it.
 """
 
 import sys
@@ -24,26 +24,24 @@ from podium.types import Completion
 from podium.workers import Card, Request, StepInput
 
 _HOST: Final = "__pregel_checkpointer"
-"""Stands in the configuration where a graph with a checkpointer runs this one, in a thread of its own."""
+"""The key in the configuration if a graph with a checkpointer runs this graph, in its own thread."""
 
 
 class GraphWorker(RunnableWorker):
-    """Has a graph do the subtask; the last of its state's messages is the answer.
+    """Runs a graph; the last message in its state is the answer.
 
-    Of an agent that answers in a form, `structured_response` is the answer, as JSON.
-
-    Each call begins with no more than the step is shown: a graph with a checkpointer of its own
-    remembers every call in another thread.
-
-    The answer comes in one piece, since nobody knows which of an agent's messages is the last
-    before it ends; LangChain's callbacks get its tokens as they come.
+    For an agent with structured output, `structured_response` is the answer, as JSON. Each call starts with
+    the step's input alone: a graph with its own checkpointer uses a new thread for each call. The answer is
+    not streamed, because only the end of an agent shows which message is the last; LangChain's callbacks get
+    its tokens as they are written.
     """
 
     def __init__(
         self, runnable: Runnable[Any, Any], *, card: Card, give: Callable[[StepInput], Any] | None = None
     ) -> None:
         graph: Any = runnable
-        if getattr(graph, "checkpointer", None) is True:  # it would go on where an earlier run's step ended
+        # otherwise it would continue where an earlier run's step ended
+        if getattr(graph, "checkpointer", None) is True:
             graph = graph.copy(update={"checkpointer": None})
         super().__init__(graph, card=card, give=give)
         self.is_interruptible = True
@@ -61,7 +59,7 @@ class GraphWorker(RunnableWorker):
         return {"messages": to_langchain(request.messages)}
 
     async def _invoke(self, given: Any, config: RunnableConfig) -> Any:
-        if _is_hosted() and is_called_sync():  # by the host's checkpointer, which may be nothing else
+        if _is_hosted() and is_called_sync():  # the outer graph's checkpointer may only support sync calls
             return await anyio.to_thread.run_sync(partial(self.runnable.invoke, given, config))
         return await super()._invoke(given, config)
 
@@ -85,11 +83,11 @@ def _is_hosted() -> bool:
 
 
 def is_graph(thing: object) -> bool:
-    """Say whether it is a compiled graph."""
+    """Return whether an object is a compiled graph."""
     protocol = sys.modules.get("langgraph.pregel.protocol")
     return protocol is not None and isinstance(thing, protocol.PregelProtocol)
 
 
 def has_messages(graph: object) -> bool:
-    """Say whether the state of a graph has messages; one that runs elsewhere is taken at its word."""
+    """Return whether a graph's state has messages; True for a remote graph, whose state is unknown."""
     return "messages" in getattr(graph, "channels", ("messages",))

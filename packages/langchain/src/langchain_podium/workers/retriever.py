@@ -1,4 +1,4 @@
-"""A worker that is one of LangChain's retrievers."""
+"""A worker that calls a LangChain retriever."""
 
 from collections.abc import AsyncGenerator
 
@@ -12,11 +12,11 @@ from podium.workers import Card, Request, Worker, step_input_of
 
 
 class RetrieverWorker(Worker):
-    """Looks the subtask up; answers with the texts found, each under the name of its source.
+    """Searches for the subtask; answers with the texts found, each with its source.
 
     Args:
-        retriever: who looks it up.
-        card: what the planner is told of it.
+        retriever: the retriever.
+        card: the worker's card.
     """
 
     uses_tokens = False
@@ -30,7 +30,7 @@ class RetrieverWorker(Worker):
         return f"RetrieverWorker({self.card.name!r})"
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Look the subtask up."""
+        """Search for the subtask."""
         subtask = step_input_of(request).subtask
         with langchain_errors(self.card.name):
             found = await apart(self.retriever.ainvoke(subtask))

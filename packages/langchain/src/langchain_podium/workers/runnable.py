@@ -1,7 +1,7 @@
-"""A worker that is any Runnable: a chain, a function, a graph whose state has messages.
+"""A worker that calls any Runnable: a chain, a function, a graph whose state has messages.
 
-It owns what such a thing is given and how what it gives back becomes an answer. It knows
-chat models, retrievers and tools no more than any other.
+The module builds the Runnable's input and converts its output to an answer. It has no special rules for chat
+models, retrievers and tools.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -31,14 +31,13 @@ from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 
 class RunnableWorker(Worker):
-    """Has a Runnable do the subtask.
+    """Calls a Runnable.
 
     Args:
-        runnable: who does it.
-        card: what the planner is told of it.
-        give: makes its input out of what the step is shown; `None` gives it the text that a
-            chat model would be sent: the question, the visible steps, the subtask. What `give`
-            is given has outputs in place of references (`{{n}}`) in its subtask.
+        runnable: the Runnable.
+        card: the worker's card.
+        give: returns the input for a step; `None` uses the same text as for a chat model: the question, the
+            visible steps, the subtask. In the subtask that `give` gets, outputs replace references (`{{n}}`).
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class RunnableWorker(Worker):
         return f"{type(self).__name__}({self.card.name!r})"
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Invoke the Runnable, or stream it where somebody reads along."""
+        """Invoke the Runnable; with `request.stream`, stream it."""
         spent, streamed, returned = Spent(), "", None
         config = merge_configs(ensure_config(), self._config(spent))
         with langchain_errors(self.card.name, spent):
@@ -110,7 +109,7 @@ def _is_built_in(runnable: Runnable[Any, Any]) -> bool:
 
 
 def _completion(text: str, returned: object, spent: Spent, card: Card) -> Completion:
-    """Return the answer, which ends as its message says, or else as the last call of a model did."""
+    """Return the answer, with the finish reason of its message, or else of the last model call."""
     message, finish, refusal = _message(returned), spent.finish, spent.refusal
     if message is not None and (own := finish_of(message)) is not None:
         finish, refusal = own, refusal_of(message)
@@ -121,20 +120,20 @@ def _completion(text: str, returned: object, spent: Spent, card: Card) -> Comple
 
 
 def _calls(returned: object) -> tuple[Part, ...]:
-    """Return the calls of tools that a Runnable asks somebody else to make."""
+    """Return the tool calls that a Runnable leaves to its caller."""
     message = _message(returned)
     return () if message is None else write_calls(message)
 
 
 def _message(returned: object) -> AIMessage | None:
-    """Return the message of a model that a Runnable returned, itself or last in a graph's state."""
+    """Return a Runnable's output message, or the last message in a graph's state."""
     if isinstance(returned, dict) and returned.get("messages"):
         returned = returned["messages"][-1]
     return returned if isinstance(returned, AIMessage) else None
 
 
 def _joined(before: Any, chunk: Any) -> Any:
-    """Add up what is streamed, as LangChain does; of what cannot be added the last counts."""
+    """Return the sum of streamed chunks, as LangChain does; if they cannot be added, the last one."""
     if before is None:
         return chunk
     try:
@@ -144,7 +143,7 @@ def _joined(before: Any, chunk: Any) -> Any:
 
 
 def _piece(chunk: object) -> str:
-    """Return the text of a piece that is one of the answer's as it stands."""
+    """Return the text of a chunk that is text or a message."""
     if isinstance(chunk, str):
         return chunk
     return str(chunk.text) if isinstance(chunk, BaseMessageChunk) else ""

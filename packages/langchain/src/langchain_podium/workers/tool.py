@@ -1,4 +1,4 @@
-"""A worker that is one of LangChain's tools."""
+"""A worker that calls a LangChain tool."""
 
 from typing import Any
 from uuid import uuid4
@@ -23,7 +23,7 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
         with langchain_errors(card.name):
             if tool.response_format == "content":
                 return _completion(await _called(tool, arguments, card.name), card.name)
-            # Only a call with an id returns the artifact, too.
+            # Only a call with an id also returns the artifact.
             asked = ToolCall(type="tool_call", id=uuid4().hex, name=tool.name, args=arguments)
             returned = await apart(tool.ainvoke(asked))
             if not isinstance(returned, ToolMessage):
@@ -40,11 +40,11 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
 
 
 async def _called(tool: BaseTool, arguments: dict[str, Any], worker: str) -> object:
-    """Call a tool that returns content alone, and return it as the tool's code did.
+    """Call a tool that returns only content, and return the content unchanged.
 
     Raises:
-        ToolFailed: the tool raised an error that `handle_tool_error` or `handle_validation_error` turned
-            into text, which has no mark of its own.
+        ToolFailed: the tool raised an error that `handle_tool_error` or `handle_validation_error` converted
+            to text; the text alone would not show it.
     """
     failed = list[Exception]()
 
@@ -73,7 +73,7 @@ def _completion(returned: object, worker: str) -> Completion:
 
 
 def _is_safe_to_repeat(tool: BaseTool) -> bool:
-    """Say whether a second call does no harm, by the annotations of MCP in the tool's metadata."""
+    """Return whether a tool may be called twice, by MCP annotations in its metadata."""
     hints = tool.metadata or {}
     return bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
 
@@ -82,6 +82,6 @@ def _schema(tool: BaseTool) -> dict[str, Any]:
     """Return the JSON schema of the arguments that a model may write."""
     schema: Any = tool.tool_call_schema
     if not isinstance(schema, dict):
-        # a model of pydantic 1 has no model_json_schema
+        # Pydantic 1 has no model_json_schema
         schema = schema.model_json_schema() if hasattr(schema, "model_json_schema") else schema.schema()
     return {**schema, "properties": tool.args}

@@ -1,4 +1,4 @@
-"""Makes a worker of an object of LangChain's or LangGraph's. It knows all kinds of them, and calls none."""
+"""Make workers from LangChain and LangGraph objects. It knows all kinds of them, and calls none."""
 
 from collections.abc import Callable
 from typing import Any, Final, Unpack
@@ -19,42 +19,42 @@ from podium.hosts import CardMaker, CardOptions
 from podium.workers import Card, StepInput, Worker
 
 _UNNAMED: Final = "LangGraph"
-"""What LangGraph calls a graph that nobody has named."""
+"""LangGraph's default name of a graph."""
 
 
 def as_worker(
     thing: Runnable[Any, Any] | Worker,
     *,
-    input: Callable[[StepInput], Any] | None = None,  # noqa: A002 - what LangChain calls it
+    input: Callable[[StepInput], Any] | None = None,  # noqa: A002 - LangChain's name
     **options: Unpack[CardOptions],
 ) -> Worker:
-    """Return an object of LangChain's or LangGraph's as a worker.
+    """Return a LangChain or LangGraph object as a worker.
 
-    A chat model (bare, bound, configured, with retries or fallbacks) is sent messages; a
-    retriever looks the subtask up; a tool is called with it; a compiled graph, such as an
-    agent, is given messages in its state; any other Runnable is given the text a chat model
-    would be sent. A conductor is a worker already, as is one of Podium's own workers.
+    A chat model (bare, bound, configured, with retries or fallbacks) is sent messages; a retriever searches
+    for the subtask; a tool is called with it; a compiled graph, such as an agent, gets messages in its state;
+    any other Runnable gets the same text as a chat model. A conductor, or another worker of Podium, is
+    returned unchanged.
 
     Args:
-        thing: the object that does subtasks.
-        input: makes the input of a Runnable or graph out of what the step is shown.
-        options: `card`, or parts of one: `name`, `description`, `price`, `labels`; as
-            `podium.hosts.CardOptions` has them.
+        thing: the object.
+        input: returns the input of a Runnable or graph for a step.
+        options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
+            `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: it cannot be a worker, or is one that has its card already, or there is a
-            card and parts of another.
+        ConfigError: the object cannot be a worker or already has a card, or both a card and parts of one are
+            given.
     """
     maker = CardMaker(options)
     has_name = options.get("name") is not None or options.get("card") is not None
     if (own := maker.podium_worker(thing)) is not None:
         return own
     if not isinstance(thing, Runnable):
-        raise ConfigError(f"{thing!r:.80} is nothing of LangChain's: wrap a function in a FunctionWorker")
+        raise ConfigError(f"{thing!r:.80} is not a LangChain object: wrap a function in a FunctionWorker")
     if is_graph(innermost(thing)) and not has_name and given_name(thing) in (None, _UNNAMED):
         raise ConfigError(
-            "a graph has no name for plans to call it by: as_worker(graph, name='...'), "
-            "or name it where it is made, as in create_agent(..., name='...') or compile(name='...')"
+            "the graph has no name, which plans need: use as_worker(graph, name='...'), "
+            "or set it with create_agent(..., name='...') or compile(name='...')"
         )
     return _worker(thing, card_of(thing, maker), input)
 
@@ -64,7 +64,7 @@ def _worker(thing: Runnable[Any, Any], card: Card, give: Callable[[StepInput], A
     if is_graph(inner):
         if give is None and not has_messages(inner):
             told = f"the state of graph {card.name!r} has no messages"
-            raise ConfigError(f"{told}: make one with as_worker(..., input=lambda step: {{...}})")
+            raise ConfigError(f"{told}: set its input with as_worker(..., input=lambda step: {{...}})")
         return GraphWorker(thing, card=card, give=give)
     if give is not None:
         return RunnableWorker(thing, card=card, give=give)
