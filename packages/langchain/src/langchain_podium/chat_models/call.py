@@ -1,4 +1,4 @@
-"""One call of a chat model as a run of its conductor."""
+"""Run one call of a chat model with its conductor."""
 
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
@@ -29,14 +29,13 @@ class ModelCall:
     """A call of a chat model that a conductor answers.
 
     Args:
-        conductor: the conductor that answers.
+        conductor: the conductor that plans and runs the call.
         messages: the conversation.
-        options: what the call says, under LangChain's names, with the model's own settings
-            where it says nothing.
-        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+        options: the arguments of the call, under LangChain's names, with the model's settings as defaults.
+        partial: whether an incomplete answer is returned, or raised as `RunFailed`.
 
     Raises:
-        ConfigError: an option is none that a conductor takes, or has a value of no meaning.
+        ConfigError: a conductor does not accept an option, or its value is invalid.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class ModelCall:
         """Run the call, and return the answer.
 
         Raises:
-            RunFailed: there is no answer, or none that the caller can use.
+            RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
             LimitExceeded: the call took longer than its timeout.
             PodiumError: as `Conductor.run`.
         """
@@ -107,11 +106,11 @@ class ModelCall:
         )
 
     async def _events(self, call: ChatCall, *, stream: bool) -> AsyncGenerator[_Item, None]:
-        """Yield the run's events; what the workers call is below LangChain's current run."""
+        """Yield the run's events; the calls of workers are below LangChain's current run."""
         run = ChatRun.current()
         end = None if self._timeout is None else time.monotonic() + self._timeout
         listened = hears(run)
-        with run.counted() as self._counter:  # the run's task begins here, with these context variables
+        with run.counted() as self._counter:  # the run's task starts here, with these context variables
             events = call.events(stream=stream)
             item = await self._next(events, end)
         async with aclosing(events):

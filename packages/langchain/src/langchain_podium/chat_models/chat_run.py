@@ -1,8 +1,7 @@
-"""What a chat model's run is to the runs below it.
+"""Make a chat model's run the parent of its steps' runs, and add up their tokens.
 
-LangChain gives a chat model's run no manager of children, and one that streams no run at all,
-since chat models call nobody. This one does: here its run is made the parent of its steps'
-runs, and what those report of their tokens is added up. It knows no conductor.
+LangChain gives the run of a chat model no callback manager for children, and gives a streaming chat model no
+run at all, because ordinary chat models make no calls. The module knows no conductor.
 """
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -30,52 +29,52 @@ from langchain_podium.tracing import under
 from podium.usage import Usage
 
 NOSTREAM: Final = "nostream"
-"""The tag that keeps a run's tokens out of LangGraph's stream of messages: the answer's are this model's."""
+"""The tag that keeps a run's tokens out of LangGraph's stream of messages; only the answer is streamed."""
 _OWN: Final = frozenset(LangSmithParams.__annotations__)
-"""Metadata that tell of the chat model itself, and are wrong of what it calls."""
+"""Metadata of the chat model itself, which are wrong for its child runs."""
 
 
 class Counter(UsageMetadataCallbackHandler):
-    """Adds up what the runs below report, as LangChain's own handler of this kind would."""
+    """Adds up the tokens that child runs report, like LangChain's own handler."""
 
     run_inline = True
 
     @property
     def seen(self) -> Usage:
-        """All tokens that were reported so far."""
+        """All tokens reported so far."""
         return Usage.total(usage for told in self.usage_metadata.values() if (usage := read_usage(told)))
 
 
 @dataclass(slots=True)
 class ChatRun:
-    """The run of a chat model, as far as those below it go."""
+    """The run of a chat model, with the data that its child runs need."""
 
     run_id: UUID
     handlers: list[BaseCallbackHandler]
     tags: list[str]
     metadata: Mapping[str, Any]
     streams: list[AsyncGenerator[Any, None]] = field(default_factory=list)
-    """What answers it in pieces, for whoever leaves before the end to close."""
+    """The streams of the answer, to be closed if the caller leaves early."""
     is_ours: bool = False
-    """Whether the pieces go through `streamed`, which gives the caller each piece as it is."""
+    """Whether the chunks go through `streamed`, which returns the original chunks to the caller."""
 
     @classmethod
     def of(cls, manager: BaseRunManager | BaseCallbackManager, run_id: UUID) -> Self:
-        """Return the run whose handlers, tags and metadata LangChain keeps in `manager`."""
+        """Return the run whose handlers, tags and metadata are in a LangChain manager."""
         told = manager.inheritable_handlers, manager.inheritable_tags, manager.inheritable_metadata
         return cls(run_id, *told)
 
     @classmethod
     def current(cls) -> "ChatRun":
-        """Return the run that is under way here; one of nobody's, where LangChain began none."""
+        """Return the current run; a new run if LangChain started none."""
         return _current.get() or cls.of(get_async_callback_manager_for_config(ensure_config()), uuid4())
 
     def told(self, piece: AIMessageChunk) -> AIMessageChunk:
-        """Return what LangChain is given of a piece of the answer, and tells callbacks."""
+        """Return a chunk for LangChain, which passes it to callbacks."""
         return ToldChunk.of(piece) if self.is_ours else piece
 
     def get_child(self, tag: str | None = None) -> AsyncCallbackManager:
-        """Return the manager of the runs below."""
+        """Return the callback manager for child runs."""
         children = AsyncCallbackManager(handlers=[], parent_run_id=self.run_id)
         children.set_handlers(self.handlers)
         children.add_tags(self.tags if tag is None else [*self.tags, tag])
@@ -84,7 +83,7 @@ class ChatRun:
 
     @contextmanager
     def counted(self) -> Iterator[Counter]:
-        """Have what is begun in the block be below this run, and count what it reports."""
+        """Make everything that starts in the block a child of this run, and count its tokens."""
         counter, children = Counter(), self.get_child(NOSTREAM)
         children.add_handler(counter)
         with under(children):
@@ -95,9 +94,9 @@ _current: ContextVar[ChatRun | None] = ContextVar("podium_chat_run", default=Non
 
 
 def streamed(config: RunnableConfig | None) -> tuple[RunnableConfig, ChatRun]:
-    """Return the configuration of a stream, and the run LangChain will begin by it."""
+    """Return the configuration of a stream, and the run that LangChain will start with it."""
     config = ensure_config(config)
-    manager = get_async_callback_manager_for_config(config)  # with the handlers that the run itself will have
+    manager = get_async_callback_manager_for_config(config)  # with the same handlers as the run itself
     run = ChatRun.of(manager, config.get("run_id") or uuid4())
     run.is_ours = True
     return {**config, "callbacks": manager, "run_id": run.run_id}, run
@@ -105,7 +104,7 @@ def streamed(config: RunnableConfig | None) -> tuple[RunnableConfig, ChatRun]:
 
 @contextmanager
 def during(run: BaseRunManager | ChatRun | None) -> Iterator[None]:
-    """Have what is done in the block be done for this run; `None` leaves it as it is."""
+    """Set the current run in the block; `None` changes nothing."""
     if isinstance(run, BaseRunManager):
         run = ChatRun.of(run, run.run_id)
     token = _current.set(run or _current.get())

@@ -1,6 +1,6 @@
-"""The ways LangChain calls a chat model, all of them one run of a conductor.
+"""Implement LangChain's methods of a chat model with runs of a conductor.
 
-It owns what a run's events become: a message, or chunks of one. It knows no parameter.
+The module converts a run's events to a message, or to chunks of one. It knows no parameter.
 """
 
 from abc import abstractmethod
@@ -24,17 +24,17 @@ _Input = LanguageModelInput
 
 
 class ConductedChatModel(BaseChatModel):
-    """A chat model each of whose calls is a run of a conductor."""
+    """A chat model whose calls are runs of a conductor."""
 
     @abstractmethod
     def _call(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, said: dict[str, Any]
     ) -> ModelCall:
-        """Return a call as it is asked of the conductor.
+        """Return the call for the conductor.
 
         Args:
             messages: the conversation.
-            stop: texts at which the answer ends; `None` leaves it to the model's own.
+            stop: stop sequences; `None` uses the model's own.
             said: the call's other keyword arguments.
         """
 
@@ -44,18 +44,18 @@ class ConductedChatModel(BaseChatModel):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[AIMessageChunk, None]:
-        """Stream the answer; leaving cancels the run, and waits until it is gone."""
+        """Stream the answer; leaving the stream cancels the run, and waits for its end."""
         config, run = streamed(config)
         chunks = super().astream(input, config, **kwargs)
         try:
             while True:
-                with during(run):  # LangChain hands `_astream` no run
+                with during(run):  # LangChain passes no run to `_astream`
                     chunk = await anext(chunks, None)
                 if chunk is None:
                     return
                 yield original(chunk)
         finally:
-            for stream in run.streams:  # which LangChain would leave to the garbage collector
+            for stream in run.streams:  # LangChain would leave them to the garbage collector
                 await stream.aclose()
             await cast("AsyncGenerator[AIMessageChunk, None]", chunks).aclose()
 
@@ -65,7 +65,7 @@ class ConductedChatModel(BaseChatModel):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Iterator[AIMessageChunk]:
-        """Stream the answer, inside a running event loop too; leaving cancels the run."""
+        """Stream the answer, also inside a running event loop; leaving the stream cancels the run."""
         config, run = streamed(config)
         chunks = cast("Generator[AIMessageChunk, None, None]", super().stream(input, config, **kwargs))
         with closing(chunks):

@@ -1,7 +1,7 @@
-"""The conductor as a chat model: LangChain's face of it.
+"""A conductor as a LangChain chat model.
 
-It owns the parameters and what a call may say over them. How LangChain calls a chat model,
-what is asked of the conductor and what comes of it is beside it.
+The module has the model's parameters and the arguments of a call. Other modules of the package implement
+LangChain's methods and the call of the conductor.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,50 +27,53 @@ from podium.hosted import HostedConductor
 from podium.hosts import ConductorFace, make_conductor, read_tools
 
 NAME = "podium"
-"""What a chat model over a conductor of one's own is called."""
+"""The default name of a chat model with a local conductor."""
 
 
 @ConductorFace.register
 class ChatPodium(ConductedChatModel):
-    """A conductor as a chat model: plans each question and has its workers answer it.
+    """A chat model that plans each question and has the conductor's workers execute the plan.
 
-    Give it a conductor, or a planner and workers to make one of. Tools, `temperature`,
-    `max_tokens` and `stop` go to the worker of the plan's last step, who writes the answer.
+    Pass a conductor, or a planner and workers to create one. Tools, `temperature`, `max_tokens` and `stop`
+    are passed to the worker of the plan's last step, which writes the answer.
 
     Raises:
-        ValidationError: a parameter is none there is, or there is nobody to answer.
+        ValidationError: a parameter is unknown, or there is neither a conductor nor a planner with workers.
     """
 
     conductor: Conductor | HostedConductor = Field(
         default_factory=lambda: cast("Any", None), exclude=True, repr=False
     )
-    """Who answers; where none is given, one is made of `planner` and `workers`."""
+    """The conductor; if none is given, it is created from `planner` and `workers`."""
     planner: Any = Field(default=None, exclude=True, repr=False)
-    """A chat model, or a `podium` planner, to make a conductor of, as below; `None` once it is made."""
+    """A chat model or a planner of Podium, to create the conductor; `None` after it is created."""
     fallback_planner: Any = Field(default=None, exclude=True, repr=False)
-    """A chat model or a planner that plans when `planner` gave no plan; `None` uses none."""
+    """A chat model or a planner that plans if `planner` returns no valid plan; `None` uses none."""
     workers: Sequence[Any] = Field(default=(), exclude=True, repr=False)
-    """Whatever `as_worker` takes."""
+    """The objects that `as_worker` accepts."""
     max_retries: int | None = Field(default=None, ge=0, exclude=True, repr=False)
-    """How often a failed call of a worker is made again; `None` means as `Retry` has it."""
+    """Maximum number of retries of a worker's call; `None` uses the defaults of `Retry`."""
     model_name: str = Field(default="", alias="model")
-    """What messages and traces call the model; a hosted conductor is asked as this model. Empty means
-    `podium`, or the hosted conductor's own."""
+    """The name in messages and traces; a hosted conductor sends it as the model name. Empty means `podium`,
+    or the hosted conductor's own name.
+    """
     temperature: float | None = None
-    """Of the worker that writes the answer; `None` leaves it to that worker, as below."""
+    """Temperature of the worker that writes the answer; `None`, here and below, leaves it to that worker."""
     max_tokens: int | None = None
-    """Most tokens of the answer."""
+    """Maximum tokens of the answer."""
     stop: list[str] | None = None
-    """Texts at which the answer ends."""
+    """Stop sequences of the answer."""
     timeout: float | None = Field(default=None, gt=0)
-    """Most seconds of a call, planning and all steps; after that it is cancelled and raises. `None` leaves it
-    to the conductor's `Limits.seconds`, which keeps what there is of an answer."""
+    """Timeout of a call in seconds, including planning and all steps; then it is cancelled and raises
+    `LimitExceeded`. `None` leaves it to the conductor's `Limits.seconds`, which returns a partial answer if
+    there is one.
+    """
     partial: Literal["return", "raise"] = "return"
-    """Whether an answer that lacks something is returned, or raised as `RunFailed`."""
+    """Whether an incomplete answer is returned, or raised as `RunFailed`."""
     streaming: bool = False
-    """Whether `invoke` streams too, for callbacks that read tokens."""
+    """Whether `invoke` streams, for callbacks that read tokens."""
     cache: BaseCache | bool | None = Field(default=False, exclude=True)
-    """LangChain's own cache of answers, which a conductor does without: its `Cache` knows who gave them."""
+    """LangChain's own cache, which is off: unlike the conductor's `Cache`, it does not know the workers."""
 
     model_config = ConfigDict(
         arbitrary_types_allowed=True, extra="forbid", populate_by_name=True, hide_input_in_errors=True
@@ -80,7 +83,7 @@ class ChatPodium(ConductedChatModel):
     def _has_conductor(self) -> Self:
         has_parts = self.planner is not None or bool(self.workers)
         if (self.conductor is not None) == has_parts:
-            raise ValueError("give ChatPodium either a conductor, or a planner and workers to make one of")
+            raise ValueError("give ChatPodium either a conductor, or a planner and workers")
         if has_parts:
             self.conductor = self._made()
             self.planner, self.fallback_planner, self.workers, self.max_retries = None, None, (), None
@@ -91,7 +94,7 @@ class ChatPodium(ConductedChatModel):
         elif self.max_retries is not None:
             raise ValueError(
                 "max_retries: a conductor has its own: Conductor(..., retry=Retry(attempts=…)); "
-                "a hosted one retries on its server"
+                "a hosted conductor retries on its server"
             )
         if not self.model_name:
             asked = self.conductor
@@ -100,7 +103,7 @@ class ChatPodium(ConductedChatModel):
 
     def _made(self) -> Conductor:
         if self.planner is None or not self.workers:
-            raise ValueError("a conductor is made of a planner and at least one worker: give both")
+            raise ValueError("a conductor needs a planner and at least one worker: give both")
         retry = None if self.max_retries is None else Retry(attempts=self.max_retries + 1)
         options = {"retry": retry, "fallback_planner": self.fallback_planner}
         workers = [as_worker(worker) for worker in self.workers]
@@ -112,7 +115,7 @@ class ChatPodium(ConductedChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        """Who answers and how they write, for traces, and for LangChain's own cache where that is wanted."""
+        """The workers and the sampling parameters, for traces and for LangChain's own cache."""
         conductor = self.conductor
         who: dict[str, Any] = {}
         if isinstance(conductor, Conductor):
@@ -131,22 +134,22 @@ class ChatPodium(ConductedChatModel):
         strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Offer tools to the worker that writes the answer, where it takes any.
+        """Offer tools to the worker that writes the answer, if it accepts tools.
 
-        Its calls are the message's `tool_calls`. The next turn, whose messages end with what
-        the tools returned, goes on with the same plan: what other steps came to is in the
-        message with the calls, and is not paid for again.
+        Its tool calls are the message's `tool_calls`. The next turn, whose messages end with the tool
+        results, continues the same plan: the results of other steps are in the message with the tool calls,
+        and are not paid for again.
 
         Args:
             tools: functions, classes, tools, or schemas.
-            tool_choice: `auto`, `none`, `any` or `required`, or the name of a tool; an answer
-                that was to be a call and is none raises. `None` leaves it to the model.
-            strict: whether arguments are held to the tool's schema, where the server can;
-                `None` leaves it to the server.
-            kwargs: what else is to be said in each call.
+            tool_choice: `auto`, `none`, `any` or `required`, or the name of a tool; if a tool call is
+                required and the answer has none, an error is raised. `None` leaves it to the model.
+            strict: whether the server constrains arguments to the tool's schema, if it can; `None` leaves it
+                to the server.
+            kwargs: further arguments of each call.
 
         Raises:
-            ConfigError: `tool_choice` names none of the tools.
+            ConfigError: `tool_choice` is not the name of one of the tools.
         """
         offered = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
         choice = read_tools(offered, tool_choice).choice
@@ -163,25 +166,24 @@ class ChatPodium(ConductedChatModel):
         include_raw: bool = False,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, Any]:
-        """Return a Runnable whose answers have a form.
+        """Return a Runnable with structured output.
 
         Args:
-            schema: a Pydantic class, a `TypedDict`, a JSON schema, or a tool's.
-            method: `function_calling` offers the schema as a tool that has to be called, to the
-                worker of the last step; `json_schema` has that worker's server hold the text to
-                it, where it can; `json_mode` only reads the answer as JSON, which the question
-                has to ask for.
+            schema: a Pydantic class, a `TypedDict`, a JSON schema, or a tool's schema.
+            method: `function_calling` offers the schema to the worker of the last step as a tool that it must
+                call; with `json_schema` that worker's server constrains the text to the schema, if it can;
+                `json_mode` only parses the answer as JSON, which the question must ask for.
             strict: as in `bind_tools`.
-            include_raw: whether to return a dict with `raw`, `parsed` and `parsing_error`, in
-                place of raising what is wrong with the answer's form.
-            kwargs: none are taken.
+            include_raw: whether to return a dict with `raw`, `parsed` and `parsing_error` instead of raising
+                an error if the answer cannot be parsed.
+            kwargs: not supported.
 
         Raises:
-            ConfigError: there is no such method, or it cannot be strict.
+            ConfigError: `method` is unknown, or cannot be strict.
             TypeError: there are other arguments.
         """
         if kwargs:
-            raise TypeError(f"with_structured_output takes no {', '.join(kwargs)}")
+            raise TypeError(f"with_structured_output does not accept {', '.join(kwargs)}")
         return structured(self, schema, method=method, strict=strict, include_raw=include_raw)
 
     def _call(

@@ -1,4 +1,4 @@
-"""The answer of a run as the message of a chat model: whole, or as the last chunk of one."""
+"""Convert the answer of a run to a chat model's message, or to the last chunk of one."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def message_of(answer: ChatAnswer, usage: Usage, model: str) -> AIMessage:
 
     Args:
         answer: the answer of a run.
-        usage: the part of its tokens that the message is to report.
+        usage: the tokens that the message reports.
         model: the name of the chat model.
     """
     calls, broken = read_calls(answer.tool_calls)
@@ -30,12 +30,12 @@ def message_of(answer: ChatAnswer, usage: Usage, model: str) -> AIMessage:
 
 
 def last_chunk(answer: ChatAnswer, rest: str, usage: Usage, model: str) -> AIMessageChunk:
-    """Return the chunk a stream ends with: the text not sent yet, the calls, and the metadata.
+    """Return the last chunk of a stream: the unsent text, the tool calls, and the metadata.
 
     Args:
         answer: the answer of a run.
-        rest: its text that was not sent yet.
-        usage: the part of its tokens that the message is to report.
+        rest: the unsent text.
+        usage: the tokens that the message reports.
         model: the name of the chat model.
     """
     calls = [
@@ -57,7 +57,7 @@ def last_chunk(answer: ChatAnswer, rest: str, usage: Usage, model: str) -> AIMes
 
 
 def _metadata(answer: ChatAnswer, model: str) -> dict[str, Any]:
-    """Return a message's `response_metadata`: plain JSON, without what the steps wrote."""
+    """Return a message's `response_metadata`: plain JSON, without the outputs of the steps."""
     metadata = result_metadata(answer.result, usage=lambda usage: dict(write_usage(usage)))
     if answer.continuation is not None:
         metadata[CONTINUATION] = dict(answer.continuation)

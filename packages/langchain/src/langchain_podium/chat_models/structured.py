@@ -1,6 +1,6 @@
-"""Answers in a form: what reads a chat model's message as the object that was asked for.
+"""Parse a chat model's message as structured output.
 
-It knows the model by `bind` and `bind_tools` alone.
+The module only uses `bind` and `bind_tools` of the model.
 """
 
 import json
@@ -27,8 +27,9 @@ from langchain_podium.response_format import checked, validator_of
 from podium.errors import ConfigError
 
 Method = Literal["function_calling", "json_schema", "json_mode"]
-"""How an answer comes to have a form: as the arguments of a tool; by the server's holding the text to it;
-by nothing but that the question asks for it."""
+"""How an answer is structured: as the arguments of a tool; by the server's constraint; or only by the
+question.
+"""
 Schema = dict[str, Any] | type
 
 _MAX_QUOTE: Final = 500
@@ -38,13 +39,13 @@ _FENCE: Final = re.compile(r"```(?:json)?\s*\n?(.*?)```", re.DOTALL)
 def structured(
     model: BaseChatModel, schema: Schema, *, method: Method, strict: bool | None, include_raw: bool
 ) -> Runnable[LanguageModelInput, Any]:
-    """Return `model` with its answers read as `schema` says.
+    """Return `model` with its answers parsed according to `schema`.
 
     Raises:
-        ConfigError: there is no such method, or `json_mode` was asked to be strict.
+        ConfigError: `method` is unknown, or `json_mode` is combined with `strict`.
     """
     if method not in get_args(Method):
-        raise ConfigError(f"method {method!r} is none of {', '.join(get_args(Method))}")
+        raise ConfigError(f"method is {method!r}: it must be one of {', '.join(get_args(Method))}")
     told = {"ls_structured_output_format": {"kwargs": {"method": method, "strict": strict}, "schema": schema}}
     if method == "function_calling":
         name = convert_to_openai_tool(schema)["function"]["name"]
@@ -55,7 +56,7 @@ def structured(
         form = {"name": "answer", "schema": convert_to_json_schema(schema, strict=strict)}
         asked = model.bind(response_format={"type": "json_schema", "json_schema": form}, **told)
     elif strict is not None:
-        raise ConfigError("json_mode holds the answer to nothing: leave out strict, or take json_schema")
+        raise ConfigError("json_mode has no schema to enforce: leave out strict, or use json_schema")
     else:
         asked = model.bind(**told)
     parser = _parser(schema, called=method == "function_calling")
@@ -76,14 +77,16 @@ def _parser(schema: Schema, *, called: bool) -> BaseOutputParser[Any]:
 
 
 class _WholeCall(BaseOutputParser[Any]):
-    """Refuses a message whose call is missing or cut, of which LangChain's parsers make `None`."""
+    """Raises for a message whose tool call is missing or cut; LangChain's parsers return `None`."""
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        """Return what the call holds; within a stream, what there is of it."""
+        """Return the arguments of the tool call; within a stream, the arguments so far."""
         message = getattr(result[0], "message", None)
         if not partial and isinstance(message, AIMessage) and not message.tool_calls:
             broken = [call["args"] for call in message.invalid_tool_calls]
-            told = f"the arguments of the call are cut or no JSON object: {broken}" if broken else "no call"
+            told = (
+                f"the arguments of the call are cut or not a JSON object: {broken}" if broken else "no call"
+            )
             raise OutputParserException(f"the answer cannot be read: {told}")
         return super().parse_result(result, partial=partial)
 
@@ -93,19 +96,19 @@ class _WholeModel(_WholeCall, PydanticToolsParser):
 
 
 class _Formed(BaseOutputParser[Any]):
-    """Refuses data that do not fit the JSON schema, as Pydantic does for its classes."""
+    """Raises for data that do not fit the JSON schema, as Pydantic does for its classes."""
 
     form: dict[str, Any]
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        """Return data that fit the schema; within a stream, what there is of them."""
+        """Return the data if they fit the schema; within a stream, the data so far."""
         data = super().parse_result(result, partial=partial)
         if partial:
             return data
         try:
             return checked(data, validator_of(self.form))
         except ValidationError as error:
-            told = f"the answer does not have the form asked for: {error.message[:_MAX_QUOTE]}"
+            told = f"the answer does not fit the schema: {error.message[:_MAX_QUOTE]}"
             raise OutputParserException(told) from error
 
 
@@ -114,17 +117,17 @@ class _WholeArguments(_Formed, _WholeCall, JsonOutputKeyToolsParser):
 
 
 class _WholeText(BaseOutputParser[Any]):
-    """Refuses text that is cut, which LangChain's parsers complete by a guess."""
+    """Raises for cut text; LangChain's parsers would guess the rest."""
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        """Return the JSON in the text; within a stream, what there is of it."""
+        """Return the JSON in the text; within a stream, the JSON so far."""
         if not partial:
             text = result[0].text.strip()
             fenced = _FENCE.search(text)
             try:
                 json.loads(fenced[1] if fenced else text, strict=False)
             except ValueError as error:
-                told = f"the answer is not whole JSON: {error}"
+                told = f"the answer is not complete JSON: {error}"
                 raise OutputParserException(told, llm_output=text) from error
         return super().parse_result(result, partial=partial)
 
@@ -140,7 +143,7 @@ class _WholeModelText(_WholeText, PydanticOutputParser[Any]):
 def _with_raw(
     asked: Runnable[LanguageModelInput, Any], parser: BaseOutputParser[Any]
 ) -> Runnable[LanguageModelInput, Any]:
-    """Return what gives the message too, and what was wrong with it in place of raising that."""
+    """Return a Runnable that also returns the message, and the parsing error instead of raising it."""
     parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
     unparsed = RunnablePassthrough.assign(parsed=lambda _: None)
     return RunnableMap(raw=asked) | parsed.with_fallbacks([unparsed], exception_key="parsing_error")

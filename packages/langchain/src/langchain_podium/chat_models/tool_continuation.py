@@ -1,4 +1,4 @@
-"""The continuation of a turn in the message that holds its tool calls, in memory or in a checkpoint."""
+"""Store the continuation of a turn in the message with its tool calls, in memory or in a checkpoint."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,11 +6,11 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 CONTINUATION: Final = "continuation"
-"""Key of a message's `response_metadata["podium"]`."""
+"""The key in a message's `response_metadata["podium"]`."""
 
 
 def latest_continuation(messages: Sequence[BaseMessage]) -> object:
-    """Return what the model's last message since the question holds; `None` where there is none."""
+    """Return the continuation in the model's last message since the question; `None` if there is none."""
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
             return None

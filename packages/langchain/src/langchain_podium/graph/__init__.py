@@ -1,6 +1,6 @@
-"""Conductors in LangGraph: as a node, as a graph of their own, and their plans as graphs.
+"""Conductors in LangGraph: as a node, as a separate graph, and their plans as graphs.
 
-Needs the extra `langgraph`.
+Requires the extra `langgraph`.
 """
 
 import re
@@ -20,10 +20,10 @@ def __getattr__(name: str) -> Any:
 
 
 def _check_version() -> None:
-    """See that LangGraph is there, and can do what is asked of it.
+    """Check that LangGraph is installed in a supported version.
 
     Raises:
-        ImportError: it is not there, or too old.
+        ImportError: it is not installed, or too old.
     """
     install = "pip install './packages/langchain[langgraph]' in a clone of Podium"
     try:
@@ -31,5 +31,6 @@ def _check_version() -> None:
     except PackageNotFoundError:
         raise ImportError(f"langgraph is not installed: {install}") from None
     if [int(part) for part in re.findall(r"\d+", found)[:3]] < _LOWEST:
-        # A graph inside a node began anew when it was resumed, and what had ended was paid for again.
+        # In older versions, a graph inside a node restarted when it was resumed, and paid for its steps
+        # again.
         raise ImportError(f"langgraph {found} runs finished steps again when it is resumed: {install}")

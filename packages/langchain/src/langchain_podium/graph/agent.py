@@ -1,4 +1,4 @@
-"""A graph ready to run, for who has none yet: a conversation, answered by a conductor."""
+"""A complete graph for a conversation with a conductor."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -31,10 +31,10 @@ _OPTIONS: Final = (
     *("executor", "approve", "partial", "show"),
     *("checkpointer", "store", "name", "response_format"),
 )
-"""Options of the agent besides those of its conductor."""
+"""Options of the agent in addition to those of its conductor."""
 
 
-def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph, most are left out
+def create_conductor_agent(  # noqa: PLR0913 - options of the graph with defaults
     conductor: Conductor | Planner | BaseChatModel,
     workers: Sequence[Runnable[Any, Any] | Worker] = (),
     *,
@@ -50,27 +50,27 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
 ) -> "CompiledStateGraph[Any, Any, Any, Any]":
     """Return a graph that answers a conversation.
 
-    Its state has `messages`, and under `podium` the latest run. With a checkpointer it
-    remembers each thread's conversation, by `thread_id`.
+    Its state has `messages`, and under `podium` the latest run. With a checkpointer it remembers each
+    thread's conversation, by `thread_id`.
 
     Args:
-        conductor: whole; or only its planner, which may be a chat model.
-        workers: who carries the plans out, where only a planner is given: whatever `as_worker` takes.
-        executor: who starts the steps, as in `conductor_node`.
+        conductor: a conductor; or only its planner, which may be a chat model.
+        workers: the workers if only a planner is given: all objects that `as_worker` accepts.
+        executor: how steps are started, as in `conductor_node`.
         approve: whether each plan waits at an interrupt, as in `conductor_node`.
-        partial: what becomes of an answer that lacks something, as in `conductor_node`.
-        show: which texts of a run are messages in the graph's streams, as in `conductor_node`.
-        checkpointer: where threads are kept; `None` keeps none.
-        store: what workers that are of LangGraph find by `get_store()`; `None` gives them none.
-        name: what the graph is called inside another, and the name on its messages.
-        response_format: the form of the answer, as in `conductor_node`: the state has it under
-            `structured_response`, and the last message as JSON.
-        options: the rest of what `Conductor` takes, where only a planner is given; `fallback_planner`
-            may be a chat model.
+        partial: whether an incomplete answer is returned or raised, as in `conductor_node`.
+        show: the texts of a run that are messages in the graph's streams, as in `conductor_node`.
+        checkpointer: stores threads; `None` stores none.
+        store: the result of `get_store()` in LangGraph workers; `None` gives them none.
+        name: the graph's name inside another graph, and the name on its messages.
+        response_format: the schema of the answer, as in `conductor_node`: the state has the answer under
+            `structured_response`, and the last message has it as JSON.
+        options: further options of `Conductor` if only a planner is given; `fallback_planner` may be a chat
+            model.
 
     Raises:
-        ConfigError: there is a conductor, and also workers or options of one.
-        TypeError: an option is not one of `Conductor`'s.
+        ConfigError: both a conductor, and workers or options of a conductor, are given.
+        TypeError: an option is not an option of `Conductor`.
     """
     if not isinstance(conductor, Conductor):
         conductor = make_conductor(
@@ -92,7 +92,7 @@ def create_conductor_agent(  # noqa: PLR0913 - each is one fact about the graph,
         )
     elif workers or options:
         told = ", ".join([*(["workers"] if workers else []), *options])
-        raise ConfigError(f"{told}: give them to the conductor, which is made already")
+        raise ConfigError(f"{told}: these cannot be given with a conductor; give them to the Conductor")
     nodes = ConductorNodes(
         conductor=conductor,
         input="messages",

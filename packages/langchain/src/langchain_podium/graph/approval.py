@@ -1,6 +1,6 @@
-"""What is said of a plan at an interrupt, read as a decision.
+"""Build the approval request of an interrupt, and read the decision.
 
-It owns what is shown to who approves, and what they may answer. It knows no graph.
+The module defines what the approver is shown, and the answers it accepts. It knows no graph.
 """
 
 import json
@@ -15,7 +15,7 @@ from podium.secrets import scrub
 from podium.types import Forecast, Plan
 
 _TAKES: Final = (
-    "answer True or False; a text that says why it is refused; a plan, as text or as JSON; "
+    "answer True or False; a text with the reason of a refusal; a plan, as text or as JSON; "
     "or {'approved': ..., 'why': ..., 'plan': ..., 'edits': [...]}"
 )
 _YES: Final = frozenset({"yes", "y", "ok", "true", "approve", "approved"})
@@ -25,21 +25,21 @@ _KEYS: Final = frozenset({"approved", "why", "plan", "edits"})
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What somebody decided of a plan."""
+    """A decision about a plan."""
 
     approved: bool
     plan: Plan | None = None
-    """The plan as they changed it; `None` where it stands, or was refused."""
+    """The changed plan; `None` if the plan is unchanged or refused."""
     why: str = ""
 
 
 def shown(view: Data, forecast: Forecast, problem: str) -> Data:
-    """Return what an interrupt shows to who approves.
+    """Return the data that an interrupt shows to the approver.
 
     Args:
-        view: the run's, as it stands in the state.
-        forecast: what the plan may come to.
-        problem: why their last answer could not be taken; empty for none.
+        view: the view of the run in the state.
+        forecast: the forecast of the plan's cost.
+        problem: why the last answer was invalid; empty if there was none.
     """
     keys = ("run_id", "round", "plan", "workers", "hash", "mermaid")
     told: Data = {"approve": "plan", **{key: view[key] for key in keys}, "forecast": asdict(forecast)}
@@ -47,16 +47,16 @@ def shown(view: Data, forecast: Forecast, problem: str) -> Data:
 
 
 def read_decision(said: object, plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:
-    """Read what was answered.
+    """Return the decision in an answer.
 
     Args:
-        said: the answer, as JSON has it; or a plan.
-        plan: what it is about.
-        workers: names of the pool's workers, by which an answer may name them.
-        most_steps: how many steps a plan may have.
+        said: the answer, as JSON data; or a plan.
+        plan: the plan that is decided about.
+        workers: names of the pool's workers, which an answer may use.
+        most_steps: maximum number of steps of a plan.
 
     Raises:
-        PlanError: it is no answer, or holds a plan or a change that is none.
+        PlanError: the answer is invalid, or has an invalid plan or change.
     """
     match said:
         case bool():
@@ -71,7 +71,7 @@ def read_decision(said: object, plan: Plan, workers: Sequence[str], most_steps: 
             return _changed(plan, _read_plan(said, workers, most_steps))
         case Mapping() if said and set(said) <= _KEYS:
             return _read_facts(said, plan, workers, most_steps)
-    raise PlanInvalid("bad_shape", f"{said!r:.80} says nothing of the plan: {_TAKES}")
+    raise PlanInvalid("bad_shape", f"{said!r:.80} is not a decision about the plan: {_TAKES}")
 
 
 def _read_text(said: str, plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:

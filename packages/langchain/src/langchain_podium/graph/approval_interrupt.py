@@ -1,4 +1,4 @@
-"""A plan at an interrupt, until somebody has said something of it that can be done."""
+"""Interrupt for the approval of a plan until the decision is valid."""
 
 from dataclasses import replace
 
@@ -16,17 +16,17 @@ from podium.types import Message, Plan, RunStarted
 async def ask_approval(
     conductor: Conductor, journal: Journal, view: Data, query: tuple[Message, ...], edited: Plan | None
 ) -> None:
-    """Ask for a decision on a plan, and record it; a plan that was decided out of band is not asked about.
+    """Ask for a decision about a plan, and record it; a plan that is already decided is not asked about.
 
     Args:
-        conductor: whose plan it is.
-        journal: where the run waits.
-        view: the run's, as it stands in the state.
-        query: what it is to answer.
-        edited: the plan of the view, numbered as the pool is now, if it was edited in the state.
+        conductor: the conductor that plans and executes the run.
+        journal: the journal in which the run waits.
+        view: the view of the run in the state.
+        query: the query of the run.
+        edited: the plan of the view with the pool's current worker numbers, if it was edited in the state.
 
     Raises:
-        GraphInterrupt: nobody has answered yet.
+        GraphInterrupt: there is no answer yet.
         JournalError: the decision cannot be recorded.
     """
     run_id, then, now = view["run_id"], view["workers"], conductor.pool.names
@@ -38,7 +38,7 @@ async def ask_approval(
     while waiting_for(events) is not None:
         said = interrupt(shown(view, forecast, problem))
         try:
-            # Whoever answers has read the workers' numbers as they were when it was planned.
+            # The answer uses the workers' numbers at the time of planning.
             decision = read_decision(said, plan, then, conductor.limits.plan_steps)
             changed = edited if decision.plan is None else renumbered(decision.plan, then, now)
             await conductor.decide(

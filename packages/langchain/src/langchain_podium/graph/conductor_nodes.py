@@ -1,7 +1,7 @@
-"""What the nodes of a conductor do: plan, have the plan looked at, and carry it out.
+"""The nodes of a conductor: plan, ask for approval, execute.
 
-It owns how a run and a graph's state are each read as the other, and how a run goes on in
-a later call of the graph, in another process too. It knows no edges: `node` draws them.
+The module converts between a run and a graph's state, and resumes a run in a later call of the graph, also in
+another process. It knows no edges: `node` draws them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -42,61 +42,61 @@ from podium.run import PAUSED, REFUSED
 from podium.types import Event, Message, Plan, Result, RunEnded
 
 Executor = Literal["podium", "langgraph"]
-"""Who starts the steps: Podium, each as soon as its inputs exist; or LangGraph, in supersteps."""
+"""How steps are started: `podium` starts each as soon as its inputs exist; `langgraph` uses supersteps."""
 
 Partial = Literal["return", "raise"]
-"""What becomes of an answer that lacks something, as one does whose last step failed."""
+"""Whether an incomplete answer is returned or raised, such as when the last step failed."""
 
 _LATER: Final = Policy(approve="later")
 
 
 @dataclass(slots=True, kw_only=True)
 class ConductorNodes:
-    """A conductor at work in a graph.
+    """A conductor as nodes of a graph.
 
     Raises:
-        ConfigError: `executor`, `partial` or `show` has another value than it may have.
+        ConfigError: `executor`, `partial` or `show` is invalid.
     """
 
     conductor: Conductor
     input: str
-    """Key of the state that is asked."""
+    """The state key of the question."""
     output: str
-    """Key of the state that takes the answer."""
+    """The state key of the answer."""
     executor: Executor
     approve: bool
-    """Whether each plan is shown to somebody at an interrupt."""
+    """Whether each plan is shown for approval at an interrupt."""
     partial: Partial
     show: Show = "answer"
-    """Which texts of a run are messages in the graph's streams."""
+    """The texts of a run that are messages in the graph's streams."""
     context: Mapping[str, str] = field(default_factory=dict)
-    """By name of a text, the key of the state that holds it."""
+    """The state keys of named texts, by name."""
     response_format: ResponseFormat | None = None
-    """The form of the answer, which the state then has under `structured_response` too; `None`: text."""
+    """The schema of the answer, which is then also under `structured_response`; `None` means text."""
     name: str | None = None
-    """The name on the message that holds the answer."""
+    """The name on the message with the answer."""
     is_inner: bool = True
-    """Whether the nodes stand in a graph of the conductor's own, which may be inside of the user's."""
+    """Whether the nodes are in the conductor's own graph, which may be inside the user's graph."""
 
     def __post_init__(self) -> None:
         for name, kind in (("executor", Executor), ("partial", Partial), ("show", Show)):
             if getattr(self, name) not in get_args(kind):
                 told = " or ".join(get_args(kind))
-                raise ConfigError(f"{name} is {getattr(self, name)!r:.40}: it is {told}")
+                raise ConfigError(f"{name} is {getattr(self, name)!r:.40}: it must be {told}")
 
     @property
     def waits(self) -> bool:
-        """Whether plans wait for somebody."""
+        """Whether plans wait for approval."""
         return self.approve or self.conductor.policy.waits
 
     async def conduct(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
-        """Do the whole run in one node."""
+        """Run everything in one node."""
         del is_sync
         journal, run_id = self.conductor.journal, self._new_id(config)
         return self._ended(await self._begin(state, config, run_id, journal, None))
 
     async def plan(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
-        """Begin a run, up to its plan, so that this is kept before anything is paid for by it."""
+        """Plan a run; the graph's state stores the plan before its steps are paid for."""
         del is_sync
         if self.waits:
             check_checkpointer(config)
@@ -104,7 +104,7 @@ class ConductorNodes:
         return self._kept(await self._begin(state, config, run_id, journal, pause_round), journal)
 
     async def execute(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
-        """Go on with the run, to its end or to the next plan; where nothing is kept, do all of it."""
+        """Continue the run to its end or to the next plan; without stored state, run everything."""
         begins = self._begins(config)
         number = None if begins else state[VIEW]["round"]
         step_starter = None
@@ -140,24 +140,25 @@ class ConductorNodes:
         return self._kept(result, journal)
 
     async def ask(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
-        """Show the plan at an interrupt, until somebody has said something of it that can be done."""
+        """Show the plan at an interrupt, until there is a valid decision."""
         del config, is_sync
         journal, view = self._journal(state), state[VIEW]
         edited = self._edited(view)
         await ask_approval(self.conductor, journal, view, self._query(state), edited)
         if edited is None:
             return {RECORD: _lines(journal)}
-        names = self.conductor.pool.names  # the decision holds the edited plan, which is no edit any more
+        # the decision contains the edited plan, which is then no longer an edit
+        names = self.conductor.pool.names
         decided = of_plan(view["run_id"], view["round"], edited, names, status=view["status"])
         return {RECORD: _lines(journal), VIEW: decided}
 
     def first(self, state: State, config: RunnableConfig) -> Literal["plan", "execute"]:
-        """Return the node that a run begins in."""
+        """Return the first node of a run."""
         del state
         return "execute" if self._begins(config) else "plan"
 
     def following(self, state: State) -> str:
-        """Return the node that is next, after a run was begun or went on."""
+        """Return the next node after a run was started or continued."""
         status = state[VIEW]["status"]
         return "approve" if status == "waiting" else "execute" if status == "planned" else END
 
@@ -169,7 +170,7 @@ class ConductorNodes:
         journal: Journal | None,
         step_starter: StepStarter | None,
     ) -> Result:
-        """Begin a run; one that was begun before and is in a journal goes on."""
+        """Start a run; a run that is already in a journal is resumed."""
         query = self._query(state)
         named = run_id if journal is not None else None
         heard: list[Event] | None = None if self.conductor.journal is None else []
@@ -178,7 +179,7 @@ class ConductorNodes:
         begun = bound(self.conductor.run, query, run_id=named, context=texts, tools=tools)
         result = await self._called(begun, config, journal, step_starter, heard)
         if heard is not None and result.status in ("failed", "partial") and isinstance(heard[0], RunEnded):
-            # It failed in an earlier call of the node, and is there to be gone on with.
+            # The run failed in an earlier call of the node, and is resumed here.
             result = await self._called(bound(self.conductor.resume, run_id), config, journal, step_starter)
         return result
 
@@ -190,7 +191,7 @@ class ConductorNodes:
         step_starter: StepStarter | None,
         heard: list[Event] | None = None,
     ) -> Result:
-        """Call the conductor, and raise what LangGraph leaves a node by as it came."""
+        """Call the conductor, and raise LangGraph's control-flow exceptions unchanged."""
         above = _namespace(config)
         messages = MessageStream(config, (enclosing(above) if self.is_inner else "") or above, self.show)
         quiet = without_streams(config.get("callbacks"))
@@ -211,12 +212,12 @@ class ConductorNodes:
                 )
         except GraphExit as graph_exit:
             if isinstance(graph_exit.raised, GraphInterrupt) and step_starter is None:
-                told = "steps can wait for somebody only as nodes of a graph: give it executor='langgraph'"
+                told = "steps can wait for a person only as nodes of a graph: use executor='langgraph'"
                 raise ConfigError(f"worker {graph_exit.worker!r} called interrupt(): {told}") from None
             raise raised_above(graph_exit, enclosing(above) if self.is_inner else above) from None
 
     def _kept(self, result: Result, journal: Journal | None) -> Data:
-        """Return what is to stand in the state once a run has ended, waits, or has its next plan."""
+        """Return the update of the state after a run has ended, waits, or has its next plan."""
         if result.status != "waiting":
             return self._ended(result) | {RECORD: []}
         assert result.problem is not None
@@ -226,10 +227,10 @@ class ConductorNodes:
         return {VIEW: view, RECORD: _lines(journal)}
 
     def _ended(self, result: Result) -> Data:
-        """Return what a run leaves in the state.
+        """Return the update of the state at the end of a run.
 
         Raises:
-            RunFailed: it came to nothing, and nobody wanted it so.
+            RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
         """
         refused = result.problem is not None and result.problem.code == REFUSED
         if not refused:
@@ -249,44 +250,44 @@ class ConductorNodes:
         asked = state.get(self.input)
         if not asked:
             told = f"set it, or name another key, as in conductor_node(..., input={self.input!r})"
-            raise ConfigError(f"the state has nothing under {self.input!r} to be asked: {told}")
+            raise ConfigError(f"the state has no question under {self.input!r}: {told}")
         query = to_query(asked)
         return query.query if isinstance(query, Plan) else query
 
     def _journal(self, state: State) -> Journal:
-        """Return where the run that goes on is recorded: with the conductor, or else in the state."""
+        """Return the journal of a continued run: the conductor's, or else the one in the state."""
         return self.conductor.journal or StateJournal(state[RECORD])
 
     def _begins(self, config: RunnableConfig) -> bool:
-        """Say whether a run is begun where it is carried out: its plan cannot be kept before."""
+        """Return whether a run starts in the execute node, because its plan cannot be stored before."""
         return not self.waits and not is_kept(config)
 
     def _planned(self, view: Data) -> Plan:
-        """Return the plan that stands in the state, numbered as the pool is now."""
+        """Return the plan in the state, with the pool's current worker numbers."""
         plan = Plan.from_json(view["plan"])
         most_steps = self.conductor.limits.plan_steps
         plan.fit(len(view["workers"]), most_steps, previous=view["round"] > 1)
         return renumbered(plan, view["workers"], self.conductor.pool.names)
 
     def _edited(self, view: Data) -> Plan | None:
-        """Return the plan in the state, where somebody has changed it there since it was planned."""
+        """Return the plan in the state if it was edited there since planning; otherwise `None`."""
         plan, names = self._planned(view), self.conductor.pool.names
         return None if plan_hash(plan, names) == view["hash"] else plan
 
     def _new_id(self, config: RunnableConfig) -> str:
-        """Return the id of the run that a node begins: the same if the node is begun again."""
+        """Return the id of a new run: the same id if the same node is repeated."""
         namespace = _namespace(config)
         place = enclosing(namespace) if self.is_inner else namespace
         return sha256((place or namespace).encode()).hexdigest()[:32]
 
 
 def _lines(journal: Journal | None) -> list[str]:
-    """Return what the state keeps of a run: nothing, where it is recorded with the conductor."""
+    """Return the record of a run for the state: empty if the conductor's journal has it."""
     return journal.lines() if isinstance(journal, StateJournal) else []
 
 
 def _both(first: Listener, second: Listener | None) -> Listener:
-    """Return what tells two listeners of each event."""
+    """Return a listener that passes each event to two listeners."""
     if second is None:
         return first
 
@@ -300,5 +301,5 @@ def _both(first: Listener, second: Listener | None) -> Listener:
 def _namespace(config: RunnableConfig) -> str:
     namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
     if not namespace:
-        raise ConfigError("a conductor's node works inside of a graph: use ConductorRunnable elsewhere")
+        raise ConfigError("a conductor's node works only inside a graph: use ConductorRunnable elsewhere")
     return namespace

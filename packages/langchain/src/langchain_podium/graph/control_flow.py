@@ -1,8 +1,7 @@
-"""Carries the exceptions with which LangGraph leaves a node through a run, unchanged.
+"""Pass LangGraph's control-flow exceptions through a run unchanged.
 
-`interrupt()` and `Command(graph=Command.PARENT)` are exceptions. Raised inside a worker's
-call they pass the run as a `BaseException`, which no retry and no error boundary takes. The
-node raises the original again.
+`interrupt()` and `Command(graph=Command.PARENT)` raise exceptions. Inside a worker's call they are converted
+to a `BaseException`, which no retry and no error boundary catches. The node raises the original exception.
 """
 
 from collections.abc import AsyncGenerator, Awaitable
@@ -21,10 +20,10 @@ T = TypeVar("T")
 
 
 class GraphExit(HostExit):
-    """Carries an exception of LangGraph's from a worker's call through the run.
+    """Carries a LangGraph exception from a worker's call through the run.
 
     Attributes:
-        raised: the exception that LangGraph raised.
+        raised: the LangGraph exception.
         worker: the name of the worker.
         usage: the tokens that the call has used; `None` if they are not known.
     """
@@ -36,7 +35,7 @@ class GraphExit(HostExit):
 
 
 def pass_graph_exits(inner: CallMiddleware | None) -> CallMiddleware:
-    """Return a middleware that calls workers as `inner`; LangGraph's exceptions become `GraphExit`."""
+    """Return a middleware that calls workers like `inner`, and raises `GraphExit` for LangGraph's exceptions."""
 
     async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         call = worker.call(request) if inner is None else inner(worker, request)
@@ -55,7 +54,7 @@ def pass_graph_exits(inner: CallMiddleware | None) -> CallMiddleware:
 
 
 def graph_exit_in(error: BaseException | None) -> GraphBubbleUp | None:
-    """Return the exception of LangGraph's that an error is or was caused by; `None` where there is none."""
+    """Return the LangGraph exception that an error is or was caused by; `None` if there is none."""
     while error is not None:
         if isinstance(error, GraphBubbleUp):
             return error
@@ -64,7 +63,7 @@ def graph_exit_in(error: BaseException | None) -> GraphBubbleUp | None:
 
 
 async def unwrap_graph_exit(run: Awaitable[T]) -> T:
-    """Await a run; a `GraphExit` in the exception groups of its task groups is raised alone."""
+    """Await a run; raise a `GraphExit` in its exception groups without the groups."""
     try:
         return await run
     except BaseExceptionGroup as group:
@@ -84,6 +83,6 @@ def _first(group: BaseExceptionGroup[BaseException]) -> GraphExit | None:
 
 
 def enclosing(namespace: str) -> str:
-    """Return the namespace of the node that the graph of a node is inside of; empty for a root graph's."""
+    """Return the namespace of the node that contains a node's graph; empty for a root graph."""
     parts = [part for part in namespace.split("|") if not part.isdigit()]
     return "|".join(parts[:-1])

@@ -1,4 +1,4 @@
-"""A run's events in the stream of the graph it goes on in."""
+"""Send a run's events to the stream of its graph."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,17 +11,17 @@ from podium.types import Event, Plan, PlanReady, RunEnded
 def stream_events(
     writer: StreamWriter, workers: Sequence[str], heard: list[Event] | None = None
 ) -> Callable[[Event], None] | None:
-    """Return what sends a run's events to a graph's stream: `podium_step_ended`, with the event as JSON.
+    """Return a listener that sends a run's events to a graph's stream, as JSON: `podium_step_ended` etc.
 
     Args:
-        writer: the stream's.
+        writer: the stream's writer.
         workers: names of the pool's workers, for drawing plans.
-        heard: takes the events themselves, too.
+        heard: a list to which the events are appended.
 
     Returns:
-        `None` where nobody wants any.
+        `None` if the events are not needed.
     """
-    # One of LangGraph's that closes over nothing has nowhere to send: the stream was not asked for.
+    # A LangGraph writer without a closure discards its input: the stream was not requested.
     module, closure = getattr(writer, "__module__", ""), getattr(writer, "__closure__", ())
     is_deaf = str(module).startswith("langgraph.") and closure is None
     if is_deaf and heard is None:

@@ -1,4 +1,4 @@
-"""A node of ours: called by a graph that is async and by one that is not, and traced once."""
+"""A node that works in sync and async graphs, and is traced once."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
@@ -10,28 +10,28 @@ from langchain_core.runnables.config import ensure_config
 from podium.aio import run_sync
 
 State = Mapping[str, Any]
-"""A graph's state, as a node is given it."""
+"""A graph's state, as the input of a node."""
 Data = dict[str, Any]
-"""What a node writes to it: plain JSON, and messages."""
+"""A node's update of the state: plain JSON, and messages."""
 Work = Callable[..., Awaitable[Data]]
-"""Does a node's work, given `state`, `config` and `is_sync`: whether what called the graph is not async."""
+"""The function of a node, with `state`, `config` and `is_sync`: whether the graph was called by sync code."""
 
 
 _CALLED_SYNC: Final = ContextVar("podium_called_sync", default=False)
 
 
 def is_called_sync() -> bool:
-    """Say whether code that is not async called the graph whose node goes on here."""
+    """Return whether sync code called the graph of the current node."""
     return _CALLED_SYNC.get()
 
 
 class Node(Runnable[Any, Data]):
-    """A node's work, as LangGraph calls it: a `RunnableLambda` would be traced as a run of its own.
+    """A node as LangGraph calls it; a `RunnableLambda` would be traced as a separate run.
 
     Args:
-        name: what the node is called.
-        work: what it does.
-        waits_for: runs the work from code that is not async, and returns what it came to.
+        name: the node's name.
+        work: the node's function.
+        waits_for: runs the function from sync code, and returns its result.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Node(Runnable[Any, Data]):
         self._waits_for = waits_for
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Data:  # noqa: A002
-        """Do the work."""
+        """Run the node."""
         settled, token = ensure_config(config), _CALLED_SYNC.set(False)
         try:
             return await self._work(_keys(input), settled, is_sync=False)
@@ -50,7 +50,7 @@ class Node(Runnable[Any, Data]):
             _CALLED_SYNC.reset(token)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Data:  # noqa: A002
-        """Do the work, from code that is not async."""
+        """Run the node from sync code."""
         settled, token = ensure_config(config), _CALLED_SYNC.set(True)
         try:
             return self._waits_for(lambda: self._work(_keys(input), settled, is_sync=True))
@@ -59,5 +59,5 @@ class Node(Runnable[Any, Data]):
 
 
 def _keys(state: Any) -> State:
-    """Return a node's state by its keys, whatever the graph declares it as."""
+    """Return a node's state as a mapping, for all types of state."""
     return state if isinstance(state, Mapping) else vars(state)

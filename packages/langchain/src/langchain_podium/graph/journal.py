@@ -1,4 +1,4 @@
-"""The record of a run while a graph's state holds it: the checkpointer is its journal."""
+"""A journal in a graph's state, which the graph's checkpointer stores."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -25,15 +25,15 @@ _LEFT_OUT: Final = (PlanDelta, StepDelta, AnswerDelta, RunStarted)
 
 
 class StateJournal(Journal):
-    """Holds one run, and those nested in it, between two nodes of a graph.
+    """Holds one run and its nested runs between two nodes of a graph.
 
-    It keeps no times of its own, and writes nothing down until it is asked for `lines`.
+    It records no times of its own. `lines` returns its content.
 
     Args:
-        lines: what another's `lines` returned; of a new run, nothing.
+        lines: the lines of another `StateJournal`; empty for a new run.
 
     Raises:
-        JournalBroken: a line is none that was written so.
+        JournalBroken: a line is invalid.
     """
 
     def __init__(self, lines: Iterable[str] = ()) -> None:
@@ -44,10 +44,10 @@ class StateJournal(Journal):
             self._events.setdefault(event.run_id, []).append(event)
 
     def lines(self) -> list[str]:
-        """Return all that is recorded, an event in JSON each, without secrets.
+        """Return all records, each event as JSON without secrets.
 
         Raises:
-            JournalError: an event holds what JSON cannot.
+            JournalError: JSON cannot represent an event.
         """
         try:
             return [scrub(encode(event)) for events in self._events.values() for event in events]
@@ -55,27 +55,27 @@ class StateJournal(Journal):
             raise JournalError(f"the run cannot be kept in the graph's state: {error}") from error
 
     async def begin(self, started: RunStarted, *, minted: bool) -> Log:
-        """Record a new run, and hold it."""
+        """Record a new run, and lock it."""
         del minted
         if started.run_id in self._events:
-            raise RunExists(f"there is a run {started.run_id} already: give this one an id of its own")
+            raise RunExists(f"run {started.run_id} already exists: use another id")
         self._events[started.run_id] = [started]
         return self._log(started.run_id, ())
 
     async def claim(self, run_id: str, *, force: bool = False) -> Log:
-        """Hold a run that was begun before and is held by no one."""
+        """Lock a recorded run that is not locked."""
         del force
         return self._log(run_id, await self.read(run_id))
 
     async def read(self, run_id: str) -> Sequence[Entry]:
-        """Return all that is recorded of a run, in order."""
+        """Return all entries of a run, in order."""
         return [
             Entry(run_id=run_id, number=number, at=event.at, event=event, hash="")
             for number, event in enumerate(self._find(run_id))
         ]
 
     async def records(self, run_id: str) -> Sequence[Record]:
-        """Return all that is recorded of a run as `lines` has it, in order."""
+        """Return all records of a run in the format of `lines`, in order."""
         made: list[Record] = []
         for number, event in enumerate(self._find(run_id)):
             text = scrub(encode(event))
@@ -86,7 +86,7 @@ class StateJournal(Journal):
     async def runs(
         self, *, limit: int | None = 50, nested: bool = False, prefix: str = "", parent: str | None = None
     ) -> Sequence[RunRow]:
-        """Return the latest runs, the newest first."""
+        """Return the latest runs, newest first."""
         rows = [self._row(run_id) for run_id in reversed(self._events) if run_id.startswith(prefix)]
         if parent is not None:
             rows = [row for row in rows if row.parent == parent]
@@ -95,7 +95,7 @@ class StateJournal(Journal):
         return rows[:limit]
 
     async def delete(self, run_id: str) -> None:
-        """Forget a run, with all that are nested in it."""
+        """Delete a run and its nested runs."""
         self._find(run_id)
         for row in await self.runs(limit=None, parent=run_id):
             await self.delete(row.run_id)
@@ -131,7 +131,7 @@ class StateJournal(Journal):
 
 
 class _StateLog(Log):
-    """Of a run that nobody else can take over."""
+    """The log of a run that no other process can take over."""
 
     def __init__(self, run_id: str, entries: Sequence[Entry], events: list[Event], held: set[str]) -> None:
         self.run_id = run_id
@@ -141,14 +141,14 @@ class _StateLog(Log):
         held.add(run_id)
 
     def append(self, event: Event) -> None:
-        """Record it at once."""
+        """Record an event immediately."""
         if event.run_id == self.run_id and not isinstance(event, _LEFT_OUT):
             self._events.append(event)
 
     async def flush(self) -> None:
-        """Do nothing: the graph's checkpointer keeps it, once the node has ended."""
+        """Do nothing: the graph's checkpointer stores the journal when the node has ended."""
         await anyio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
-        """Give the run up."""
+        """Unlock the run."""
         self._held.discard(self.run_id)

@@ -1,8 +1,8 @@
-"""A run's texts in LangGraph's stream of messages, and in LangChain's stream of events.
+"""Write a run's texts to LangGraph's stream of messages and LangChain's stream of events.
 
-A conductor's node writes one message, token by token: the answer. With `show="all"` the texts of planners
-and workers are messages, too. All messages are made from the run's events, so that workers of every kind
-stream; LangChain's stream handlers do not reach the calls inside.
+A conductor's node streams one message, token by token: the answer. With `show="all"` the texts of planners
+and workers are messages, too. All messages are created from the run's events, so that all kinds of workers
+stream; LangChain's stream handlers do not get the calls inside.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -38,7 +38,8 @@ from podium.types import (
 )
 
 Show = Literal["answer", "all"]
-"""Which texts of a run are messages of its node: the answer; or what planners and workers write, too."""
+"""The texts of a run that are messages of its node: only the answer, or also those of planners and workers.
+"""
 Role = Literal["planner", "worker", "answer"]
 
 Listener = Callable[[Event], None]
@@ -48,16 +49,16 @@ _FORWARDED: Final = (
     *("on_custom_event", "on_retry", "on_text"),
 )
 _FINISHED: Final[WeakKeyDictionary[BaseCallbackHandler, dict[str, str]]] = WeakKeyDictionary()
-"""By stream handler, the whole answers that it was sent; a later node of the graph may find them recorded."""
+"""The complete answers sent to each stream handler; a later node of the graph may find them recorded."""
 
 
 def message_id(run_id: str, round: int | None, step: int | None, attempt: int | None) -> str:  # noqa: A002
-    """Return the id of the message that holds what an attempt of a step wrote as the run's answer."""
+    """Return the id of the message for an attempt of the step that writes the answer."""
     return f"podium-{run_id}-{round}-{step}-{attempt}"
 
 
 def answer_id(result: Result) -> str | None:
-    """Return the id of the message with a run's answer; `None` where there is no answer."""
+    """Return the id of the message with a run's answer; `None` without an answer."""
     sources = answer_sources(result)
     if not sources:
         return None
@@ -66,15 +67,15 @@ def answer_id(result: Result) -> str | None:
 
 
 def without_streams(callbacks: object) -> BaseCallbackManager | None:
-    """Return a node's callbacks without what streams the tokens of the models that are called inside.
+    """Return a node's callbacks without those that stream tokens of the models called inside.
 
-    Tracers and counters of tokens still see every call, and a stream of events every step.
+    Tracers and counters of tokens still get every call, and a stream of events gets every step.
 
     Args:
-        callbacks: those of the node's configuration.
+        callbacks: the callbacks of the node's configuration.
 
     Returns:
-        `None` where nothing streams, so that the callbacks stay as they are.
+        `None` if no handler streams, so that the callbacks remain unchanged.
     """
     if not isinstance(callbacks, BaseCallbackManager) or not _streams(callbacks.handlers):
         return None
@@ -91,7 +92,7 @@ class _Message:
     """A message that is being written."""
 
     runs: Sequence[AsyncCallbackManagerForLLMRun]
-    """It as a run of a chat model, by handler."""
+    """The message as runs of a chat model, one for each handler."""
     handlers: Sequence[BaseCallbackHandler]
     text: str = ""
 
@@ -101,9 +102,9 @@ class MessageStream:
     """Sends the texts of one run to the stream handlers of a graph.
 
     Args:
-        config: the node's.
-        place: the namespace of the node that stands for the conductor in the user's graph.
-        show: which texts are sent.
+        config: the node's configuration.
+        place: the namespace of the conductor's node in the user's graph.
+        show: the texts that are sent.
     """
 
     config: RunnableConfig
@@ -111,26 +112,26 @@ class MessageStream:
     show: Show
     _open: dict[str, _Message] = field(default_factory=dict)
     _workers: dict[tuple[int, int, int], str] = field(default_factory=dict)
-    """By round, step and attempt, the name of the worker that is called."""
+    """The name of the called worker, by round, step and attempt."""
     _last: dict[int, int] = field(default_factory=dict)
-    """By round, the index of the last step of its plan."""
+    """The index of the last step of the plan, by round."""
     _answering: dict[tuple[int, int], bool] = field(default_factory=dict)
-    """By round and step: whether what the step writes is the answer."""
+    """Whether a step's text is the answer, by round and step."""
     _held: StepDelta | None = None
-    """A piece of a last step, until the next event tells whether it is the answer's."""
+    """A chunk of a last step, held until the next event shows whether it belongs to the answer."""
     _plans: int = 0
-    """How many texts of planners have ended."""
+    """Number of planner texts that have ended."""
 
     @property
     def is_heard(self) -> bool:
-        """Whether anything streams."""
+        """Whether any handler streams."""
         return bool(_streams(get_async_callback_manager_for_config(self.config).handlers))
 
     async def listen(self, run: Callable[[Listener], Awaitable[Result]]) -> Result:
-        """Carry a run out, and send its texts as they are written.
+        """Execute a run, and send its texts as they are written.
 
         Args:
-            run: carries the run out, and tells its events.
+            run: executes the run, and calls a listener with its events.
         """
         results = list[Result]()
 
@@ -221,7 +222,7 @@ class MessageStream:
             return
         for run in message.runs:
             if failed:
-                await run.on_llm_error(WorkerFailed("the call failed after it had written this"))
+                await run.on_llm_error(WorkerFailed("the call failed after writing this text"))
             else:
                 whole = ChatGeneration(message=AIMessage(message.text, id=key))
                 await run.on_llm_end(LLMResult(generations=[[whole]]))
@@ -231,7 +232,7 @@ class MessageStream:
 
 
 class _WithoutTokens(AsyncCallbackHandler):
-    """A stream handler that is told of chains, tools and retrievers, and not of models."""
+    """A stream handler that gets chains, tools and retrievers, but not models."""
 
     ignore_llm = True
     ignore_chat_model = True

@@ -1,4 +1,4 @@
-"""Parts of a graph's state as named texts, which a plan gives to the steps that need them."""
+"""Parts of a graph's state as named texts, which a plan passes to steps."""
 
 import json
 from collections.abc import Mapping
@@ -14,22 +14,22 @@ from podium.errors import ConfigError
 def named_texts(state: State, context: Mapping[str, str]) -> dict[str, str]:
     """Return the named texts of a run.
 
-    A list becomes a text for each item, numbered from 1: `doc_1`, `doc_2`. An empty list becomes an
-    empty text `doc`, so that a plan that refers to `doc_1` is refused. Messages and documents are
-    their text; what is neither is written as JSON.
+    A list becomes a text for each item, numbered from 1: `doc_1`, `doc_2`. An empty list becomes an empty
+    text `doc`, so that a plan that refers to `doc_1` is refused. Messages and documents are converted to
+    their text, other values to JSON.
 
     Args:
-        state: the graph's.
-        context: by name, the key of the state.
+        state: the graph's state.
+        context: the state key for each name.
 
     Raises:
-        ConfigError: the state holds nothing under a key, or a value that JSON cannot hold.
+        ConfigError: the state has no value under a key, or a value that JSON cannot represent.
     """
     texts: dict[str, str] = {}
     for name, key in context.items():
         value = state.get(key)
         if value is None:
-            raise ConfigError(f"the state has nothing under {key!r}, the text {name!r} of context: set it")
+            raise ConfigError(f"the state has no value under {key!r}, the text {name!r} of context: set it")
         if isinstance(value, list | tuple) and not value:
             texts[name] = ""
         elif isinstance(value, list | tuple):
@@ -49,5 +49,5 @@ def _text(value: Any, key: str) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        told = f"the state holds a {type(value).__name__} under {key!r}, which is no text"
-        raise ConfigError(f"{told}: put text there, documents, messages or JSON data") from error
+        told = f"the state holds a {type(value).__name__} under {key!r}, which is not text"
+        raise ConfigError(f"{told}: use text, documents, messages or JSON data") from error

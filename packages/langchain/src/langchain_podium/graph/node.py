@@ -1,4 +1,4 @@
-"""A conductor as a node of the user's own graph."""
+"""A conductor as a node of the user's graph."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,10 +15,10 @@ from langchain_podium.response_format import ResponseFormat
 from podium.conductor import Conductor
 
 
-def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are left out
+def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     conductor: Conductor,
     *,
-    input: str = "messages",  # noqa: A002 - the word users know
+    input: str = "messages",  # noqa: A002 - the usual name
     output: str | None = None,
     executor: Executor = "podium",
     approve: bool = False,
@@ -29,43 +29,42 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
     response_format: dict[str, Any] | type | None = None,
     name: str | None = None,
 ) -> Runnable[Any, Any]:
-    """Return a node that plans what it is asked and has the conductor's pool carry it out.
+    """Return a node that plans its input and has the conductor's pool execute the plan.
 
-    It goes into a graph by `graph.add_node("conductor", conductor_node(conductor))`. Where the
-    graph's state declares a key `podium` (a dict), that shows the run: its id, status, plan,
-    outcomes, and the plan as mermaid. A key whose reducer adds to a list gets one item more, so
-    that nodes which run in parallel, or by `Send`, do not collide.
+    Add it to a graph with `graph.add_node("conductor", conductor_node(conductor))`. If the graph's state
+    declares a key `podium` (a dict), it gets the run: its id, status, plan, outcomes, and the plan as
+    mermaid. If the key has a reducer that adds lists, the run is appended, so that nodes that run in
+    parallel, or by `Send`, do not collide.
 
     Args:
-        conductor: who plans, and its pool.
-        input: key of the graph's state with what is asked: text, or messages.
-        output: key that takes the answer: `messages` takes a message, any other text. `None`
-            means `messages` where that is asked, and `answer` elsewhere.
-        executor: `podium` starts each step as soon as its inputs exist. `langgraph` makes a graph
-            of the plan: each step is a node, checkpointed and free to call `interrupt()`, and
-            starts when all of its superstep before has ended.
-        approve: whether each plan waits at an interrupt for somebody to look at it. The graph
-            needs a checkpointer then.
-        partial: whether an answer that lacks something, as one does whose last step failed, is
-            returned, or raised as `RunFailed`; `ainvoke(None, config)` then tries again what failed.
-        show: which texts of a run are messages in the graph's streams, token by token: the answer alone,
-            under the id of the message in the state; or with `all` what planners and workers write,
-            too. The metadata of each has `podium_role`: `planner`, `worker` or `answer`.
-        result: key that takes the run as plain data; `None` keeps the run out of the state.
-        context: parts of the state that steps can be given, by name: `{"contract": "contract_text"}`. A
-            worker is shown those whose names stand in its subtask, as in `{{contract}}`; the planner
-            is shown names and lengths. A list becomes `doc_1`, `doc_2` and so on. `None` gives none.
-        response_format: the form of the answer: a Pydantic class, a `TypedDict` or a JSON schema with a
-            `title`. It is offered as a tool that has to be called to the worker of the plan's last step.
-            The state's key `structured_response` takes the answer in this form, and `output` takes it
-            as JSON. An answer that does not fit raises `RunFailed`. `None` asks for text.
-        name: the name on the message with the answer, by which other agents know who speaks; `None`
-            means that on the conductor's card.
+        conductor: the conductor with its pool.
+        input: the state key of the question: text, or messages.
+        output: the state key of the answer: `messages` gets a message, other keys get text. `None` means
+            `messages` if `input` is `messages`, otherwise `answer`.
+        executor: `podium` starts each step as soon as its inputs exist. `langgraph` builds a graph from the
+            plan: each step is a node, which is checkpointed and may call `interrupt()`. It starts when the
+            whole previous superstep has ended.
+        approve: whether each plan waits at an interrupt for approval, which requires a checkpointer.
+        partial: whether an incomplete answer, such as after a failed last step, is returned, or raised as
+            `RunFailed`; `ainvoke(None, config)` then retries the failed steps.
+        show: the texts of a run that are messages in the graph's streams, token by token: only the answer,
+            with the id of the message in the state; or with `all` also those of planners and workers. The
+            metadata of each has `podium_role`: `planner`, `worker` or `answer`.
+        result: the state key of the run as plain data; `None` keeps the run out of the state.
+        context: parts of the state for single steps, by name: `{"contract": "contract_text"}`. A worker is
+            shown the parts that its subtask names, as in `{{contract}}`; the planner is shown names and
+            lengths. A list becomes `doc_1`, `doc_2` and so on. `None` means no parts.
+        response_format: the schema of the answer: a Pydantic class, a `TypedDict` or a JSON schema with a
+            `title`. It is offered to the worker of the plan's last step as a tool that it must call. The
+            state's key `structured_response` gets the parsed answer, and `output` gets it as JSON. An answer
+            that does not fit raises `RunFailed`. `None` means text.
+        name: the name on the message with the answer, which shows other agents the speaker; `None` means the
+            name on the conductor's card.
 
     Raises:
-        ConfigError: `executor`, `partial` or `show` has another value, or `response_format` is no
-            form. When the node is called: the graph's state lacks the key `output`, or a `result` other
-            than `podium`, or `structured_response` where there is a form.
+        ConfigError: `executor`, `partial`, `show` or `response_format` is invalid. When the node is called:
+            the graph's state lacks the key `output`, a `result` other than `podium`, or `structured_response`
+            if there is a `response_format`.
     """
     output = output or (input if input == "messages" else "answer")
     nodes = ConductorNodes(
@@ -109,7 +108,7 @@ def conductor_node(  # noqa: PLR0913 - each is one fact about the node, most are
 
 
 def draw(graph: "StateGraph[Any, Any, Any, Any]", nodes: ConductorNodes) -> None:
-    """Put a conductor's nodes and edges into a graph."""
+    """Add a conductor's nodes and edges to a graph."""
     if nodes.executor == "podium" and not nodes.waits:
         graph.add_node("conduct", Node("conduct", nodes.conduct))
         graph.add_edge(START, "conduct")

@@ -1,8 +1,8 @@
-"""A plan as a LangGraph graph, one node for each step, made when the plan is known.
+"""A plan as a LangGraph graph with one node for each step, built when the plan is known.
 
-It owns the graph's form and what stands in its state: each step's outcome in a channel of
-its own, which only the nodes of steps that are shown it are given. What a step is shown,
-may spend and does when it fails is the run's business: a node asks the run for its step.
+The module defines the graph and its state: each step's outcome is in a separate channel, which only the nodes
+of steps that see it can read. The run decides what a step is shown, what it may spend and how it fails; a
+node asks the run to execute its step.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ from podium.execution import ExternalScheduler
 from podium.types import Outcome, Plan
 
 HASH: Final = "plan"
-"""Key of the state that says whose plan's outcomes these are."""
+"""The state key of the hash of the plan that the outcomes belong to."""
 
 _LEAST_SUPERSTEPS: Final = 25
 Shape = tuple[tuple[str, tuple[int, ...]], ...]
-"""Of each step the name of its worker, and the steps it is shown."""
+"""The name of each step's worker, and the steps on its access list."""
 
 
 class Stepping:
-    """The steps of one round while the nodes of their graph carry them out.
+    """The steps of one round while their graph executes them.
 
     Args:
-        steps: the round's.
-        above: the namespace of the node that stands for the conductor in the user's graph,
-            empty where none does: where `Command.PARENT` of a step leads.
+        steps: the steps of the round.
+        above: the namespace of the conductor's node in the user's graph, which is the target of a step's
+            `Command.PARENT`; empty if there is none.
     """
 
     def __init__(self, steps: ExternalScheduler, above: str) -> None:
@@ -48,13 +48,13 @@ class Stepping:
         self.hash = plan_hash(steps.plan, steps.workers)
         self.loop = asyncio.get_running_loop()
         self.has_run = False
-        """Whether a step was carried out, and not only handed back by a checkpoint."""
+        """Whether a step was executed, and not only restored from a checkpoint."""
 
     async def run(self, index: int, state: State) -> Data:
-        """Carry out a step, and return what it writes to the state."""
+        """Execute a step, and return its update of the state."""
         if state.get(HASH) != self.hash:
-            told = f"the plan of run {self.steps.run_id} was changed while it was carried out"
-            raise ConfigError(f"{told}, and what its steps came to is another plan's: ask again")
+            told = f"the plan of run {self.steps.run_id} was changed during its execution"
+            raise ConfigError(f"{told}, so the outcomes belong to another plan: start a new run")
         if (own := state.get(channel(index))) is not None:
             self.steps.take(index, read_outcome(own))
             return {}
@@ -72,16 +72,15 @@ _STEPPING: Final[ContextVar[Stepping]] = ContextVar("podium_stepping")
 
 
 async def carry_out(steps: ExternalScheduler, config: RunnableConfig, *, is_sync: bool) -> None:
-    """Carry out a round's steps as a graph inside the node whose config this is.
+    """Execute a round's steps as a graph inside the node with this config.
 
     Args:
-        steps: the round's.
-        config: the node's.
-        is_sync: whether the graph around it was called by code that is not async, whose
-            checkpointer may be no other.
+        steps: the steps of the round.
+        config: the node's configuration.
+        is_sync: whether sync code called the outer graph, whose checkpointer may support only sync calls.
 
     Raises:
-        GraphBubbleUp: what LangGraph leaves a node by: an interrupt, a command.
+        GraphBubbleUp: LangGraph's control flow, such as an interrupt or a command.
     """
     stepping = Stepping(steps, enclosing(config["configurable"]["checkpoint_ns"]))
     graph = compiled(_shape(steps.plan, steps.workers))
@@ -100,7 +99,7 @@ async def carry_out(steps: ExternalScheduler, config: RunnableConfig, *, is_sync
             whole = _whole(steps.plan, outcomes)
             if stepping.has_run or len(whole) == len(outcomes):
                 break
-            # All outcomes come from the checkpoint, and the run lacked something: run the others again.
+            # All outcomes are from the checkpoint, and some are incomplete: run these steps again.
             for index in outcomes.keys() - whole:
                 steps.charge(index, outcomes[index])
             data = {HASH: stepping.hash, **{channel(index): data[channel(index)] for index in whole}}
@@ -111,7 +110,7 @@ async def carry_out(steps: ExternalScheduler, config: RunnableConfig, *, is_sync
 
 
 def _whole(plan: Plan, outcomes: Mapping[int, Outcome]) -> set[int]:
-    """Return the steps that ended well and were shown enough outputs of other such steps."""
+    """Return the steps that succeeded with enough outputs of other such steps."""
     whole = set[int]()
     for index, step in enumerate(plan.steps):
         outcome = outcomes[index]
@@ -123,10 +122,9 @@ def _whole(plan: Plan, outcomes: Mapping[int, Outcome]) -> set[int]:
 
 @lru_cache(maxsize=128)
 def compiled(shape: Shape) -> "CompiledStateGraph[Any, Any, Any, Any]":
-    """Return the graph of plans of this shape, with the checkpointer of the graph it is called in.
+    """Return the graph for plans of this shape, which uses the checkpointer of the calling graph.
 
-    It is kept, since plans are many and their shapes are few: a node finds its step in the
-    run that goes on around it.
+    It is cached, because many plans have the same shape: a node finds its step in the current run.
     """
     fields = {HASH: str, **{channel(index): Data for index in range(len(shape))}}
     graph = StateGraph(schema(fields))
@@ -146,32 +144,32 @@ def compiled(shape: Shape) -> "CompiledStateGraph[Any, Any, Any, Any]":
 
 
 def channel(index: int) -> str:
-    """Return the key of the state that holds a step's outcome."""
+    """Return the state key of a step's outcome."""
     return f"step_{index}"
 
 
 def node_name(index: int, worker: str) -> str:
-    """Return what a step's node is called; LangGraph keeps two marks for itself."""
+    """Return the node name of a step; LangGraph reserves two characters."""
     return f"{index} {worker}".replace(":", "_").replace("|", "_")
 
 
 def raised_above(graph_exit: GraphExit, above: str) -> Exception:
-    """Return what a worker's call was left by, as it is to be raised out of the conductor.
+    """Return the exception to raise from the conductor for a control-flow exception of a worker's call.
 
-    A command to the parent graph means the graph that the conductor is a node of, and not
-    the graphs in between, which are nobody's own.
+    A command to the parent graph is sent to the graph that contains the conductor's node, and not to the
+    internal graphs in between.
 
     Args:
-        graph_exit: what the call was left by.
-        above: the namespace of the conductor's node there; empty where there is none.
+        graph_exit: the control-flow exception of the call.
+        above: the namespace of the conductor's node in that graph; empty if there is none.
     """
     raised = graph_exit.raised
     if not isinstance(raised, ParentCommand):
         return raised
     if not above:
-        told = "the conductor is a graph of its own: put it into one as a node, by conductor_node(...)"
+        told = "the conductor is the root graph: add it to a graph with conductor_node(...)"
         return ConfigError(
-            f"worker {graph_exit.worker!r} sent a Command to the parent graph, and there is none: {told}"
+            f"worker {graph_exit.worker!r} sent a Command to the parent graph, but there is none: {told}"
         )
     command = raised.args[0]
     return ParentCommand(
@@ -188,7 +186,7 @@ def _node(index: int, name: str) -> Node:
 
 
 def _in_its_loop(work: Callable[[], Awaitable[Data]]) -> Data:
-    """Run a step where the run goes on that it belongs to, which waits in another thread."""
+    """Run a step in the event loop of its run, which waits in another thread."""
 
     async def run() -> Data:
         return await work()

@@ -1,7 +1,7 @@
-"""What a conductor's run leaves in a graph's state, all of it plain JSON.
+"""A conductor's run in a graph's state, as plain JSON.
 
-It owns the view that people read (`podium`) and the record that a run goes on from. It
-knows no graph and starts nothing.
+The module defines the view for readers (`podium`) and the record for resuming a run. It knows no graph and
+starts nothing.
 """
 
 import json
@@ -19,21 +19,21 @@ from podium.secrets import scrub
 from podium.types import Outcome, Plan, Result
 
 VIEW: Final = "podium"
-"""Key of the state that shows the run: its id, status, plan and outcomes."""
+"""The state key of the view of the run: its id, status, plan and outcomes."""
 RECORD: Final = "podium_record"
-"""Key of the state that the run is recorded under where its conductor has no journal."""
+"""The state key of the run's record if the conductor has no journal."""
 
 _OUTCOME: Final = TypeAdapter(Outcome)
 
 
 def schema(fields: Mapping[str, Any]) -> type[Any]:
-    """Return the type of a state with these keys, none of which must be there."""
+    """Return the type of a state with these optional keys."""
     made: type[Any] = TypedDict("State", fields, total=False)  # type: ignore[misc]
     return made
 
 
 def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
-    """Return what stands for a plan by content: who is to do what, and is shown what."""
+    """Return a hash of a plan's content: workers, subtasks and access lists."""
     steps = [[workers[s.worker], s.subtask, s.access_list, s.enough] for s in plan.steps]
     return sha256(json.dumps(steps).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -43,12 +43,12 @@ def of_plan(run_id: str, number: int, plan: Plan, workers: Sequence[str], *, sta
 
     Args:
         run_id: the run's id.
-        number: the round's, from 1.
-        plan: what is to be carried out in it.
-        workers: names of the pool's workers, which the plan numbers.
-        status: `planned`, `waiting`, or what the run came to.
+        number: the number of the round, from 1.
+        plan: the plan of the round.
+        workers: the names for the plan's worker numbers.
+        status: `planned`, `waiting`, or the status of the result.
     """
-    data = _scrubbed(Plan(plan.steps).to_json())  # the question stands in the state
+    data = _scrubbed(Plan(plan.steps).to_json())  # the question is in the state
     steps = Plan.from_json(data)
     return {
         "run_id": run_id,
@@ -62,7 +62,7 @@ def of_plan(run_id: str, number: int, plan: Plan, workers: Sequence[str], *, sta
 
 
 def of_result(result: Result) -> Data:
-    """Return the view of a run that has come to its end, or waits."""
+    """Return the view of a run that has ended or waits."""
     plan = result.plans[-1] if result.plans else Plan(())
     view = of_plan(result.run_id, len(result.rounds), plan, result.workers, status=result.status)
     problem = result.problem
@@ -80,20 +80,20 @@ def of_result(result: Result) -> Data:
 
 
 def write_outcome(outcome: Outcome) -> Data:
-    """Write what a step came to as plain JSON data, without secrets and what is as in any outcome."""
+    """Return a step's outcome as plain JSON data, without secrets and default values."""
     return _scrubbed(_OUTCOME.dump_python(outcome, mode="json", exclude_defaults=True))
 
 
 def read_outcome(data: Data) -> Outcome:
-    """Read what `write_outcome` wrote.
+    """Return the outcome that `write_outcome` wrote.
 
     Raises:
-        ValidationError: it is something else.
+        ValidationError: the data are invalid.
     """
     return _OUTCOME.validate_python(data)
 
 
 def _scrubbed(data: Data) -> Data:
-    """Return JSON data without secrets; in one text they are found faster than one by one."""
+    """Return JSON data without secrets; searching one text is faster than searching each value."""
     clean: Data = json.loads(scrub(json.dumps(data, ensure_ascii=False)))
     return clean

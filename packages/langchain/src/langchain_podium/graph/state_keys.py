@@ -1,4 +1,4 @@
-"""Which keys of the user's state a conductor's node writes to, and in which form."""
+"""The keys of the user's state that a conductor's node writes, and their formats."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,51 +14,52 @@ from podium.errors import ConfigError
 
 MESSAGES: Final = "messages"
 STRUCTURED: Final = "structured_response"
-"""Takes the answer in the form that was asked for, as in the agents of LangChain."""
+"""The key of the structured answer, as in LangChain's agents."""
 _READ: Final = "__pregel_read"
-"""Key of the configuration under which LangGraph gives a node a function that reads the graph's state."""
+"""The configuration key of LangGraph's function that reads the graph's state."""
 _UNDECLARED: Final = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateKeys:
-    """The keys of the user's state that the node of a conductor writes to."""
+    """The keys of the user's state that a conductor's node writes."""
 
     output: str
-    """Takes the answer."""
+    """The key of the answer."""
     result: str | None
-    """Takes the run as plain data; `None` keeps it out of the state."""
+    """The key of the run as plain data; `None` keeps it out of the state."""
     structured: bool = False
-    """Whether the answer has a form, and `structured_response` takes it."""
+    """Whether the answer is structured, and also written to `structured_response`."""
     name: str | None = None
-    """The name on the message that holds the answer."""
+    """The name on the message with the answer."""
 
     def check(self, config: RunnableConfig) -> None:
-        """Check the keys against the graph that runs the node, before anything is paid for.
+        """Check the keys against the node's graph, before anything is paid for.
 
         Raises:
-            ConfigError: the state declares no key for the answer, or none of the name given for the run.
+            ConfigError: the state does not declare the key of the answer, of the run, or of the structured
+                answer.
         """
         if self.structured and _held(config, STRUCTURED) is _UNDECLARED:
             told = f"the graph's state has no key {STRUCTURED!r}, which response_format needs"
             raise ConfigError(f"{told}: declare it, of any type")
         for argument, key in (("output", self.output), ("result", self.result)):
-            if key is None or (argument == "result" and key == VIEW):  # the default may be left out
+            if key is None or (argument == "result" and key == VIEW):  # the default key is optional
                 continue
             if _held(config, key) is _UNDECLARED:
                 raise ConfigError(
                     f"the graph's state has no key {key!r}, so LangGraph would drop what the conductor "
-                    f"writes there: declare it, or name another, as in conductor_node(..., {argument}=...)"
+                    f"writes there: declare it, or set another key with conductor_node(..., {argument}=...)"
                 )
 
     def written(self, update: Data, config: RunnableConfig) -> Data:
-        """Return what a run left as an update of the user's state.
+        """Return the result of a run as an update of the user's state.
 
-        A key that holds a list gets one item more, by the reducer which the state must declare for it.
+        If a key holds a list, the value is appended by the reducer that the state must declare.
 
         Args:
             update: the answer under `output`, the run under `podium`.
-            config: the node's.
+            config: the node's configuration.
         """
         view = update[VIEW]
         answer = update.get(self.output)
@@ -75,13 +76,13 @@ class StateKeys:
 
 
 def answer_message(text: str, view: Data, name: str | None = None) -> AIMessage:
-    """Return the message that holds an answer; its id is that under which the answer was streamed."""
+    """Return the message with an answer; its id is the id of the streamed message."""
     facts = {"podium_run_id": view["run_id"], "podium_status": view["status"]}
     return AIMessage(text, name=name, id=view.get("message_id"), response_metadata=facts)
 
 
 class InParent(Runnable[Any, Any]):
-    """A function of a node's input and configuration, as a part of the node that LangChain does not trace."""
+    """A function of a node's input and configuration, as a part of the node without tracing."""
 
     def __init__(self, do: Callable[[Any, RunnableConfig], Any]) -> None:
         self._do = do
@@ -96,9 +97,9 @@ class InParent(Runnable[Any, Any]):
 
 
 def _held(config: RunnableConfig, key: str) -> object:
-    """Return what the graph's state holds under a key; `None` for nothing, `_UNDECLARED` for no such key."""
+    """Return the state's value of a key; `None` if it is empty, `_UNDECLARED` if the key is unknown."""
     read: Callable[[str], object] | None = config.get("configurable", {}).get(_READ)
-    if read is None:  # outside of a graph, where the node refuses to work
+    if read is None:  # outside of a graph, where the node raises an error
         return None
     try:
         return read(key)

@@ -1,4 +1,4 @@
-"""A plan as a graph to keep and edit: the plan is written down once, and the planner is gone."""
+"""Convert a plan to a graph for saving and editing, which calls no planner."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ PROBLEMS: Final = "problems"
 
 
 def to_langgraph(plan: Plan, pool: Conductor | Pool | Sequence[Worker]) -> "StateGraph[Any, Any, Any, Any]":
-    """Return a plan as a graph that is not compiled yet: one node for each step, to be edited at will.
+    """Return a plan as a graph that is not compiled: one node for each step, which you can edit.
 
     The state has `question` (text or messages; left out, the plan's own), `step_0`, `step_1` and so
     on with the outputs of the steps, and `answer`. A node is shown what its step's access list names.
@@ -38,9 +38,9 @@ def to_langgraph(plan: Plan, pool: Conductor | Pool | Sequence[Worker]) -> "Stat
     that the answer is made of.
 
     Args:
-        plan: as `Conductor.plan` returns it, or `Result.plans` holds it.
-        pool: who carries it out. Of a conductor its limits, policy and retries hold too, for
-            each step by itself.
+        plan: a plan from `Conductor.plan` or `Result.plans`.
+        pool: the workers; or a conductor, whose limits, policy and retries then apply to each step
+            separately.
 
     Raises:
         PlanInvalid: the plan does not fit the pool.
@@ -63,7 +63,7 @@ def to_langgraph(plan: Plan, pool: Conductor | Pool | Sequence[Worker]) -> "Stat
 
 
 def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
-    """Return what carries out one step as a run of its own, given what those before it wrote."""
+    """Return a function that executes one step as a separate run, with the outputs of earlier steps."""
     part, name = replace(plan, steps=plan.steps[: index + 1]), channel(index)
 
     async def run(state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
@@ -110,6 +110,6 @@ def _written(steps: ExternalScheduler, index: int, state: State, *, is_shown: bo
     problem = None if told is None else Problem(told["code"], told["message"])
     if not isinstance(text, str):
         raise ConfigError(
-            f"{channel(index)} is {text!r:.60} in the state: it is text, what step {index} wrote"
+            f"{channel(index)} is {text!r:.60} in the state: it must be the text that step {index} wrote"
         )
     return Outcome(round=steps.round, step=index, worker=worker, status="ok", text=text, problem=problem)

@@ -1,4 +1,4 @@
-"""Who starts the steps of a run's rounds in a graph: which round is carried out now, and which put off."""
+"""Start the steps of a run's rounds in a graph: execute the current round, and postpone later ones."""
 
 from typing import Final
 
@@ -11,16 +11,16 @@ from podium.errors import ConfigError
 from podium.execution import ExternalScheduler, Pause
 
 _CHECKPOINTER: Final = "__pregel_checkpointer"
-"""Key of the configuration under which LangGraph gives a node the checkpointer of its graph."""
+"""The configuration key of the checkpointer of a node's graph."""
 
 
 class GraphStepStarter:
-    """Carries the steps of one round out as a graph, and puts off those of a later one.
+    """Executes the steps of one round as a graph, and postpones later rounds.
 
     Args:
-        config: that of the node it works in.
-        number: the round's, whose plan is kept; `None` for any, where nothing is kept.
-        is_sync: whether the graph around it was called by code that is not async.
+        config: the configuration of the node.
+        number: the number of the round whose plan is stored; `None` means any, if nothing is stored.
+        is_sync: whether sync code called the outer graph.
     """
 
     def __init__(self, config: RunnableConfig, number: int | None, *, is_sync: bool) -> None:
@@ -28,22 +28,23 @@ class GraphStepStarter:
         self._number = number
         self._is_sync = is_sync
         self.interrupt: GraphInterrupt | None = None
-        """What the node is to be left by once the run rests: a step waits for somebody."""
+        """The interrupt to raise from the node after the run is paused, because a step waits for a person."""
 
     async def __call__(self, steps: ExternalScheduler) -> None:
-        """Carry a round out, as far as it goes.
+        """Execute a round as far as possible.
 
         Raises:
-            Pause: the round is put off, or rests half-way.
+            Pause: the round is postponed, or paused halfway.
         """
         if self._number is not None and steps.round > self._number:
             raise Pause
         if self._number is not None and steps.round < self._number:
-            for index in range(len(steps.plan.steps)):  # all of them have ended, and are handed back
+            for index in range(len(steps.plan.steps)):  # all of them have ended, and are restored
                 await steps.run(index)
             return
         try:
-            # LangGraph adds the node's callbacks to those around the run, which do not stream: give these.
+            # LangGraph adds the node's callbacks to those around the run, which do not stream: pass the
+            # latter.
             config = RunnableConfig(**{**self._config, "callbacks": ensure_config().get("callbacks")})
             await carry_out(steps, config, is_sync=self._is_sync)
         except GraphInterrupt as raised:
@@ -52,7 +53,7 @@ class GraphStepStarter:
 
 
 async def pause_round(_: ExternalScheduler) -> None:
-    """Put off every round.
+    """Postpone every round.
 
     Raises:
         Pause: always.
@@ -68,11 +69,11 @@ def check_checkpointer(config: RunnableConfig) -> None:
     """
     if not config.get("configurable", {}).get(_CHECKPOINTER):
         raise ConfigError(
-            "plans wait for approval, and the graph has no checkpointer to keep them: compile it with one, "
-            "as in graph.compile(checkpointer=...) or create_conductor_agent(..., checkpointer=...)"
+            "plans wait for approval, but the graph has no checkpointer to store them: use "
+            "graph.compile(checkpointer=...) or create_conductor_agent(..., checkpointer=...)"
         )
 
 
 def is_kept(config: RunnableConfig) -> bool:
-    """Say whether a checkpointer keeps the graph's state, which then has a thread."""
+    """Return whether a checkpointer stores the graph's state, which then has a thread."""
     return "thread_id" in config.get("configurable", {})

@@ -1,6 +1,6 @@
-"""`shadow`: a Runnable stays in production while a candidate runs beside it on a sample of its requests.
+"""`shadow`: run a candidate beside a production Runnable on a sample of its requests.
 
-Needs podium-shadow, which the extra `langchain-podium[shadow]` brings.
+Requires podium-shadow, which the extra `langchain-podium[shadow]` installs.
 """
 
 from podium.installing import install_hint

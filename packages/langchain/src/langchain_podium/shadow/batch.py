@@ -1,4 +1,4 @@
-"""The requests of one batch of which a candidate gets a copy."""
+"""Copy the drawn requests of a batch for a candidate."""
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -15,7 +15,7 @@ Configs = RunnableConfig | Sequence[RunnableConfig] | None
 class WatchedBatch:
     """The drawn requests of one batch: a context manager around the primary's call.
 
-    The time of a single request is not known.
+    The time of a single request is unknown.
     """
 
     def __init__(
@@ -35,17 +35,17 @@ class WatchedBatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for watch in self._watches.values():  # the error does not say which of them has no answer
+        for watch in self._watches.values():  # the error does not say which inputs have no answer
             watch.leave()
 
     def took(self, outputs: list[Any]) -> list[Any]:
-        """Note all answers."""
+        """Record all answers."""
         for index, output in enumerate(outputs):
             self.end(index, output)
         return outputs
 
     def end(self, index: int, output: Any) -> None:
-        """Note one answer."""
+        """Record one answer."""
         watch = self._watches.pop(index, None)
         if watch is None:
             return

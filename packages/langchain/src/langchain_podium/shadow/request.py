@@ -1,4 +1,4 @@
-"""One request of which a candidate gets a copy. The primary's work on it is watched and not changed."""
+"""Copy one request for a candidate. The primary's work on it is observed and not changed."""
 
 import json
 import logging
@@ -38,28 +38,28 @@ _HOW_GRAPHS_RUN = frozenset(
     {"stream_mode", "print_mode", "output_keys", "subgraphs", "version", "debug", "durability", "control"}
     | {"interrupt_before", "interrupt_after"}
 )
-"""Arguments of a graph's methods that say how it is run and streamed, and not what it is asked."""
+"""Arguments of a graph's methods that control running and streaming, and are not input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowSettings:
-    """What all requests of one shadow have in common."""
+    """The settings of a shadow, for all its requests."""
 
     runner: ShadowRunner
     candidate: Runnable[Any, Any]
     answer: Callable[[Any], str]
-    """Reads the text of an answer from an output of either side."""
+    """Returns the text of an answer from an output of either side."""
     prices: Mapping[str, Price]
     config: RunnableConfig
     """The candidate's configuration."""
     is_graph: bool = False
-    """Whether the primary is a graph of LangGraph's."""
+    """Whether the primary is a LangGraph graph."""
 
     def for_candidate(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call that the candidate gets, too.
 
-        It gets none that say how a graph is run and streamed: it is asked for its whole answer. A
-        graph's `context` goes to a graph alone.
+        Arguments that control how a graph runs and streams are left out, because the candidate is called for
+        its whole answer. A graph's `context` is passed only to a graph.
         """
         if not self.is_graph:
             return dict(kwargs)
@@ -71,10 +71,10 @@ class WatchedRequest:
     """One drawn request: a context manager around the primary's call.
 
     Args:
-        settings: the shadow's.
+        settings: the shadow's settings.
         config: the caller's configuration.
         kwargs: further arguments of the call.
-        timed: whether the call is of this request alone, so that its time is known.
+        timed: whether the call is for this request alone, so that its time is known.
     """
 
     def __init__(
@@ -99,35 +99,35 @@ class WatchedRequest:
         return _heard(config, self._spent)
 
     def copies(self, value: Any) -> bool:
-        """Keep a copy of the input, and say whether it can be copied; a caller may change it later."""
+        """Copy the input, because the caller may change it later; return whether it can be copied."""
         try:
             self._asked, self._kwargs = deepcopy(([value], self._kwargs))
-        except Exception:  # whatever it holds, the primary takes it
+        except Exception:  # the primary can handle inputs that cannot be copied
             LOGGER.info("shadow %s: a request cannot be copied", self._settings.runner.name, exc_info=True)
             self._settings.runner.drop("unread")
             return False
         return True
 
     def noted(self, pieces: Iterable[T]) -> Iterator[T]:
-        """Pass the pieces of an input on, and note them."""
+        """Pass on the chunks of an input, and record them."""
         for piece in pieces:
             self._asked.append(piece)
             yield piece
 
     async def anoted(self, pieces: AsyncIterable[T]) -> AsyncIterator[T]:
-        """As `noted`, for async iterables."""
+        """Pass on the chunks of an async input, and record them, like `noted`."""
         async for piece in pieces:
             self._asked.append(piece)
             yield piece
 
     def took(self, output: T, began: float) -> T:
-        """Note an answer, or a piece of it, and the time since `began`."""
+        """Record an answer or a chunk of it, and the time since `began`."""
         self._wait(began)
         self._answered.append(output)
         return output
 
     def pieces(self, stream: Iterator[T]) -> Iterator[T]:
-        """Pass the pieces of an answer on, and note them."""
+        """Pass on the chunks of an answer, and record them."""
         try:
             while True:
                 began = perf_counter()
@@ -142,7 +142,7 @@ class WatchedRequest:
                 close()
 
     async def apieces(self, stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-        """As `pieces`, for async iterators."""
+        """Pass on the chunks of an async answer, and record them, like `pieces`."""
         try:
             while True:
                 began = perf_counter()
@@ -165,7 +165,7 @@ class WatchedRequest:
         self.end(error)
 
     def end(self, error: BaseException | None = None) -> None:
-        """Give the request to the candidate, unless the caller left or a graph was only interrupted."""
+        """Pass the request to the candidate, unless the caller left or a graph was only interrupted."""
         runner, seconds = self._settings.runner, self._seconds
         if error is not None and (not isinstance(error, Exception) or _is_interrupt(error)):
             self.leave()
@@ -174,7 +174,7 @@ class WatchedRequest:
             spent, asked = self._spent.spent(), self._asked
             answered = self._answered
             if self._settings.is_graph and self._spent.returned is not None:
-                answered = [self._spent.returned]  # the pieces may be updates, tokens, or of subgraphs
+                answered = [self._spent.returned]  # the chunks may be updates, tokens, or from subgraphs
 
             def told() -> tuple[str, Side]:
                 question = question_of(total(asked))
@@ -184,7 +184,7 @@ class WatchedRequest:
                 return question, Side(status="ok", answer=answer, seconds=seconds, spent=spent)
 
             runner.put(told, _CandidateRequest(self._settings, asked, self._kwargs))
-        except Exception:  # the caller has the answer, and a comparison that fails is not theirs
+        except Exception:  # the caller has the answer, and must not get errors of the comparison
             LOGGER.warning("shadow %s: a request was not compared", runner.name, exc_info=True)
             runner.drop("unread")
 
@@ -213,12 +213,12 @@ class _CandidateRequest(Candidate):
         return self._settings.answer(output)
 
     def spent(self) -> Spent:
-        """Return what the call has spent so far."""
+        """Return the spending of the call so far."""
         return self._spent.spent()
 
 
 def question_of(asked: Any) -> str:
-    """Return the question in a Runnable's input; all of the input as text if it is no query."""
+    """Return the question in a Runnable's input; the whole input as text if it is no query."""
     try:
         query = to_query(asked)
     except PodiumError:
@@ -229,9 +229,9 @@ def question_of(asked: Any) -> str:
 
 
 def answer_of(output: Any) -> str:
-    """Return the answer in a Runnable's output: text, the last message, or the value of `answer` or `output`.
+    """Return the answer in a Runnable's output: text, the last message, or the value of a known key.
 
-    Tool calls of a message follow its text, as JSON.
+    The keys are `answer`, `output` and `result`. Tool calls of a message follow its text, as JSON.
     """
     if isinstance(output, Result):
         return output.answer
@@ -244,7 +244,7 @@ def answer_of(output: Any) -> str:
 
 
 def total(pieces: list[Any]) -> Any:
-    """Return the sum of the pieces; the last piece where they cannot be added, as LangChain does."""
+    """Return the sum of the chunks; if they cannot be added, the last one, as LangChain does."""
     whole = pieces[0] if pieces else None
     for piece in pieces[1:]:
         try:
@@ -255,7 +255,7 @@ def total(pieces: list[Any]) -> Any:
 
 
 def _heard(config: RunnableConfig | None, handler: UsageHandler) -> RunnableConfig:
-    """Return a configuration with the handler added to the callbacks it has or would inherit."""
+    """Return a configuration with the handler added to its own or inherited callbacks."""
     given = (config or {}).get("callbacks")
     if given is None:
         given = (var_child_runnable_config.get() or {}).get("callbacks")
@@ -267,5 +267,5 @@ def _heard(config: RunnableConfig | None, handler: UsageHandler) -> RunnableConf
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Say whether the error is LangGraph's control flow: an interrupt, or a jump to another graph."""
+    """Return whether the error is LangGraph's control flow: an interrupt, or a jump to another graph."""
     return any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__)

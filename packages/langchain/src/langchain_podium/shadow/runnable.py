@@ -1,4 +1,4 @@
-"""`shadow`: a Runnable stays in production while another runs beside it on a sample of its traffic."""
+"""`shadow`: run a candidate beside a production Runnable on a sample of its traffic."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -24,7 +24,7 @@ from podium_shadow import Budget, Pairs, ShadowRunner, SqlPairs, Tally
 Config = RunnableConfig | None
 
 
-def shadow(  # noqa: PLR0913 - one for each bound and seam
+def shadow(  # noqa: PLR0913 - one parameter for each option
     primary: Runnable[Any, Any],
     candidate: Runnable[Any, Any],
     sample: float = 0.1,
@@ -39,32 +39,31 @@ def shadow(  # noqa: PLR0913 - one for each bound and seam
     answer: Callable[[Any], str] = answer_of,
     config: RunnableConfig | None = None,
 ) -> "Shadow":
-    """Return a Runnable that does as `primary` does, and gives a sample of the requests to `candidate` too.
+    """Return a Runnable that calls `primary`, and passes a sample of the requests to `candidate`, too.
 
-    The candidate is called after the primary has answered, in a thread of its own, so it
-    neither delays nor fails the caller. Each pair of answers is recorded, with the time,
-    calls, tokens and cost of both; `podium shadow report` compares them. Of a primary that is a
-    graph, the state that it ends in is compared, however it is streamed; the candidate is not given
-    the arguments that say how (`stream_mode`, `interrupt_before` and so on). The candidate
-    shares this process's memory and processors.
+    The candidate is called after the primary has answered, in its own thread, so it neither delays nor fails
+    the caller. Each pair of answers is recorded, with the time, calls, tokens and cost of both; `podium
+    shadow report` compares them. If the primary is a graph, its final state is compared, however it is
+    streamed; the candidate does not get the arguments that control streaming and interrupts (`stream_mode`,
+    `interrupt_before` and so on). The candidate shares this process's memory and processors.
 
     Args:
         primary: the Runnable in production.
         candidate: a `ConductorRunnable`, or any Runnable with the primary's input.
-        sample: the share of requests, from 0 to 1, drawn by the configuration's `run_id` if
-            there is one, else by the number of the request.
-        journal: where pairs are recorded: a journal in a database, its place, or `MemoryPairs`
-            for tests; `None` is the journal in the user's state directory.
+        sample: the share of requests, from 0 to 1, drawn by the configuration's `run_id` if there is one,
+            otherwise by the number of the request.
+        journal: the store of the pairs: a journal in a database, its location, or `MemoryPairs` for tests;
+            `None` uses the journal in the user's state directory.
         name: the name of the shadow in reports.
-        seed: the seed of the draw; `None` draws anew in each process.
-        concurrency: most candidates at a time; further requests are dropped and counted.
-        seconds: the longest a candidate may take, in seconds.
-        budget: what candidates may spend in this process; `None` sets no limit.
-        prices: prices of models, by the provider's name of the model; `None` leaves the cost of
-            all but conductors unknown.
-        answer: reads the text of an answer from an output of either side; the texts are compared.
-        config: the candidate's configuration. It gets nothing of the caller's: no callbacks,
-            tags, metadata or thread id.
+        seed: the seed of the draw; `None` uses a new seed in each process.
+        concurrency: maximum number of concurrent candidates; further requests are dropped and counted.
+        seconds: timeout of a candidate, in seconds.
+        budget: the limits of candidates in this process; `None` sets no limit.
+        prices: prices of models, by the provider's name of the model; `None` leaves all costs except
+            conductors' unknown.
+        answer: returns the text of an answer from an output of either side; the texts are compared.
+        config: the candidate's configuration. The caller's callbacks, tags, metadata and thread id are not
+            passed to it.
 
     Raises:
         ConfigError: a number is out of range, or the journal has no database.
@@ -86,9 +85,9 @@ def shadow(  # noqa: PLR0913 - one for each bound and seam
 
 
 class Shadow(RunnableBindingBase[Any, Any]):
-    """The primary, with a candidate beside it; made by `shadow`.
+    """The primary with its candidate; created by `shadow`.
 
-    Close it, or use it as a context manager, to end candidates that still run.
+    Close it, or use it as a context manager, to end running candidates.
     """
 
     _settings: ShadowSettings = PrivateAttr()
@@ -99,12 +98,12 @@ class Shadow(RunnableBindingBase[Any, Any]):
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
-        """Say no: a shadow has a thread."""
+        """Return `False`: a shadow has a thread."""
         return False
 
     @property
     def pairs(self) -> Pairs:
-        """Where pairs are recorded."""
+        """The store of the pairs."""
         return self._settings.runner.pairs
 
     @property
@@ -113,10 +112,10 @@ class Shadow(RunnableBindingBase[Any, Any]):
         return self._settings.runner.tally
 
     def close(self, seconds: float = 10.0) -> bool:
-        """Give no more requests to the candidate; the primary goes on as before.
+        """Pass no more requests to the candidate; the primary continues.
 
         Args:
-            seconds: how long candidates that run are waited for; they are then cancelled, and counted.
+            seconds: seconds to wait before running candidates are cancelled and counted.
 
         Returns:
             Whether all have ended; code that neither returns nor can be cancelled still runs.
@@ -124,7 +123,7 @@ class Shadow(RunnableBindingBase[Any, Any]):
         return self._settings.runner.close(seconds)
 
     async def aclose(self, seconds: float = 10.0) -> bool:
-        """Do as `close`, without blocking the event loop."""
+        """Close like `close`, without blocking the event loop."""
         return await self._settings.runner.aclose(seconds)
 
     def __enter__(self) -> Self:
@@ -144,7 +143,7 @@ class Shadow(RunnableBindingBase[Any, Any]):
         await self.aclose()
 
     def invoke(self, input: Any, config: Config = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Call the primary; so do the methods below."""
+        """Call the primary."""
         watch = self._drawn(config, kwargs, input)
         if watch is None:
             return self.bound.invoke(input, config, **kwargs)
@@ -217,7 +216,7 @@ class Shadow(RunnableBindingBase[Any, Any]):
     def batch_as_completed(
         self, inputs: Sequence[Any], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
     ) -> Iterator[tuple[int, Any]]:
-        """Call the primary on many inputs; each answer comes when it is ready."""
+        """Call the primary on many inputs, and yield each answer when it is ready."""
         batch = WatchedBatch(self._settings, inputs, config, kwargs)
         with batch:
             for index, output in self.bound.batch_as_completed(  # type: ignore[call-overload]  # of two values
@@ -232,7 +231,7 @@ class Shadow(RunnableBindingBase[Any, Any]):
     async def abatch_as_completed(
         self, inputs: Sequence[Any], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
     ) -> AsyncIterator[tuple[int, Any]]:
-        """Call the primary on many inputs; each answer comes when it is ready."""
+        """Call the primary on many inputs, and yield each answer when it is ready."""
         batch = WatchedBatch(self._settings, inputs, config, kwargs)
         with batch:
             async for index, output in self.bound.abatch_as_completed(  # type: ignore[call-overload]
@@ -251,7 +250,7 @@ class Shadow(RunnableBindingBase[Any, Any]):
         return RunnableSerializable.astream_events(self, input, config, **kwargs)
 
     def _drawn(self, config: Config, kwargs: Mapping[str, Any], *asked: Any) -> WatchedRequest | None:
-        """Return the request to watch; `None` when it is not drawn, or cannot be copied."""
+        """Return the request to watch; `None` if it is not drawn, or cannot be copied."""
         run_id = (config or {}).get("run_id")
         if not self._settings.runner.draws(None if run_id is None else str(run_id)):
             return None
@@ -279,7 +278,7 @@ def _pairs(journal: Journal | Pairs | str | Path | None) -> Pairs:
     if isinstance(journal, SqlJournal):
         return SqlPairs.beside(journal)
     if isinstance(journal, Journal):
-        raise ConfigError("pairs are recorded in a database: give a SqlJournal, its place, or MemoryPairs")
+        raise ConfigError("pairs are stored in a database: give a SqlJournal, its location, or MemoryPairs")
     return SqlPairs(journal)
 
 

@@ -1,7 +1,7 @@
-"""Calls, tokens and cost of one run of a Runnable, counted by a callback handler.
+"""Count calls, tokens and cost of one run of a Runnable with a callback handler.
 
-A conductor inside the run reports its own calls by its events, whatever its workers are;
-reports of models below it are then not counted again.
+A conductor inside the run reports its own calls by its events, for all kinds of workers; reports of models
+below it are then not counted again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ class _Conducted:
 
     run_id: str
     has_ended: bool = False
-    """Whether it told its end. What was under way when a run was cut off is known to nobody."""
+    """Whether the run's end was reported. The cost of a run that was cut off is unknown."""
     calls: int = 0
     usage: Usage = Usage()
     costs: list[float | None] = field(default_factory=list)
@@ -66,8 +66,8 @@ class UsageHandler(BaseCallbackHandler):
     """Counts the calls, tokens and cost of one run of a Runnable.
 
     Args:
-        prices: prices of models, by the provider's or LangChain's name of the model; the
-            cost of another model's call is unknown.
+        prices: prices of models, by the provider's or LangChain's name of the model; the cost of another
+            model's call is unknown.
     """
 
     run_inline = True
@@ -81,7 +81,7 @@ class UsageHandler(BaseCallbackHandler):
         self._conducted: dict[UUID, _Conducted] = {}
         self._first: UUID | None = None
         self.returned: Any = None
-        """What the outermost chain or graph returned; `None` until it ends well."""
+        """The return value of the outermost chain or graph; `None` until it ends successfully."""
 
     def spent(self) -> Spent:
         """Return the calls, tokens and cost of the run so far."""
@@ -102,29 +102,29 @@ class UsageHandler(BaseCallbackHandler):
         )
 
     def on_chain_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **__: Any) -> None:
-        """Note the parent of a run."""
+        """Record the parent of a run."""
         self._parents[run_id] = parent_run_id
         self._first = self._first or run_id
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
-        """Note what the outermost run returned."""
+        """Record the return value of the outermost run."""
         if run_id == self._first:
             self.returned = outputs
 
     def on_tool_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **__: Any) -> None:
-        """Note the parent of a run."""
+        """Record the parent of a run."""
         self._parents[run_id] = parent_run_id
 
     def on_chat_model_start(self, *_: Any, run_id: UUID, **told: Any) -> None:
-        """Note a call."""
+        """Record a call."""
         self._begin(run_id, told)
 
     def on_llm_start(self, *_: Any, run_id: UUID, **told: Any) -> None:
-        """Note a call."""
+        """Record a call."""
         self._begin(run_id, told)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Note the model and usage that a call reports."""
+        """Record the model and usage that a call reports."""
         call = self._calls.setdefault(run_id, _Call())
         generation = response.generations[0][0] if response.generations and response.generations[0] else None
         if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
@@ -134,7 +134,7 @@ class UsageHandler(BaseCallbackHandler):
             call.names[:0] = [name for name in names if isinstance(name, str)]
 
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
-        """Note an event of a conductor's run; nested runs are counted in its steps."""
+        """Count an event of a conductor's run; nested runs are counted in its steps."""
         if not name.startswith("podium_") or not isinstance(data, dict) or "run_id" not in data:
             return
         conducted = self._conducted.setdefault(run_id, _Conducted(data["run_id"]))
