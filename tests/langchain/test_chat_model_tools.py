@@ -346,7 +346,7 @@ def test_structured_output_that_cannot_be() -> None:
         model.with_structured_output(Person, method="magic")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="json_mode"):
         model.with_structured_output(Person, method="json_mode", strict=True)
-    with pytest.raises(TypeError, match="takes no tools"):
+    with pytest.raises(TypeError, match="does not accept tools"):
         model.with_structured_output(Person, tools=[])
 
 

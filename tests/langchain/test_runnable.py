@@ -320,7 +320,7 @@ def test_it_tells_its_types_and_its_name() -> None:
 
 async def test_unknown_arguments_are_told_with_those_that_there_are() -> None:
     """A misspelled option is not ignored."""
-    with pytest.raises(TypeError, match="takes no patial: give output, partial, name"):
+    with pytest.raises(TypeError, match="does not accept patial: it accepts output, partial, name"):
         ConductorRunnable(scripted(), patial="raise")
     with pytest.raises(TypeError, match="takes no bogus: give labels, policy"):
         await ConductorRunnable(scripted()).ainvoke("q", bogus=1)

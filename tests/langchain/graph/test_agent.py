@@ -138,7 +138,7 @@ async def test_a_chat_model_can_be_the_planner_and_a_worker(executor: Executor, 
 def test_a_conductor_has_its_workers_already(calls: Calls) -> None:
     """What would not count is refused."""
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    with pytest.raises(ConfigError, match="workers, limits: give them to the conductor"):
+    with pytest.raises(ConfigError, match="workers, limits: these cannot be given"):
         create_conductor_agent(conductor, calls.workers("E"), limits=Limits())
 
 

@@ -184,5 +184,5 @@ async def test_earlier_messages_of_a_thread_are_not_streamed_again(executor: Exe
 
 def test_show_is_answer_or_all() -> None:
     """When the node is made."""
-    with pytest.raises(ConfigError, match="show is 'plan': it is answer or all"):
+    with pytest.raises(ConfigError, match="show is 'plan': it must be answer or all"):
         around(Conductor(Plans(), [ScriptedWorker("A", "")]), show="plan")

@@ -80,7 +80,7 @@ async def test_a_plan_that_waits_for_approval_has_its_texts_when_it_goes_on(exec
 @EXECUTORS
 @pytest.mark.parametrize(
     ("state", "message"),
-    [({}, "nothing under 'rules'"), ({"rules": object()}, "holds a object under 'rules'")],
+    [({}, "no value under 'rules'"), ({"rules": object()}, "holds a object under 'rules'")],
     ids=["missing", "no text"],
 )
 async def test_a_part_that_is_missing_or_no_text_is_refused_before_anything_is_called(

@@ -281,7 +281,7 @@ async def test_a_node_is_not_called_outside_of_a_graph(calls: Calls) -> None:
 async def test_a_state_that_asks_nothing_is_refused(calls: Calls) -> None:
     """Before anything is paid for."""
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
-    with pytest.raises(ConfigError, match="nothing under 'messages'"):
+    with pytest.raises(ConfigError, match="no question under 'messages'"):
         await around(conductor).ainvoke({"messages": []})
 
 

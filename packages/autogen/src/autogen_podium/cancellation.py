@@ -31,7 +31,7 @@ async def cancelling(token: CancellationToken, work: Coroutine[Any, Any, T]) -> 
 
 
 def cancelled_by(token: CancellationToken) -> None:
-    """Let the token cancel the current task."""
+    """Cancel the current task when the token is cancelled."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Let only one step at a time use an object that remembers."""
+"""Allow only one step at a time to use an object with memory."""
 
 import asyncio
 import threading

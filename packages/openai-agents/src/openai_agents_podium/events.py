@@ -181,7 +181,7 @@ class ResponseEvents:
 
     @property
     def _at(self) -> dict[str, Any]:
-        """The ids that place text in the answer's message."""
+        """The fields of text events that identify the answer's message."""
         return {
             "item_id": FAKE_RESPONSES_ID,
             "output_index": self._place(FAKE_RESPONSES_ID),
@@ -189,7 +189,7 @@ class ResponseEvents:
         }
 
     def _step_at(self, step_id: str) -> dict[str, Any]:
-        """Return the ids that place text in a step's item."""
+        """Return the fields of text events that identify a step's item."""
         return {"item_id": step_id, "output_index": self._place(step_id), "summary_index": 0}
 
     def _place(self, name: str) -> int:

@@ -35,7 +35,7 @@ class GraphExit(HostExit):
 
 
 def pass_graph_exits(inner: CallMiddleware | None) -> CallMiddleware:
-    """Return a middleware that calls workers like `inner`, and raises `GraphExit` for LangGraph's exceptions."""
+    """Return a middleware like `inner`, which raises `GraphExit` for LangGraph's exceptions."""
 
     async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         call = worker.call(request) if inner is None else inner(worker, request)

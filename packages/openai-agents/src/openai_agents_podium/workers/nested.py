@@ -39,7 +39,7 @@ _OUTER: ContextVar[OuterStep | None] = ContextVar("openai_agents_podium_outer", 
 
 @contextmanager
 def working_for(model: object, request: Request) -> Iterator[OuterStep]:
-    """Set the step of a model in the block, and in all tasks started in it."""
+    """Set the step that a model works for, in the block and in all tasks started in it."""
     outer = OuterStep(model, request)
     token = _OUTER.set(outer)
     try:
