@@ -27,7 +27,7 @@ TEXT = {"type": "text", "text": "It is a chart."}
 IMAGE = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
 LINK = {"type": "file", "url": "https://example.org/a.pdf"}
 HINTS = [({}, 1), ({"idempotentHint": True}, 2), ({"readOnlyHint": True}, 2)]
-STATED = "not passed on, because the output of a step is text: an image (image/png)"
+STATED = "not passed on, since the output of a step is text: an image (image/png)"
 
 
 def tool(returned: Any, *, artifact: Any = None, **facts: Any) -> StructuredTool:

@@ -69,7 +69,7 @@ def missing_of(message: object) -> str | None:
 
 
 def _left_out(gaps: Sequence[str]) -> str:
-    return f"not passed on, because the output of a step is text: {', '.join(gaps)}"
+    return f"not passed on, since the output of a step is text: {', '.join(gaps)}"
 
 
 def _read(blocks: Sequence[Any]) -> tuple[list[str], list[str]]:

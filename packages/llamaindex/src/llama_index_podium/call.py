@@ -65,7 +65,7 @@ class LLMCall:
         return self.pieces(lambda response: response)
 
     def pieces(self, make: Callable[[ChatResponse], T]) -> AsyncGenerator[T, None]:
-        """Do as `responses`, and yield what `make` returns for each response."""
+        """Run like `responses`, and yield the return value of `make` for each response."""
 
         async def run(emit: Callable[[T], None]) -> None:
             emit(make(await self._run(lambda response: emit(make(response)))))
@@ -73,8 +73,8 @@ class LLMCall:
         return events_of(run)
 
     async def _run(self, emit: Callable[[ChatResponse], None] | None) -> ChatResponse:
-        """Run the call, emit each piece of the answer but the last, and return the last."""
-        with self._where.inside():  # a stream is read outside of the call that it answers
+        """Run the call, emit each response except the last, and return the last."""
+        with self._where.inside():  # a stream is read outside of its call
             call = ConductedCall(
                 self._conductor,
                 self._callbacks,

@@ -102,7 +102,7 @@ class ConductedCall:
         run_id = ""
         async with aclosing(self._call.events(stream=stream)) as events:
             async for event, text in events:
-                run_id = run_id or event.run_id  # the first event is the run's own
+                run_id = run_id or event.run_id  # the first event belongs to the outer run
                 if event.run_id == run_id:
                     self._note(event, text)
                 yield text

@@ -203,7 +203,7 @@ class ConductorLLM(FunctionCallingLLM):
         formatted: bool = False,
         **kwargs: Any,
     ) -> CompletionResponseAsyncGen:
-        """Ask a question that is one text, and return the answer as it comes."""
+        """Answer a question that is one text, and stream the answer."""
         return self._call(_question(prompt), kwargs).pieces(_completed)
 
     @override

@@ -60,15 +60,15 @@ def check_conductor(thing: object, face: str) -> None:
 
 
 def check_options(face: str, unknown: Mapping[str, object], *, takes: Sequence[str]) -> None:
-    """Check that there are no unknown options.
+    """Raise an error for unknown options.
 
     Args:
-        face: the class that is made, for an error.
+        face: the name of the caller's class, for the error.
         unknown: the unknown options.
-        takes: the options that there are.
+        takes: the known options.
 
     Raises:
-        TypeError: there are unknown options. It names `from_defaults`, where the option is one of it.
+        TypeError: there are unknown options. It names `from_defaults` if they are options of it.
     """
     if unknown:
         told = f"{face} takes no {', '.join(sorted(unknown))}: its options are {', '.join(takes)}"

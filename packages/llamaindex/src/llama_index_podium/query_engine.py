@@ -55,7 +55,7 @@ class ConductorQueryEngine(BaseQueryEngine):
         callback_manager: gets the queries and steps; `None` uses the callback manager of `Settings`.
 
     Raises:
-        TypeError: there is an option that it does not take.
+        TypeError: an option is unknown.
         ConfigError: the first argument is no conductor.
         RunFailed: from each query: the run has no answer; `result` is the run's result.
         PodiumError: from each query: as `Conductor.run`.
@@ -161,8 +161,7 @@ class ConductorQueryEngine(BaseQueryEngine):
         """Update prompts; prompts that are not listed do not change.
 
         Raises:
-            ValueError: there is no worker with prompts of this name, or it has no such prompt; no prompt is
-                updated then.
+            ValueError: a worker has no prompts, or not the named prompt; then no prompt is updated.
             ConfigError: a `task_prompt` has no `{task}`, or has another placeholder.
         """
         modules = self._get_prompt_modules()
@@ -170,7 +169,7 @@ class ConductorQueryEngine(BaseQueryEngine):
         for key, prompt in prompts_dict.items():
             name, _, rest = key.partition(":")  # LlamaIndex's own method does not support keys of three parts
             if name not in modules:
-                raise ValueError(f"no worker {name!r} has prompts: those that do are {', '.join(modules)}")
+                raise ValueError(f"no worker {name!r} has prompts: known are {', '.join(modules)}")
             if rest not in (known := modules[name].get_prompts()):
                 raise ValueError(f"worker {name!r} has no prompt {rest!r}: it has {', '.join(known)}")
             found.append((modules[name], {rest: prompt}))
@@ -179,7 +178,7 @@ class ConductorQueryEngine(BaseQueryEngine):
 
 
 def _pieces(call: ConductedCall, callbacks: CallbackManager, query: QueryBundle) -> AsyncGenerator[str, None]:
-    """Yield the answer; first an empty piece, once the steps before it are over.
+    """Yield the answer; first an empty text when the answer begins.
 
     Leaving the iteration cancels the run.
 
@@ -191,7 +190,7 @@ def _pieces(call: ConductedCall, callbacks: CallbackManager, query: QueryBundle)
         told = Told(callbacks, CBEventType.QUERY, {EventPayload.QUERY_STR: scrub(query.query_str)})
         begun = False
         try:
-            with told.inside():  # the steps are to be under the query's event
+            with told.inside():  # the steps must be below the query's event
                 async with aclosing(call.events(stream=True)) as events:
                     async for text in events:
                         if text and not begun:

@@ -39,7 +39,7 @@ class ConductorRetriever(BaseRetriever):
         callback_manager: gets the searches and steps; `None` uses the callback manager of `Settings`.
 
     Raises:
-        TypeError: there is an option that it does not take.
+        TypeError: an option is unknown.
         ConfigError: the first argument is no conductor.
         RunFailed: from each query: the run has no answer; `result` is the run's result.
         PodiumError: from each query: as `Conductor.run`.

@@ -73,7 +73,7 @@ def text_of(nodes: Iterable[NodeWithScore]) -> str:
 
 
 def gaps_of(nodes: Iterable[NodeWithScore]) -> list[str]:
-    """Return the parts of the nodes that are no text, in words."""
+    """Return the names of the nodes' parts that are not text."""
     return [f"{kind} (node {found.node_id!r})" for found in nodes for kind in _kinds_of(found.node)]
 
 

@@ -107,9 +107,9 @@ def _history(request: Request, card: Card) -> list[ChatMessage]:
 
 
 def _own_copy(engine: BaseChatEngine) -> BaseChatEngine:
-    """Return a copy of an engine whose memory is empty, so that calls at once do not mix.
+    """Return a copy of an engine with empty memory, so that concurrent calls do not mix.
 
-    Its retriever is called in a thread where it blocks, so that the answer can be streamed all the same.
+    A blocking retriever is called in a thread, so that the answer can still be streamed.
     """
     own = copy(engine)
     for name, part in list(vars(own).items()):
@@ -121,7 +121,7 @@ def _own_copy(engine: BaseChatEngine) -> BaseChatEngine:
 
 
 class _InThread:
-    """A retriever as chat engines use it, called in a thread."""
+    """A retriever of a chat engine that is called in a thread."""
 
     def __init__(self, retriever: BaseRetriever) -> None:
         self.retrieve = retriever.retrieve

@@ -140,7 +140,7 @@ def is_empty_text(text: str) -> bool:
 
 
 def _with_gaps(subtask: str, completion: Completion, found: Sequence[NodeWithScore]) -> Completion:
-    """Return the answer of a search with what of its nodes is no text, or with that nothing was found."""
+    """Return a search's answer, with the nodes' parts that are not text, or that nothing was found."""
     if gaps := gaps_of(found):
         told = gaps_told(gaps)
         return replace(completion, text=f"{completion.text}\n\n[{told}]".strip(), missing=told)
