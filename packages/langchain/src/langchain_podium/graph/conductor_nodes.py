@@ -120,7 +120,7 @@ class ConductorNodes:
         kept = StateJournal(await record.read() or state[RECORD])
         try:
             return await self._go_on(state, config, kept, step_starter)
-        except Exception:  # with an exception, an interrupt too, the node writes nothing to the state
+        except Exception:  # after an exception, such as an interrupt, the node does not update the state
             await record.write(kept.lines())
             raise
 
@@ -134,7 +134,7 @@ class ConductorNodes:
     def _written(
         self, result: Result, journal: Journal | None, step_starter: GraphStepStarter | None
     ) -> Data:
-        """Return what the state is to hold, or raise the interrupt of a step."""
+        """Return the update of the state, or raise the interrupt of a step."""
         if step_starter is not None and step_starter.interrupt is not None:
             raise step_starter.interrupt
         return self._kept(result, journal)

@@ -25,7 +25,7 @@ class GraphExit(HostExit):
     Attributes:
         raised: the LangGraph exception.
         worker: the name of the worker.
-        usage: the tokens that the call has used; `None` if they are not known.
+        usage: the tokens that the call has used; `None` if unknown.
     """
 
     def __init__(self, raised: GraphBubbleUp, worker: str, usage: Usage | None = None) -> None:

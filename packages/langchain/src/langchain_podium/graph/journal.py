@@ -100,7 +100,7 @@ class StateJournal(Journal):
         for row in await self.runs(limit=None, parent=run_id):
             await self.delete(row.run_id)
         if run_id in self._open:
-            raise RunHeld(f"run {run_id} is carried out: wait for it to end or stop")
+            raise RunHeld(f"run {run_id} is running: wait for it to end or stop")
         del self._events[run_id]
 
     def _find(self, run_id: str) -> list[Event]:
@@ -110,7 +110,7 @@ class StateJournal(Journal):
 
     def _log(self, run_id: str, entries: Sequence[Entry]) -> Log:
         if run_id in self._open:
-            raise RunHeld(f"run {run_id} is carried out: wait for it to end or stop")
+            raise RunHeld(f"run {run_id} is running: wait for it to end or stop")
         return _StateLog(run_id, entries, self._find(run_id), self._open)
 
     def _row(self, run_id: str) -> RunRow:

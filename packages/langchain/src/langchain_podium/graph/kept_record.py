@@ -1,7 +1,7 @@
-"""The record of a run whose node is left by an exception, and so writes nothing to the graph's state.
+"""Store the record of a run whose node ends with an exception, and so does not update the graph's state.
 
-LangGraph keeps the results of tasks that a node has called, and returns them where the same node runs
-again and calls them in the same order.
+LangGraph stores the results of tasks that a node has called, and returns them if the same node runs again and
+calls the tasks in the same order.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ from langgraph.func import task
 from langchain_podium.graph.state import RECORD
 
 _RESUMING: Final = "__pregel_resuming"
-"""Key of the configuration under which LangGraph tells a node whether its graph is resumed."""
+"""The configuration key that shows a node whether its graph is resumed."""
 
 
 class KeptRecord:
-    """The record that a node keeps for its next run, with the graph's checkpointer.
+    """The record that a node stores for its next run, in the graph's checkpointer.
 
     Args:
         config: the configuration of the node.
-        is_sync: whether the graph was called by code that is not async.
+        is_sync: whether sync code called the graph.
     """
 
     def __init__(self, config: RunnableConfig, *, is_sync: bool) -> None:
@@ -30,7 +30,7 @@ class KeptRecord:
         self._is_sync = is_sync
 
     async def read(self) -> list[str] | None:
-        """Return the lines that were kept last; `None` if the node has kept none."""
+        """Return the lines that were stored last; `None` if there are none."""
         kept: list[str] | None = None
         is_new = not self._may_be_kept
         while not is_new:
@@ -39,11 +39,11 @@ class KeptRecord:
         return kept
 
     async def write(self, lines: Sequence[str]) -> None:
-        """Keep the lines of a record."""
+        """Store the lines of a record."""
         await self._call(list(lines))
 
     async def _call(self, lines: list[str] | None) -> tuple[list[str] | None, bool]:
-        """Return the result of the next task of the node, and whether the task has run now."""
+        """Return the result of the node's next task, and whether the task ran in this call."""
         has_run = False
 
         def keep(lines: list[str] | None) -> list[str] | None:

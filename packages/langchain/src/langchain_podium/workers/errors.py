@@ -23,11 +23,11 @@ _NO_JSON: Final = (
 
 
 def langchain_errors(worker: str, spent: Spent | None = None) -> AbstractContextManager[None]:
-    """Translate every exception that the block raises, as `podium.hosts.worker_errors`.
+    """Translate every exception that the block raises, like `podium.hosts.worker_errors`.
 
     Args:
         worker: the name on the worker's card.
-        spent: counts the tokens of the calls of models in the block; `None` if nobody counts.
+        spent: counts the tokens of model calls in the block; `None` means no counter.
     """
     usage = None if spent is None else lambda: spent.known
     return worker_errors(worker, usage=usage, reader=partial(_read, worker, spent))

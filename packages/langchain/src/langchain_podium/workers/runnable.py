@@ -101,7 +101,9 @@ _BUILT_IN = (BaseChatModel, BasePromptTemplate, BaseOutputParser, BaseRetriever)
 
 
 def _is_built_in(runnable: Runnable[Any, Any]) -> bool:
-    """Say whether it is a chain of models, prompts, parsers and retrievers, none of which interrupts."""
+    """Return whether a Runnable is made only of models, prompts, parsers and retrievers, which never
+    interrupt.
+    """
     inner = innermost(runnable)
     if isinstance(inner, RunnableSequence):
         return all(map(_is_built_in, inner.steps))

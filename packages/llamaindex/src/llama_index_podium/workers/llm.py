@@ -205,7 +205,7 @@ class LLMWorker(Worker, PromptMixin):
             if unknown := sorted(found - filled):
                 told = ", ".join(f"{{{name}}}" for name in unknown)
                 raise ConfigError(
-                    f"{PROMPT} of {self.card.name!r} has {told}, which is never filled in: keep only {{task}}, "
+                    f"{PROMPT} of {self.card.name!r} has {told}, which nothing fills in: keep only {{task}}, "
                     "or fill in the others with partial_format"
                 )
             self.prompt = prompts[PROMPT]
