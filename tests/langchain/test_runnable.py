@@ -322,7 +322,7 @@ async def test_unknown_arguments_are_told_with_those_that_there_are() -> None:
     """A misspelled option is not ignored."""
     with pytest.raises(TypeError, match="does not accept patial: it accepts output, partial, name"):
         ConductorRunnable(scripted(), patial="raise")
-    with pytest.raises(TypeError, match="takes no bogus: give labels, policy"):
+    with pytest.raises(TypeError, match="does not accept bogus: it accepts labels, policy"):
         await ConductorRunnable(scripted()).ainvoke("q", bogus=1)
 
 

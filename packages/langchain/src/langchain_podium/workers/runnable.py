@@ -97,13 +97,12 @@ class RunnableWorker(Worker):
 
 
 _END = object()
+# None of these interrupts a graph.
 _BUILT_IN = (BaseChatModel, BasePromptTemplate, BaseOutputParser, BaseRetriever)
 
 
 def _is_built_in(runnable: Runnable[Any, Any]) -> bool:
-    """Return whether a Runnable is made only of models, prompts, parsers and retrievers, which never
-    interrupt.
-    """
+    """Return whether a Runnable is made only of models, prompts, parsers and retrievers."""
     inner = innermost(runnable)
     if isinstance(inner, RunnableSequence):
         return all(map(_is_built_in, inner.steps))
