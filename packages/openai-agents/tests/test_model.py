@@ -194,6 +194,34 @@ async def test_it_streams_the_answer_in_the_events_of_the_responses_api() -> Non
     assert result.context_wrapper.usage.total_tokens == 4 * CALL_TOKENS
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_was_cut_is_marked_as_incomplete(*, stream: bool) -> None:
+    """With the reason, in a stream; the runner keeps the text, and the conversation goes on."""
+
+    def reply(call: Call) -> Reply:
+        if is_planning(call):
+            return says(call, '{"worker": 0, "subtask": "Say it.", "access": []}')
+        return says(call, "Half of", finish_reason="stop" if "Go on." in str(call.body) else "length")
+
+    async with ModelServer(reply) as server:
+        agent = Agent[Any](name="lead", model=ConductorModel([server.model()], server.model()))
+        result: Any
+        if stream:
+            result = Runner.run_streamed(agent, "Hello")
+            raw = [event.data async for event in result.stream_events() if event.type == "raw_response_event"]
+            assert raw[-1].type == "response.completed"  # the runner drops the answer of another end
+            assert raw[-1].response.status == "incomplete"
+            assert raw[-1].response.incomplete_details.reason == "max_output_tokens"
+        else:
+            result = await Runner.run(agent, "Hello")
+        (item,) = result.raw_responses[-1].output
+        assert (result.final_output, item.status) == ("Half of", "incomplete")
+        assert podium_metadata(result)["status"] == "partial"
+        asked: Any = [*result.to_input_list(), {"role": "user", "content": "Go on."}]
+        (item,) = (await Runner.run(agent, asked)).raw_responses[-1].output
+    assert item.status == "completed"  # type: ignore[union-attr]
+
+
 async def test_settings_are_those_of_the_last_step() -> None:
     """What no conductor takes is refused, and nothing is asked."""
     settings = ModelSettings(

@@ -29,6 +29,7 @@ from openai.types.responses import (
     ResponseTextDoneEvent,
     ResponseUsage,
 )
+from openai.types.responses.response import IncompleteDetails
 from openai.types.responses.response_reasoning_summary_part_added_event import Part as AddedPart
 from openai.types.responses.response_reasoning_summary_part_done_event import Part as DonePart
 
@@ -87,6 +88,13 @@ def write_items(
     if calls:
         _add_data(items[-len(calls)], call_data)
     return items
+
+
+def mark_cut(items: Sequence[TResponseOutputItem]) -> None:
+    """Mark the text of an answer that was cut at its token limit."""
+    for item in items:
+        if isinstance(item, ResponseOutputMessage):
+            item.status = "incomplete"
 
 
 def _add_data(item: Any, data: Mapping[str, Any]) -> None:
@@ -161,6 +169,9 @@ class ResponseEvents:
     def end(self, items: Sequence[TResponseOutputItem], usage: Usage) -> Iterator[TResponseStreamEvent]:
         """Yield the last events; the very last has the whole answer.
 
+        The last event of an answer that was cut is a `response.completed`, too, since the SDK's runner drops
+        the answer of a `response.incomplete`; its response has the status `incomplete` and the reason.
+
         The answer does not contain the outputs of other steps, and they get no `response.output_item.done`:
         so they do not enter the conversation.
         """
@@ -171,10 +182,14 @@ class ResponseEvents:
                 yield from self._close_message(item)
             elif isinstance(item, ResponseFunctionToolCall):
                 yield from self._call(self._place(item.call_id), item)
+        update = {"output": list(items), "usage": _response_usage(usage), "status": "completed"}
+        if any(isinstance(item, ResponseOutputMessage) and item.status == "incomplete" for item in items):
+            update |= {
+                "status": "incomplete",
+                "incomplete_details": IncompleteDetails(reason="max_output_tokens"),
+            }
         yield ResponseCompletedEvent(
-            response=self._response.model_copy(
-                update={"output": list(items), "usage": _response_usage(usage), "status": "completed"}
-            ),
+            response=self._response.model_copy(update=update),
             type="response.completed",
             sequence_number=self._next(),
         )
