@@ -147,7 +147,7 @@ def _unpart(part: Part) -> str | Image:
         return str(part.get("text", ""))
     url = part.get("image_url", {}).get("url", "")
     if not isinstance(url, str) or not url.startswith("data:image/"):
-        told = f"parts of type {part.get('type')!r} whose content is no data: URL"
+        told = f"parts of type {part.get('type')!r} without a data: URL"
         raise WorkerRefused(f"AutoGen's messages cannot contain {told}: give images as data: URLs")
     return Image.from_uri(url)
 

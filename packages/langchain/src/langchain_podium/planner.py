@@ -42,7 +42,7 @@ def as_planner(  # noqa: PLR0913 - the arguments of ChatPlanner
         sampling: the sampling; `None` leaves it to the model.
 
     Raises:
-        ConfigError: `model` is no chat model, or both a card and parts of one are given.
+        ConfigError: `model` is not a chat model, or both a card and parts of one are given.
     """
     maker = CardMaker({"card": card, "name": name, "price": price})
     worker = maker.podium_worker(model)

@@ -63,7 +63,7 @@ class ConductorLLM(FunctionCallingLLM):
 
     Raises:
         TypeError: an option is unknown.
-        ConfigError: the first argument is no conductor, or `response_format` has no JSON schema.
+        ConfigError: the first argument is not a conductor, or `response_format` has no JSON schema.
         RunFailed: from each call: the run has no answer; `result` is the run's result.
         PodiumError: from each call: as `Conductor.run`.
     """

@@ -29,7 +29,7 @@ def as_planner(
         options: further options of `podium.ChatPlanner`.
 
     Raises:
-        ConfigError: `llm` is no LLM, or already has a card with its name and price.
+        ConfigError: `llm` is not an LLM, or already has a card with its name and price.
     """
     maker = CardMaker({"name": name, "price": price})
     worker = maker.podium_worker(llm)
@@ -50,7 +50,7 @@ def check_conductor(thing: object, face: str) -> None:
         face: the name of the caller's class, for the error.
 
     Raises:
-        ConfigError: the object is no conductor.
+        ConfigError: the object is not a conductor.
     """
     if not isinstance(thing, Conductor | HostedConductor):
         raise ConfigError(

@@ -40,7 +40,7 @@ class ConductorRetriever(BaseRetriever):
 
     Raises:
         TypeError: an option is unknown.
-        ConfigError: the first argument is no conductor.
+        ConfigError: the first argument is not a conductor.
         RunFailed: from each query: the run has no answer; `result` is the run's result.
         PodiumError: from each query: as `Conductor.run`.
     """

@@ -99,7 +99,7 @@ class ModelCall:
         """Return the tools and handoffs that are offered to the worker of the last step.
 
         Raises:
-            ConfigError: a tool is no function, or the choice is not one of the tools.
+            ConfigError: a tool is not a function, or the choice is not one of the tools.
         """
         functions, choice = offered(self.tools, self.handoffs), self.settings.tool_choice
         if isinstance(choice, MCPToolChoice):

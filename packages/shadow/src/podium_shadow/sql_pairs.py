@@ -50,7 +50,7 @@ class SqlPairs(SqlTables, Pairs):
         patience: seconds to retry while the database fails.
 
     Raises:
-        ConfigError: the location is no valid database, or needs a package that is not installed.
+        ConfigError: the location is not a valid database, or needs a package that is not installed.
     """
 
     def __init__(self, location: Location = None, *, patience: float = 30.0) -> None:

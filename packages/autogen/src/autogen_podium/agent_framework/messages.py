@@ -34,15 +34,15 @@ def _from_framework(message: FrameworkMessage, own: str | None) -> list[Message]
         return [Message("tool", storable(str(one.result)), (), one.call_id) for one in results]
     calls = tuple(_call(content) for content in message.contents if content.type == "function_call")
     parts = tuple(part for content in message.contents if (part := _part(content)) is not None)
-    who = message.author_name
+    author = message.author_name
     role: Role = "system" if message.role in ("system", "developer") else "user"
-    if calls or (message.role == "assistant" and who in (own, None)):
-        role, who = "assistant", None
+    if calls or (message.role == "assistant" and author in (own, None)):
+        role, author = "assistant", None
     if message.role == "user":
-        who = None
+        author = None
     told: tuple[Part, ...] = ()
-    if who is not None and role == "user":
-        told = ({"type": "text", "text": f"{who}:"},)
+    if author is not None and role == "user":
+        told = ({"type": "text", "text": f"{author}:"},)
     content = (*told, *parts)
     if not content and not calls:
         return []

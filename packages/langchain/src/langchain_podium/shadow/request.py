@@ -218,7 +218,7 @@ class _CandidateRequest(Candidate):
 
 
 def question_of(asked: Any) -> str:
-    """Return the question in a Runnable's input; the whole input as text if it is no query."""
+    """Return the question in a Runnable's input; the whole input as text if it is not a query."""
     try:
         query = to_query(asked)
     except PodiumError:

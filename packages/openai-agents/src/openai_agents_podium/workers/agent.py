@@ -138,7 +138,7 @@ class AgentWorker(Worker):
             emit((result, outer))
 
     def _run_config(self, request: Request, watch: RunWatch) -> RunConfig:
-        """Return the run config: models are watched, and tracing is no wider than in the outer run."""
+        """Return the run config: models are watched, and traced at most like the outer run."""
         config, tracing = self._config, tracing_of_run()
         model = config.model
         return replace(

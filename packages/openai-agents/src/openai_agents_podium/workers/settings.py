@@ -40,7 +40,7 @@ class SchemaOutput(AgentOutputSchemaBase):
     """
 
     def __init__(self, constraint: Constraint) -> None:
-        assert isinstance(constraint.value, Mapping)  # a grammar is no JSON schema
+        assert isinstance(constraint.value, Mapping)  # a grammar is not a JSON schema
         self._schema = dict(constraint.value)
 
     def is_plain_text(self) -> bool:
