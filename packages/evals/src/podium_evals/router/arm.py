@@ -6,7 +6,7 @@ from podium.planners import Planner
 from podium_evals.arms import Fold, PlannerArm
 from podium_evals.errors import ArmUnfit, RouterInvalid
 from podium_evals.router.planner import RouterPlanner
-from podium_evals.router.router import fit_router
+from podium_evals.router.router import Router, fit_router
 
 
 class RouterArm(PlannerArm):
@@ -20,6 +20,7 @@ class RouterArm(PlannerArm):
     def __init__(self, name: str = "learned router", **options: Any) -> None:
         super().__init__(name)
         self._options = options
+        self._fitted: tuple[Fold, Router] | None = None
 
     def planner(self, fold: Fold, seed: int) -> Planner:  # noqa: ARG002 - the seam has both
         """Return the planner of a router.
@@ -27,7 +28,9 @@ class RouterArm(PlannerArm):
         Raises:
             ArmUnfit: there are too few questions or workers to fit a router on.
         """
-        try:
-            return RouterPlanner(fit_router(fold.train), **self._options)
-        except RouterInvalid as error:
-            raise ArmUnfit(str(error)) from error
+        if self._fitted is None or self._fitted[0] is not fold:
+            try:
+                self._fitted = fold, fit_router(fold.train)
+            except RouterInvalid as error:
+                raise ArmUnfit(str(error)) from error
+        return RouterPlanner(self._fitted[1], **self._options)

@@ -137,14 +137,12 @@ def fit_router(recordings: Recordings, *, seed: int = 0) -> Router:
     texts = [question.text for question in questions]
     scores = _table(recordings)
     fitted, kept = halves(questions, seed=seed)
-    tried = {
-        alpha: TextScores.fit([texts[n] for n in fitted], scores[fitted], alpha=alpha).predict(
-            [texts[n] for n in kept]
-        )
-        for alpha in ALPHAS
-    }
-    alpha = max(ALPHAS, key=lambda each: _routed(tried[each], scores[kept]))
-    calibrations = [_calibration(tried[alpha][:, n], scores[kept, n]) for n in range(len(workers))]
+    asked = [texts[n] for n in kept]
+    tried = [
+        each.predict(asked) for each in TextScores.fit([texts[n] for n in fitted], scores[fitted], ALPHAS)
+    ]
+    best = max(range(len(ALPHAS)), key=lambda number: _routed(tried[number], scores[kept]))
+    calibrations = [_calibration(tried[best][:, n], scores[kept, n]) for n in range(len(workers))]
     digest = sha256(json.dumps([workers, [question.key for question in questions]]).encode())
     digest.update(scores.tobytes())
     facts = RouterFacts(
@@ -153,9 +151,10 @@ def fit_router(recordings: Recordings, *, seed: int = 0) -> Router:
         questions=len(questions),
         kinds=len(recordings.kinds),
         fingerprint=digest.hexdigest()[:16],
-        alpha=alpha,
+        alpha=ALPHAS[best],
     )
-    return Router(facts, TextScores.fit(texts, scores, alpha=alpha), calibrations)
+    (fitted_on_all,) = TextScores.fit(texts, scores, [ALPHAS[best]])
+    return Router(facts, fitted_on_all, calibrations)
 
 
 def _table(recordings: Recordings) -> Floats:

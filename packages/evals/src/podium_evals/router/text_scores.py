@@ -32,17 +32,21 @@ class TextScores:
         self._weights, self._intercepts = weights, intercepts
 
     @classmethod
-    def fit(cls, texts: Sequence[str], scores: Floats, *, alpha: float) -> Self:
-        """Fit.
+    def fit(cls, texts: Sequence[str], scores: Floats, alphas: Sequence[float]) -> list[Self]:
+        """Fit a regression for each strength of the ridge penalty.
 
         Args:
             texts: the questions.
             scores: shape (texts, workers), each 0 to 1.
-            alpha: the strength of the ridge penalty.
+            alphas: the strengths.
         """
-        vectorizers = [TfidfVectorizer(sublinear_tf=True, **kind).fit(texts) for kind in _KINDS]
-        ridge = Ridge(alpha=alpha).fit(_terms(vectorizers, texts), scores)
-        return cls(vectorizers, np.atleast_2d(ridge.coef_).T, np.atleast_1d(ridge.intercept_))
+        vectorizers = [TfidfVectorizer(sublinear_tf=True, **kind) for kind in _KINDS]
+        terms = csr_matrix(hstack([vectorizer.fit_transform(texts) for vectorizer in vectorizers]))
+        ridges = [Ridge(alpha=alpha).fit(terms, scores) for alpha in alphas]
+        return [
+            cls(vectorizers, np.atleast_2d(ridge.coef_).T, np.atleast_1d(ridge.intercept_))
+            for ridge in ridges
+        ]
 
     def predict(self, texts: Sequence[str]) -> Floats:
         """Return the predicted scores, shape (texts, workers). They can lie outside 0 to 1."""
