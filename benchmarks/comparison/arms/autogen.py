@@ -101,7 +101,7 @@ async def _magentic(job: Job, url: str) -> str:
 
 
 def _orchestrate(job: Job, asked: Asked) -> Said | None:
-    """Return the answer of Magentic-One's orchestrator: facts, a plan, a ledger before each turn, the end."""
+    """Return an answer of Magentic-One's orchestrator: facts, plan, ledger of a turn, or final answer."""
     if asked.model != MANAGER:
         return None
     if asked.turn < 2:

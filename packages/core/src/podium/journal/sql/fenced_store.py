@@ -15,7 +15,7 @@ from podium.journal.sql.database import BatchRows, Database, Transaction, Value
 from podium.journal.sql.run_log import RunState, SqlLog
 
 _FORGET_SECONDS = 86400.0
-"""Seconds after its end when a lease is deleted."""
+"""Seconds from the end of a lease to its deletion."""
 
 
 class FencedStore:

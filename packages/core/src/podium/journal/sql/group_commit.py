@@ -26,8 +26,8 @@ class GroupCommit:
     """The task that writes the batches.
 
     Args:
-        commit: makes one attempt to write a batch, and returns once it is durable, with the logs whose run
-            another process holds. Raises `JournalError` if the attempt fails.
+        commit: makes one attempt to write a batch durably, and returns the logs whose run another process
+            holds. Raises `JournalError` if the attempt fails.
         period: maximum time between two commits while runs are held, in seconds; a commit renews the lease.
         patience: minimum time that a run waits for a commit while the database fails, in seconds.
     """

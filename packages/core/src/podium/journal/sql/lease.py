@@ -1,4 +1,4 @@
-"""Names the holders of leases, and finds out whether the process of a holder has ended.
+"""Creates the names of lease holders, and detects whether the process of a holder has ended.
 
 A holder is one open journal of one process.
 """

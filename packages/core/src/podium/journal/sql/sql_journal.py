@@ -135,7 +135,7 @@ class SqlJournal(PerLoop[_Open], Journal):
 
         try:
             await shielded(take())
-        except BaseException:  # after a cancel, too, the run is let go
+        except BaseException:  # also after a cancellation: release the run
             if is_ours:
                 await log.aclose()
             else:

@@ -101,7 +101,7 @@ def _result_of(output: str) -> str | None:
 
 
 class _Percent(Decimal):
-    """A percentage, which addition takes of the other number: 100 + 5% is 105."""
+    """A percentage. Adding it to a number adds this share of the number: 100 + 5% is 105."""
 
 
 def _plus(left: Decimal, right: Decimal, sign: int = 1) -> Decimal:
