@@ -21,9 +21,11 @@ from podium import (
 from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed
 from podium.execution import Retry
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, tool_call
+from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.types import Completion, Message, StepStarted, Tools
+from podium.run import RunOptions
+from podium.types import Completion, Message, RunEnded, StepStarted, Tools
 from podium.workers import FREE, Request
 
 pytestmark = pytest.mark.anyio
@@ -179,3 +181,46 @@ async def test_a_hosted_conductor_answers_too() -> None:
         worker = ChatWorker("m", endpoint=Endpoint(server.url))
         plan = FixedPlanner(Plan((Step(0, "x"),)))
         assert (await ChatCall(Conductor(plan, [worker]), ASK).run()).text == "Yes."
+
+
+@pytest.mark.parametrize("journalled", [False, True])
+async def test_a_listener_is_told_of_events_as_they_happen(*, journalled: bool) -> None:
+    """The end of a step before the next call, however late the events are read."""
+    told, at_the_call = list[str](), list[list[str]]()
+
+    def say(request: Request) -> str:
+        at_the_call.append([kind for kind in told if kind.startswith("step_")])
+        return "Yes."
+
+    workers = [ScriptedWorker("one", say), ScriptedWorker("two", say)]
+    async with MemoryJournal() as journal:
+        conductor = team(*workers, journal=journal if journalled else None)
+        call = ChatCall(conductor, ASK, on_event=lambda event: told.append(event.type))
+        async with aclosing(call.events(stream=False)) as events:
+            read = [event.type async for event, _ in events]
+    assert at_the_call == [["step_started"], ["step_started", "step_ended", "step_started"]]
+    assert told == read
+
+
+async def test_the_end_of_an_earlier_call_is_not_told_where_the_run_goes_on() -> None:
+    """A recorded run that failed is resumed: it has one end."""
+    replies: list[str | Exception] = [WorkerFailed("down"), "Yes."]
+    worker = ScriptedWorker("one", lambda request: replies.pop(0))
+    told: list[Any] = []
+    async with MemoryJournal() as journal:
+        conductor = team(worker, journal=journal)
+        options = RunOptions(run_id="order-17")
+        with pytest.raises(RunFailed):
+            await ChatCall(conductor, ASK, options=options).run()
+        answer = await ChatCall(conductor, ASK, options=options, on_event=told.append).run()
+    assert answer.text == "Yes."
+    assert [event.result.status for event in told if isinstance(event, RunEnded)] == ["ok"]
+
+
+async def test_a_listener_hears_of_a_hosted_run() -> None:
+    """When its events are read."""
+    told: list[str] = []
+    async with ChatServer(lambda call: says(call, "It is.")) as server:
+        conductor = HostedConductor(endpoint=Endpoint(server.url), api="chat")
+        await ChatCall(conductor, ASK, on_event=lambda event: told.append(event.type)).run()
+    assert told[-1] == "run_ended"

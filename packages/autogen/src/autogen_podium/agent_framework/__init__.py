@@ -8,6 +8,8 @@ from typing import Any
 
 import lazy_loader
 
+from podium.installing import install_hint
+
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
@@ -15,8 +17,7 @@ def __getattr__(name: str) -> Any:
     try:
         return _load(name)
     except ImportError as error:
-        install = "pip install './packages/autogen[agent-framework]' in a clone of Podium"
-        raise ImportError(f"{_installed()}: {install}") from error
+        raise ImportError(f"{_installed()}: {install_hint('autogen[agent-framework]')}") from error
 
 
 def _installed() -> str:
