@@ -159,7 +159,7 @@ async def test_a_named_function_must_be_called() -> None:
         await agent.run("How late?", options={"tool_choice": chosen})
         assert server.calls[1].body["tool_choice"] == {"type": "function", "function": {"name": "time"}}
         plain = ConductorChatClient([ScriptedWorker("one", "x")])
-        with pytest.raises(RunFailed, match="a tool had to be called"):
+        with pytest.raises(RunFailed, match="requires a tool call"):
             await plain.get_response(asked(), options={"tools": [weather], "tool_choice": "required"})
 
 
@@ -288,7 +288,7 @@ async def test_no_answer_is_an_error() -> None:
     planner, once = planner_of((0, "x", ()), (1, "y", ()), (0, "z", (0, 1))), Retry(attempts=1)
     response = await ConductorChatClient(workers, planner, retry=once).get_response(asked())
     assert response.additional_properties["podium"]["status"] == "partial"
-    with pytest.raises(RunFailed, match="not whole"):
+    with pytest.raises(RunFailed, match="is partial"):
         await ConductorChatClient(workers, planner, partial="raise", retry=once).get_response(asked())
     wrong: Any = "perhaps"
     with pytest.raises(ConfigError, match="partial is 'perhaps'"):

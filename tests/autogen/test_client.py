@@ -432,9 +432,9 @@ async def test_a_partial_answer_is_told() -> None:
     assert "no ruler" in lines[3]
     assert [result.status for result in client.results] == ["partial"]
     strict = ConductorChatCompletionClient(pool, plan, partial="raise")
-    with pytest.raises(RunFailed, match="not whole"):
+    with pytest.raises(RunFailed, match="is partial"):
         await strict.create(ASKED)
-    with pytest.raises(RunFailed, match="not whole"):
+    with pytest.raises(RunFailed, match="is partial"):
         _ = [piece async for piece in strict.create_stream(ASKED)]
     assert [result.status for result in strict.results] == ["partial", "partial"]
 

@@ -447,9 +447,9 @@ def test_cards_say_what_a_thing_is() -> None:
     assert (card.name, card.description, card.concurrency) == ("one", "Speaks as one.", 1)
     told = as_worker(Speaker("one", echo), name="two", description="Other.", labels=["eu"]).card
     assert (told.name, told.description, told.labels, told.concurrency) == ("two", "Other.", {"eu"}, 1)
-    with pytest.raises(ConfigError, match="beside a card"):
+    with pytest.raises(ConfigError, match="either a card"):
         as_worker(Speaker("one", echo), card=card, name="two")
-    with pytest.raises(ConfigError, match="has a card already"):
+    with pytest.raises(ConfigError, match="already has a card"):
         as_worker(ScriptedWorker("x", "x"), name="two")
     thing: Any = len
     with pytest.raises(ConfigError, match="FunctionTool"):

@@ -312,7 +312,7 @@ def test_a_partial_answer_is_told() -> None:
     with crewai_event_bus.scoped_handlers():
         crewai_event_bus.on(ConductorRunEvent)(lambda source, event: told.append(event))
         assert llm.call("When?") == "It is noon."
-        with pytest.raises(RunFailed, match="not whole"):
+        with pytest.raises(RunFailed, match="is partial"):
             strict.call("When?")
         crewai_event_bus.flush()
     assert [event.status for event in told] == ["partial", "partial"]

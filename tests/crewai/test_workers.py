@@ -342,7 +342,7 @@ def test_podiums_workers_pass_and_a_conductor_is_unwrapped() -> None:
     assert as_worker(own) is own
     conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [own])
     assert as_worker(ConductorLLM(conductor)) is conductor
-    with pytest.raises(ConfigError, match="has a card already"):
+    with pytest.raises(ConfigError, match="already has a card"):
         as_worker(own, name="other")
 
 

@@ -237,7 +237,7 @@ async def test_a_partial_answer_can_be_refused(*, stream: bool) -> None:
         else:
             await asks.ainvoke("What?")
 
-    with pytest.raises(RunFailed, match="not whole") as raised:
+    with pytest.raises(RunFailed, match="is partial") as raised:
         await ask()
     assert raised.value.result.status == "partial"
 

@@ -227,7 +227,7 @@ async def test_an_answer_in_part_is_returned_unless_it_is_not_wanted() -> None:
         ScriptedWorker("reader", "read"), ScriptedWorker("looker", RuntimeError("no")), plan=plan
     )
     assert await ConductorRunnable(conductor).ainvoke("What?") == "read"
-    with pytest.raises(RunFailed, match="not whole"):
+    with pytest.raises(RunFailed, match="is partial"):
         await ConductorRunnable(conductor, partial="raise").ainvoke("What?")
 
 

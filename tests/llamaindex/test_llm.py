@@ -58,9 +58,9 @@ async def test_a_partial_answer_can_be_refused() -> None:
     """Also where a structured LLM would hide what it lacks."""
     cut = ScriptedWorker("writer", Completion("half", "length"))
     llm = ConductorLLM(Conductor(planned((0, "write", ())), [cut]), partial="raise")
-    with pytest.raises(RunFailed, match="not whole"):
+    with pytest.raises(RunFailed, match="is partial"):
         await llm.achat(ASKED)
-    with pytest.raises(RunFailed, match="not whole"):
+    with pytest.raises(RunFailed, match="is partial"):
         [piece async for piece in await llm.astream_chat(ASKED)]
 
 
@@ -213,7 +213,7 @@ async def test_a_structured_answer_is_streamed_from_the_call() -> None:
 
 async def test_a_call_that_must_be_made_and_is_not_is_an_error(llm: ConductorLLM) -> None:
     """The last worker takes no tools."""
-    with pytest.raises(RunFailed, match="a tool had to be called"):
+    with pytest.raises(RunFailed, match="requires a tool call"):
         await llm.achat_with_tools([FunctionTool.from_defaults(weather)], "?", tool_required=True)
     assert not llm.metadata.is_function_calling_model
 

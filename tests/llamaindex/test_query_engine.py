@@ -420,7 +420,7 @@ async def test_a_partial_answer_can_be_refused(*, streaming: bool) -> None:
         assert isinstance(response, AsyncStreamingResponse)
         [piece async for piece in response.async_response_gen()]
 
-    with pytest.raises(RunFailed, match="not whole"):
+    with pytest.raises(RunFailed, match="is partial"):
         await ask()
     with pytest.raises(ConfigError, match="return or raise"):
         ConductorQueryEngine(engine.conductor, partial="drop")  # type: ignore[arg-type]

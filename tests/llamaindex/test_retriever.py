@@ -76,7 +76,7 @@ async def test_what_is_lacking_is_told() -> None:
     assert node.metadata["podium_run"]["status"] == "partial"
     assert "division by zero" in node.metadata["podium_run"]["problem"]["message"]
     strict = ConductorRetriever(retriever.conductor, partial="raise")
-    with pytest.raises(RunFailed, match="not whole"):
+    with pytest.raises(RunFailed, match="is partial"):
         await strict.aretrieve("?")
     nothing = ConductorRetriever.from_defaults([Shelf("contracts")], planned((0, "zebra", ())))
     with pytest.raises(RunFailed, match=r"no node was found .*nothing was found") as raised:

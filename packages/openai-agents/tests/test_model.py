@@ -303,7 +303,7 @@ async def test_an_answer_in_part_is_marked_or_raised() -> None:
     result = await Runner.run(marked, "?")
     assert (result.final_output, podium_metadata(result)["status"]) == ("fine", "partial")
     raised = Agent[Any](name="lead", model=ConductorModel(workers, plan, partial="raise", **options))
-    with pytest.raises(RunFailed, match="not whole") as caught:
+    with pytest.raises(RunFailed, match="is partial") as caught:
         await Runner.run(raised, "?")
     assert caught.value.result.answer == "fine"
 

@@ -57,9 +57,9 @@ def test_a_card_is_derived_with_what_is_said_in_place() -> None:
 )
 def test_a_card_beside_parts_of_one_is_refused(more: Any) -> None:
     """One of the two would not count."""
-    with pytest.raises(ConfigError, match="beside a card"):
+    with pytest.raises(ConfigError, match="either a card"):
         as_worker(object(), card=Card(name="a"), **more)
-    with pytest.raises(ConfigError, match="has a card already"):
+    with pytest.raises(ConfigError, match="already has a card"):
         as_worker(ScriptedWorker("a", "x"), **more)
 
 

@@ -151,7 +151,7 @@ async def test_what_no_caller_can_take_is_raised_with_the_result() -> None:
         await ChatCall(team(broken), ASK).run()
     assert raised.value.result.status == "failed"
     plain = team(ScriptedWorker("writer", "Yes."))
-    with pytest.raises(RunFailed, match="a tool had to be called") as raised:
+    with pytest.raises(RunFailed, match="requires a tool call") as raised:
         await ChatCall(plain, ASK, tools=Tools((WEATHER,), "required")).run()
     assert raised.value.result.answer == "Yes."
     with pytest.raises(QueryError):

@@ -77,7 +77,7 @@ async def test_an_answer_that_lacks_something_is_returned_or_raised() -> None:
     """One that is none is raised, with the result."""
     part = await result("red", "blue", Completion("It is r", "length"))
     assert answered(part) is part
-    with pytest.raises(RunFailed, match=r"not whole \(cut: ") as raised:
+    with pytest.raises(RunFailed, match=r"is partial \(cut: ") as raised:
         answered(part, partial="raise")
     assert raised.value.result is part
     with pytest.raises(RunFailed, match=r"^run \w+: there is no answer \(worker_failed: "):
@@ -102,7 +102,7 @@ def test_sampling_is_read_and_written() -> None:
     shared = ("temperature", "top_p", "max_tokens", "seed")
     assert sampling_arguments(sampling) == {**{name: said[name] for name in shared}, "stop": ["END"]}
     assert sampling_arguments(Sampling()) == {}
-    with pytest.raises(ConfigError, match=r"Model takes no logprobs: a call may say .*timeout"):
+    with pytest.raises(ConfigError, match=r"Model takes no logprobs: the options of a call are .*timeout"):
         read_sampling({"logprobs": 1}, of="Model", takes=["timeout"])
     for wrong in ("json", {"type": "text"}, {"type": "json_schema", "json_schema": {"schema": "x"}}):
         with pytest.raises(ConfigError, match="json_schema"):
@@ -125,7 +125,7 @@ def test_a_choice_of_tools_is_read(choice: object, read: object) -> None:
 @pytest.mark.parametrize("choice", ["time", {"function": {"name": "time"}}, {"function": "weather"}, {}])
 def test_a_choice_of_a_tool_that_is_not_offered_is_refused(choice: object) -> None:
     """It could only fail later."""
-    with pytest.raises(ConfigError, match="none of the tools: weather"):
+    with pytest.raises(ConfigError, match="not an offered tool: the tools are weather"):
         read_tools([WEATHER], choice)
 
 

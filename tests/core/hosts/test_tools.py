@@ -130,7 +130,7 @@ async def test_arguments_are_checked_against_the_whole_schema() -> None:
 
 async def test_a_broken_schema_is_told() -> None:
     """One that is none when the worker is made; one that refers to what is not in it when it is called."""
-    with pytest.raises(ConfigError, match="'add' have no valid JSON schema"):
+    with pytest.raises(ConfigError, match="'add' is invalid"):
         ToolWorker({"properties": {"a": {"type": "whole"}, "b": {}}}, Called(), card=Card(name="add"))
     away = {"properties": {"a": {"$ref": "http://127.0.0.1:9/a.json"}, "b": {"type": "integer"}}}
     worker = ToolWorker(away, Called(), card=Card(name="add"))

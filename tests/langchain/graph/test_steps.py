@@ -181,7 +181,7 @@ async def test_a_run_that_failed_as_a_whole_tries_again_what_failed(*, is_sync: 
         Conductor(planner, workers), executor="langgraph", partial="raise", checkpointer=InMemorySaver()
     )
     for _ in range(2):
-        with pytest.raises(RunFailed, match="the answer is not whole"):
+        with pytest.raises(RunFailed, match="the answer is partial"):
             await _call(graph, ASKED if planner.asked == 0 else None, CONFIG, is_sync=is_sync)
     luck[0] = True
     state = await _call(graph, None, CONFIG, is_sync=is_sync)

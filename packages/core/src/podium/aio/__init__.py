@@ -1,4 +1,4 @@
-"""Event loops, shared resources, shielding and the bridge from sync code. It knows nothing of Podium."""
+"""Event loops, shared resources, shielding and the bridge from sync code, independent of Podium."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Threads for blocking calls, for which the interpreter does not wait at its end."""
+"""An executor with daemon threads for blocking calls."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,19 +11,19 @@ T = TypeVar("T")
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """An executor whose threads end with the interpreter, in the midst of their calls.
+    """An executor whose running calls do not delay the exit of the interpreter.
 
-    The interpreter waits at its end for all calls of a `ThreadPoolExecutor`. A blocking call
-    that a limit or Ctrl-C has ended goes on in its thread, and would keep the process alive.
-    It is a `ThreadPoolExecutor` because an event loop takes no other kind.
+    At exit, the interpreter waits for all calls of a `ThreadPoolExecutor`. A blocking call continues in
+    its thread after a time limit or Ctrl-C, and would keep the process alive. The class is a
+    subclass of `ThreadPoolExecutor` because an event loop accepts no other executor.
 
     Args:
-        most: most calls at once; further ones wait in the order they came.
+        most: maximum number of calls at once; further calls wait in order.
         name: the name of the threads.
     """
 
     def __init__(self, most: int, name: str) -> None:
-        super().__init__(most, name)  # whose own threads start in `submit` only
+        super().__init__(most, name)  # its own threads never start, because `submit` is replaced
         self._most, self._name = most, name
         self._calls = SimpleQueue[Callable[[], None]]()
         self._idle, self._started, self._starting = Semaphore(0), 0, Lock()
@@ -49,7 +49,7 @@ def _call(future: Future[T], function: Callable[..., T], args: Any, kwargs: Any)
         return
     try:
         result = function(*args, **kwargs)
-    except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+    except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
         future.set_exception(error)
     else:
         future.set_result(result)

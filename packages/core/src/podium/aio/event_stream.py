@@ -1,4 +1,4 @@
-"""Reading the events of a task by iterating over an async generator."""
+"""Yields the events of a task from an async generator."""
 
 import asyncio
 import math
@@ -17,8 +17,8 @@ async def events_of(
 
     Leaving the iteration early cancels `run` and waits until it has ended.
 
-    A generator that is left to the garbage collector ends in another task than it began in, so
-    it must not hold a task group open. `run` is therefore a plain task that the generator owns.
+    The garbage collector may close a generator in another task than the one that started it, so
+    it must not hold a task group open. Therefore `run` is a plain task of the generator.
 
     Args:
         run: is given a function that emits an event.
@@ -43,11 +43,11 @@ async def events_of(
     finally:
 
         def over(task: asyncio.Task[None]) -> None:
-            receive.close()  # not sooner: a cancelled run still emits how its steps end
+            receive.close()  # not earlier: a cancelled run still emits the ends of its steps
             if not task.cancelled():
-                task.exception()  # retrieved: the caller gets it from `await task`, or has left
+                task.exception()  # retrieved, so asyncio does not log it
 
         task.cancel()
-        task.add_done_callback(over)  # runs even if the wait below is cancelled, too
+        task.add_done_callback(over)  # runs even if the wait below is cancelled
         with anyio.CancelScope(shield=True):
             await asyncio.wait([task])

@@ -1,10 +1,10 @@
-"""Connections of foreign HTTP clients, kept apart for each event loop.
+"""Separates the connections of foreign HTTP clients by event loop.
 
-The clients of chat models (OpenAI's, Anthropic's, Ollama's) are built on httpx or httpx2, whose
-connections are in a pool of httpcore or httpcore2. A connection works in one event loop only, and
-the pool does not look at the loop: a request on a connection of another loop fails after it was
-sent. Clients are made late, hidden in chains and shared by a whole process, so they cannot be
-exchanged one by one. docs/decisions/0008-connections-per-loop.md says why the pool is changed.
+The clients of chat models (OpenAI's, Anthropic's, Ollama's) use httpx or httpx2, whose
+connections are in a pool of httpcore or httpcore2. A connection works only in one event loop, but
+the pool ignores the loop: a request on a connection of another loop fails after it was
+sent. Clients are created late, inside chains, and shared by the whole process, so they cannot be
+replaced one by one. docs/decisions/0008-connections-per-loop.md explains why the pool is changed.
 """
 
 import asyncio
@@ -25,12 +25,11 @@ _lock: Final = Lock()
 
 
 def connections_per_loop() -> None:
-    """Have each async connection pool of httpcore and httpcore2 keep connections for each event loop.
+    """Make the async connection pools of httpcore and httpcore2 separate connections by event loop.
 
-    It changes the class of the pools, and so holds for all pools of the process, for those that
-    exist already too. The limits of a pool then hold in each loop. The connections of a loop
-    are closed when the loop shuts down its async generators, as `asyncio.run` does at its end.
-    Repeated calls have no further effect.
+    It changes the class of the pools, and so all existing and future pools of the process. The limits
+    of a pool then apply to each loop. The connections of a loop are closed when the loop
+    shuts down its async generators, as `asyncio.run` does at its end. Further calls have no effect.
     """
     with _lock:
         for name in _LIBRARIES:
@@ -48,7 +47,7 @@ def _change(kind: type[Any]) -> None:
     def parts_of(pool: Any) -> LoopLocal[_Part]:
         found = parts.get(pool)
         if found is None:
-            model = _emptied(pool)  # a reference to the pool itself would keep the pool alive
+            model = _emptied(pool)  # a reference to the pool would keep the pool alive
             found = parts.setdefault(pool, LoopLocal(lambda: _Part(_emptied(model))))
         return found
 
@@ -82,13 +81,13 @@ class _Part:
 def _emptied(pool: Any) -> Any:
     """Return a pool with the same settings, and no connections or requests."""
     new = copy(pool)
-    new._connections, new._requests = [], []  # noqa: SLF001 - neither has a public way to copy a pool
+    new._connections, new._requests = [], []  # noqa: SLF001 - there is no public way to copy a pool
     new._optional_thread_lock = type(pool._optional_thread_lock)()  # noqa: SLF001 - as above
     return new
 
 
 async def _closed_with_loop(pool: Any, close: Any) -> AsyncGenerator[None, None]:
-    """Close a pool when the loop shuts down its async generators, of which this is one once it is begun."""
+    """Close a pool when the loop shuts down its started async generators, which include this one."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Tasks of any threads and event loops that end together."""
+"""Stops tasks of several threads and event loops together."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from podium.aio.shield import GRACE
 
 
 class OpenTasks:
-    """Tasks that are stopped when their owner closes the set, whatever thread and event loop runs them.
+    """A set of tasks of any threads and event loops, which are cancelled when the set is closed.
 
-    A task group holds tasks of one event loop, and its owner starts them. Here a task enters the set
-    itself, from the thread in which it runs.
+    A task enters the set itself, in its own thread. A task group, in contrast, starts its tasks, in one
+    event loop.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class OpenTasks:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Return a block during which the current task belongs to the set.
+        """Return a context manager in which the current task belongs to the set.
 
         Raises:
             CancelledError: the set is closed.
@@ -31,7 +31,7 @@ class OpenTasks:
         task = _OpenTask()
         self._tasks.add(task)
         try:
-            if self.is_closed:  # looked at after the entry: `close` finds the entry, or is found here
+            if self.is_closed:  # checked after the entry, so that a concurrent `close` is not missed
                 raise asyncio.CancelledError("the work that this task belongs to has ended")
             yield
         finally:
@@ -39,7 +39,7 @@ class OpenTasks:
             task.ended.set_result(None)
 
     async def close(self) -> None:
-        """Cancel the tasks of the set, and wait until they have ended, `GRACE` seconds at most."""
+        """Cancel the tasks of the set, and wait until they have ended, at most `GRACE` seconds."""
         self.is_closed = True
         open_tasks = [task for task in tuple(self._tasks) if not task.is_current()]
         if not open_tasks:
@@ -51,7 +51,7 @@ class OpenTasks:
 
 
 class _OpenTask:
-    """The current task, for as long as it belongs to a set."""
+    """A task in a set."""
 
     def __init__(self) -> None:
         task = asyncio.current_task()
@@ -60,14 +60,14 @@ class _OpenTask:
         self.ended = Future[None]()
 
     def is_current(self) -> bool:
-        """Return whether this task calls."""
+        """Return whether this task is the caller."""
         with suppress(RuntimeError):  # no event loop runs in this thread
             return asyncio.current_task() is self._task
         return False
 
     def stop(self) -> None:
-        """Cancel the task in its event loop, unless it has left the set by then."""
-        with suppress(RuntimeError):  # the loop is closed: the task runs no more
+        """Cancel the task in its event loop, unless it has already left the set."""
+        with suppress(RuntimeError):  # the loop is closed, so the task has ended
             self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:

@@ -20,7 +20,7 @@ Part = TypeVar("Part")
 class LoopLocal(Generic[Value]):
     """One value for each event loop, as `threading.local` has one for each thread.
 
-    The value of a loop that was closed is dropped no later than when another loop gets its own.
+    The value of a closed loop is removed at the latest when another loop gets its first value.
 
     Args:
         make: returns a loop's first value.
@@ -45,11 +45,11 @@ class LoopLocal(Generic[Value]):
         self._values[asyncio.get_running_loop()] = value
 
     def drop(self) -> None:
-        """Forget the value of the running event loop; the next `get` makes another."""
+        """Remove the value of the running event loop; the next `get` creates a new value."""
         self._values.pop(asyncio.get_running_loop(), None)
 
     def _drop_closed(self) -> None:
-        # Weak keys are not enough: a connection refers to its loop, so its entry would keep itself alive.
+        # Weak keys are not enough: a value that refers to its loop keeps the entry alive.
         for reference in self._values.keyrefs():
             loop = reference()
             if loop is not None and loop.is_closed():
@@ -58,7 +58,7 @@ class LoopLocal(Generic[Value]):
 
 @dataclass(slots=True)
 class _Opened(Generic[Part]):
-    """The resource in one event loop, and how many users have entered it there."""
+    """The resource in one event loop, and the number of its users."""
 
     users: int = 0
     opening: anyio.Lock = field(default_factory=lambda: anyio.Lock(fast_acquire=True))
@@ -66,10 +66,10 @@ class _Opened(Generic[Part]):
 
 
 class PerLoop(ABC, Generic[Part]):
-    """A resource that is opened once per event loop, shared by all who enter it there.
+    """A resource that is opened once per event loop and shared by its users there.
 
-    It may be entered any number of times, in any number of loops and threads. The first entry
-    in a loop opens the resource, the last exit closes it; these may be in different tasks, so
+    It can be entered any number of times, in any number of loops and threads. The first entry
+    in a loop opens the resource, and the last exit closes it, possibly in another task, so
     `_open` must leave no cancel scope or task group open.
     """
 
@@ -78,11 +78,11 @@ class PerLoop(ABC, Generic[Part]):
 
     @abstractmethod
     async def _open(self) -> Part:
-        """Open the resource. If this raises, the next user in line tries again."""
+        """Open the resource. If this raises, the next waiting user tries again."""
 
     @abstractmethod
     async def _close(self, part: Part) -> None:
-        """Close the resource. It has a second to end once it is cancelled."""
+        """Close the resource. After a cancellation it has one second to finish."""
 
     async def __aenter__(self) -> Self:
         await self._enter()
@@ -113,7 +113,7 @@ class PerLoop(ABC, Generic[Part]):
                 async with opened.opening:
                     if opened.part is None:
                         opened.part = await self._open()
-            except BaseException:  # after a cancel, too, it is no longer used
+            except BaseException:  # a cancelled task must also leave
                 await self._leave()
                 raise
         return opened.part

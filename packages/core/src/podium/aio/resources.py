@@ -1,4 +1,4 @@
-"""Context managers that are made of other context managers."""
+"""A context manager that consists of other context managers."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -7,21 +7,21 @@ from typing import Any, Self
 
 
 class ResourceGroup:
-    """An async context manager that enters its parts when entered, and exits them when exited.
+    """An async context manager that enters and exits its parts.
 
-    It may be entered any number of times, if its parts may be. Each entry is exited in the task
-    that made it, so parts may hold task groups open.
+    It can be entered any number of times if its parts can. Each entry must be exited in the same
+    task, so parts may hold task groups open.
     """
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
-        """Return the parts in the order of entering; the same ones every time."""
+        """Return the parts in the order in which they are entered; always the same parts."""
         return ()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as entered:
             for part in self._parts():
                 await entered.enter_async_context(part)
-            entered.pop_all()  # `__aexit__` exits them; the stack is for an entry that fails half-way
+            entered.pop_all()  # `__aexit__` exits the parts; the stack exits them only if an entry fails
         return self
 
     async def __aexit__(

@@ -1,4 +1,4 @@
-"""Work that a cancel does not interrupt half-way."""
+"""Protects work from cancellation for a limited time."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 
 GRACE = 1.0
-"""Seconds that the work may go on after the cancel."""
+"""Seconds that the work may continue after the cancellation."""
 
 _Value = TypeVar("_Value")
 
@@ -16,8 +16,8 @@ _Value = TypeVar("_Value")
 async def shielded(work: Coroutine[Any, Any, _Value]) -> _Value:
     """Run `work` in its own task and return its result.
 
-    If the caller is cancelled, now or already, the work has `GRACE` seconds to end and is then
-    cancelled itself. The caller's cancel is raised when the work has ended; its result is dropped.
+    If the caller is or was cancelled, the work has `GRACE` seconds to finish, and is then
+    cancelled. After that the caller's cancellation is raised, and the result is discarded.
 
     Args:
         work: the coroutine.
@@ -34,10 +34,10 @@ async def shielded(work: Coroutine[Any, Any, _Value]) -> _Value:
     except asyncio.CancelledError:
         await _see_off(task)
         if task.done() and not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not log it
+            task.exception()  # retrieved, so asyncio does not log it
         raise
     if task.cancelled():
-        await anyio.lowlevel.checkpoint()  # if the caller is being cancelled, this raises the cancel
+        await anyio.lowlevel.checkpoint()  # raises the cancellation of the caller, if there is one
     return task.result()
 
 

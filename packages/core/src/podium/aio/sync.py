@@ -2,11 +2,11 @@
 
 All calls of the process run in one event loop, in a daemon thread that lives as long as the
 process. Async clients keep their connections between calls, and a connection belongs to one
-loop: a new loop for each call would leave every second call with a dead connection.
+loop: with a new loop for each call, the second call would find a dead connection.
 
-A call made from inside that loop blocks it, so the call runs in a second loop beneath it.
+A call from inside that loop blocks it, so the call runs in a second loop.
 
-anyio's `BlockingPortal` does not fit; docs/decisions/0006-one-sync-bridge.md says why.
+docs/decisions/0006-one-sync-bridge.md explains why anyio's `BlockingPortal` does not fit.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from podium.aio.daemon_threads import DaemonThreads
 
 T = TypeVar("T")
 _MAX_THREADS: Final = 256
-"""Most blocking calls at once in a loop. A blocking call may itself wait for a blocking call in the same
-loop; with asyncio's few threads (cores + 4) both could wait for ever."""
+"""Maximum number of blocking calls at once in a loop. A blocking call may wait for another one in the same
+loop, which could be a deadlock with asyncio's default number of threads (cores + 4)."""
 
 
 def run_sync(function: Callable[[], Awaitable[T]]) -> T:
-    """Run an async function from sync code, and return its result.
+    """Run an async function from synchronous code, and return its result.
 
-    It may be called in any thread, inside a running event loop too. The function has the
-    caller's context variables. Ctrl-C cancels it and waits until it has ended.
+    It can be called in any thread, even inside a running event loop. The function has the
+    caller's context variables. Ctrl-C cancels the function and waits until it has ended.
 
     Args:
         function: called and awaited in the shared event loop.
@@ -49,10 +49,10 @@ def run_sync(function: Callable[[], Awaitable[T]]) -> T:
 
 
 def iterate(make: Callable[[], AsyncGenerator[T, None]]) -> Generator[T, None, None]:
-    """Iterate over an async generator from sync code.
+    """Iterate over an async generator from synchronous code.
 
     The async generator does not wait for the reader: its items are queued without limit.
-    Leaving the iteration early cancels it and waits until it has ended.
+    Leaving the iteration early cancels the generator and waits until it has ended.
 
     Args:
         make: returns the async generator; called in the shared event loop.
@@ -107,7 +107,7 @@ class _Job(Generic[T]):
         return self._task.result()
 
     def cancel(self) -> None:
-        """Cancel the function if it has not ended, and wait until it has."""
+        """Cancel the function if it has not ended, and wait for its end."""
         if not self._ended.is_set():
             self._loop.call_soon_threadsafe(self._cancel)
             self._ended.wait()
@@ -120,7 +120,7 @@ class _Job(Generic[T]):
         self._task.add_done_callback(lambda _: self._ended.set())
 
     def _cancel(self) -> None:
-        if self._task is None:  # an interrupt came before `start`
+        if self._task is None:  # interrupted before `start`
             self._ended.set()
             return
         self._task.cancel()
@@ -128,7 +128,7 @@ class _Job(Generic[T]):
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Look at the exception, so that asyncio does not log it: the caller has left."""
+    """Retrieve the exception of an abandoned task, so asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
@@ -152,7 +152,7 @@ class _LoopThread:
             return self._loop
 
     def is_current(self) -> bool:
-        """Return whether the caller runs in this loop, which waiting for it would block."""
+        """Return whether the caller runs in this loop."""
         try:
             running: Any = asyncio.get_running_loop()
         except RuntimeError:
@@ -160,13 +160,13 @@ class _LoopThread:
         return running is self._loop
 
     def beneath(self) -> "_LoopThread":
-        """Return the thread for calls made from inside this loop."""
+        """Return the thread for calls from inside this loop."""
         with self._lock:
             self._beneath = self._beneath or _LoopThread()
             return self._beneath
 
     def forget(self) -> None:
-        """Drop the loop: a forked process has no thread of its parent's, and nobody to release the lock."""
+        """Reset after a fork: the child process has no thread for the loop, and the lock may stay locked."""
         self._lock, self._loop = Lock(), None
         if self._beneath is not None:
             self._beneath.forget()
@@ -181,13 +181,13 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt):
-            # Raised by one call, whose caller gets it. asyncio stops the loop for it; the other calls go on.
+            # The caller gets the exception. asyncio also stops the loop, but other calls must continue.
             continue
 
 
 _FIRST: Final = _LoopThread()
 _thread: Final = ContextVar("podium_sync_thread", default=_FIRST)
-"""Where calls made in this context run."""
+"""The thread that runs the calls of this context."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_FIRST.forget)

@@ -1,4 +1,4 @@
-"""What every adapter needs from core: errors, tools, cards, chat calls, results as metadata."""
+"""The shared parts of adapters: errors, tools, cards, chat calls, results as metadata."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The checks of every `as_worker`: cards and names, and objects that are workers of Podium's already."""
+"""Creates the cards of workers for `as_worker`, and recognises objects that are already workers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -12,44 +12,43 @@ from podium.workers import Card, Price, Worker, with_known_facts
 
 
 class CardOptions(TypedDict, total=False):
-    """What `as_worker` is told of the worker's card: a whole card, or parts of one."""
+    """Keyword arguments of `as_worker` for the worker's card: a whole card, or parts of it."""
 
     card: Card | None
-    """What the planner is told of the worker; `None`, as it is, derives it from the object, and from the
-    parts below."""
+    """The card of the worker; by default (`None`) it is created from the object and the parts below."""
     name: str | None
-    """What plans call the worker; `None`, as it is, takes the object's own name."""
+    """The worker's name in plans; by default (`None`) the object's own name."""
     description: str | None
-    """What it is good at; `None`, as it is, takes what the object says of itself."""
+    """The worker's skills; by default (`None`) the object's own description."""
     price: Price | None
-    """What its tokens cost; `None`, as it is, looks it up where the object is a model that says its
-    endpoint's URL, and it is a known provider's; else it is unknown."""
+    """The price of its tokens; by default (`None`) it is looked up if the object is a model with the
+    endpoint URL of a known provider, else it is unknown."""
     labels: Iterable[str]
-    """Properties that rules of a policy refer to; none, as it is."""
+    """Properties that rules of a policy refer to; none by default."""
 
 
 class ConductorFace(ABC):
-    """An object of a host whose every call is a run of its `conductor`.
+    """An object of a host whose calls are runs of its `conductor`.
 
-    An adapter registers its own classes with `@ConductorFace.register`. `as_worker` then puts
-    the conductor itself into a pool, so that its steps share the limits of the run around it.
+    An adapter registers its classes with `@ConductorFace.register`. `as_worker` then puts
+    the conductor itself into the pool, so its steps share the limits of the outer run.
     """
 
     @property
     @abstractmethod
     def conductor(self) -> Conductor | HostedConductor:
-        """The conductor that answers."""
+        """The conductor of the object."""
 
 
 class CardMaker:
-    """Makes the card of a host's object, with what `as_worker` was told of it.
+    """Creates the card of a host's object from the arguments of `as_worker`.
 
     Args:
-        options: what `as_worker` was told.
+        options: the arguments of `as_worker`.
 
     Raises:
-        ConfigError: there is a card and parts of another, or labels are one text.
-        TypeError: an option is none of `CardOptions`.
+        ConfigError: both a card and parts of a card are given, or `labels` is one text.
+        TypeError: an option is not in `CardOptions`.
     """
 
     def __init__(self, options: CardOptions) -> None:
@@ -67,27 +66,26 @@ class CardMaker:
         self._has_parts = bool(self._labels) or any(part is not None for part in parts)
         if self._card is not None and self._has_parts:
             raise ConfigError(
-                "a name, description, price or labels beside a card do not count: put them on it"
+                "pass either a card, or a name, description, price and labels: set them on the card"
             )
 
     def podium_worker(self, thing: object) -> Worker | None:
-        """Return a worker of Podium's as it is, and a face of a conductor as that conductor.
+        """Return `thing` if it is a worker, or its conductor if it is a `ConductorFace`.
 
         Returns:
-            `None` where `thing` is an object of the host's.
+            `None` if `thing` is another object of the host.
 
         Raises:
-            ConfigError: it has a card already and another was given, or it stands for a hosted conductor.
+            ConfigError: the worker has a card and card options are given, or it is a hosted conductor.
         """
         worker = thing.conductor if isinstance(thing, ConductorFace) else thing
         if isinstance(worker, HostedConductor):
-            told = "a hosted conductor works as any model of a server does"
-            raise ConfigError(f"{told}: make it a podium.ChatWorker")
+            raise ConfigError("a hosted conductor cannot be a worker: use a podium.ChatWorker with its model")
         if not isinstance(worker, Worker):
             return None
         if self._card is not None or self._has_parts:
-            told = f"{type(worker).__name__} {worker.card.name!r} has a card already"
-            raise ConfigError(f"{told}: give it its name, description, price and labels where it is made")
+            told = f"{type(worker).__name__} {worker.card.name!r} already has a card"
+            raise ConfigError(f"{told}: set its name, description, price and labels where it is created")
         return worker
 
     def card(  # noqa: PLR0913 - one parameter for each fact of an object
@@ -101,23 +99,23 @@ class CardMaker:
         model: str = "",
         base_url: str = "",
     ) -> Card:
-        """Return the card that was given, or one made of the object's facts and the parts given.
+        """Return the given card, or a card from the given parts and the object's properties.
 
-        A price or context window that the card lacks is looked up, as for a `ChatWorker`, if the
-        endpoint's URL is that of a known provider. From this call on, the HTTP clients in foreign objects
-        keep connections for each event loop (`podium.aio.connections_per_loop`).
+        If the endpoint's URL belongs to a known provider, a missing price or context window is looked up,
+        as for a `ChatWorker`. Also calls `podium.aio.connections_per_loop`, so that HTTP clients in
+        host objects keep connections for each event loop.
 
         Args:
-            name: the object's own name; characters that cannot be printed become spaces.
-            description: what the object says of itself; put on one line.
-            context_window: as on `Card`, like all that follows.
-            parts: content parts it takes besides text.
-            concurrency: calls it takes at the same time.
+            name: the object's own name; unprintable characters become spaces.
+            description: the object's own description; line breaks become spaces.
+            context_window: see `Card`.
+            parts: content parts that it accepts in addition to text.
+            concurrency: maximum number of calls at the same time.
             model: the model's name on its server.
-            base_url: the URL of the model's endpoint; empty where the object does not say it.
+            base_url: the URL of the model's endpoint; empty if unknown.
 
         Raises:
-            ConfigError: the object has no name and none was given, or the name given is none for a card.
+            ConfigError: the object has no name and no name is given, or the given name is invalid.
         """
         connections_per_loop()
         card = self._card or Card(
@@ -133,13 +131,13 @@ class CardMaker:
 
 
 def base_url_of(*clients: object) -> str:
-    """Return the base URL that a client of an SDK, or the client in it, says it has.
+    """Return the first base URL of SDK clients, or of the clients inside them.
 
     Args:
-        clients: objects in the order in which they are asked; `None` is passed over.
+        clients: the clients in order; `None` is skipped.
 
     Returns:
-        Empty where none says any.
+        The URL; empty if no client has one.
     """
     holders = [holder for client in clients for holder in (client, getattr(client, "_client", None))]
     urls = (getattr(holder, "base_url", None) for holder in holders)

@@ -1,7 +1,7 @@
-"""One call of a host's chat model, answered by a run of a conductor.
+"""Answers a call of a host's chat model with a run of a conductor.
 
-Messages, tools and sampling go in. An answer with tool calls, usage and sources comes out,
-and pieces of its text while it is written. It knows no host.
+The inputs are messages, tools and sampling settings. The output is an answer with tool calls, usage
+and sources, and the pieces of its text while it is written.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -53,24 +53,24 @@ class ChatAnswer:
 
     result: Result
     continuation: Mapping[str, Any] | None = None
-    """What the turn after the answer's tool calls continues from, as plain JSON: the host puts it into
-    the message with the calls. `None` where there are no calls, or a store has it."""
+    """The state for the turn after the answer's tool calls, as plain JSON, which the host stores in
+    the message with the tool calls. `None` without tool calls, or if a `ContinuationStore` has it."""
     spent_before: Usage = Usage()
-    """Tokens of an earlier call of this run, which the journal holds."""
+    """Tokens that earlier calls of this run used, from the journal."""
 
     @property
     def text(self) -> str:
-        """The whole text; it may be empty where there are tool calls."""
+        """The whole text; it may be empty if there are tool calls."""
         return self.result.answer
 
     @property
     def tool_calls(self) -> tuple[Part, ...]:
-        """Calls that the host's caller is asked to make, as OpenAI writes them."""
+        """Tool calls for the host's caller to execute, in OpenAI's form."""
         return self.result.tool_calls
 
     @property
     def finish_reason(self) -> Literal["stop", "length", "tool_calls"]:
-        """Why the answer ended; `length` where the last step was cut off by its token limit."""
+        """Why the answer ended; `length` means that the last step was cut at its token limit."""
         if self.result.tool_calls:
             return "tool_calls"
         problem = self.result.problem
@@ -83,41 +83,41 @@ class ChatAnswer:
 
     @property
     def new_usage(self) -> Usage:
-        """The part of `usage` that this call spent: none where the result was only read back."""
+        """The part of `usage` that this call used; 0 if the result was recorded."""
         return self.usage.beyond(self.spent_before)
 
     @property
     def sources(self) -> tuple[Outcome, ...]:
-        """The outcomes that the answer is made of, in the order of their plan."""
+        """The outcomes that the answer depends on, in the plan's order."""
         return answer_sources(self.result)
 
 
 class ChatCall:
-    """A call of a chat model, answered by one run. Use it for one call.
+    """One call of a chat model, which one run answers. An instance is used for one call.
 
-    `run` waits for the answer; `stream` yields text first. A host that also reports the steps of
-    a run reads `events`.
+    `run` returns the answer; `stream` yields pieces of its text first; `events` also yields the events
+    of the run.
 
     Args:
-        conductor: the conductor that answers.
-        messages: the conversation. After its question it may have calls of tools and what these
-            returned: such a turn is not planned again if its continuation is found.
-        tools: tools offered to the worker that writes the answer.
-        sampling: how that worker writes.
-        model: the model that a hosted conductor is asked as; `None` means its own.
-        continuation: what the message with the latest tool calls holds: `ChatAnswer.continuation`.
-        store: keeps continuations, for a host whose messages hold none; `continuation` is not
-            read then.
-        partial: whether an answer that lacks something is returned, or raised as `RunFailed`.
+        conductor: the conductor.
+        messages: the conversation. It may have tool calls and their results after the question: such a
+            turn is not planned again if its continuation is found.
+        tools: tools for the worker that writes the answer.
+        sampling: sampling settings for that worker.
+        model: the model's name for a hosted conductor; `None` means the model of the conductor.
+        continuation: `ChatAnswer.continuation` from the message with the latest tool calls.
+        store: stores continuations, for hosts whose messages cannot contain them; `continuation` is
+            then ignored.
+        partial: whether an answer that lacks something is returned, or raises `RunFailed`.
         options: further options of the run, such as `middleware` or `labels`.
-        on_event: takes each event as it happens; `events` yields it later, when it is read.
+        on_event: called with each event as it happens, before `events` yields it.
 
-    With a journal and a run id, a run that ended `failed` or `partial` in an earlier call goes on:
+    With a journal and a run id, a run that was `failed` or `partial` in an earlier call is resumed:
     see `RecordedRun`.
 
     Raises:
-        QueryError: the messages hold no question.
-        ConfigError: there is no such `partial`.
+        QueryError: the messages have no question.
+        ConfigError: `partial` is invalid.
     """
 
     def __init__(  # noqa: PLR0913 - the facts of one call
@@ -156,16 +156,16 @@ class ChatCall:
         return self._streamed.text
 
     async def run(self) -> ChatAnswer:
-        """Run the call and return its whole answer. Raises as `answer`, and as `Conductor.run`."""
+        """Run the call and return its answer. Exceptions are those of `answer` and `Conductor.run`."""
         async with aclosing(self.events(stream=False)) as events:
             async for _ in events:
                 pass
         return self.answer()
 
     async def stream(self) -> AsyncGenerator[str | ChatAnswer, None]:
-        """Run the call; yield the text of the answer as it is written, and last the answer.
+        """Run the call; yield pieces of the answer's text as they are written, and at the end the answer.
 
-        Leaving the iteration cancels the run. Raises as `answer`, `rest` and `Conductor.run`.
+        Leaving the iteration cancels the run. Exceptions are those of `answer`, `rest` and `Conductor.run`.
         """
         async with aclosing(self.events(stream=True)) as events:
             async for _, text in events:
@@ -177,18 +177,18 @@ class ChatCall:
         yield answer
 
     async def events(self, *, stream: bool) -> AsyncGenerator[tuple[Event, str], None]:
-        """Run the call; yield each event, of nested runs too, with the new text of the answer in it.
+        """Run the call; yield each event, including those of nested runs, with the answer's new text in it.
 
-        The run begins at the first item, in the context variables of the caller. Leaving the
+        The run starts with the first item, with the caller's context variables. Leaving the
         iteration cancels it.
 
         Args:
-            stream: whether anyone reads text before it is whole; if not, workers are asked for
-                whole answers.
+            stream: whether text is read before it is complete; if not, workers are called without
+                streaming.
 
         Raises:
-            ConfigError: a hosted conductor is given labels or a policy.
-            PodiumError: as `Conductor.run`.
+            ConfigError: labels or a policy are given, and the conductor is hosted.
+            PodiumError: see `Conductor.run`.
         """
         async with aclosing(self._begin(stream=stream)) as events:
             async for event in events:
@@ -198,19 +198,19 @@ class ChatCall:
                 yield event, self._take(event) if event.run_id == self._run_id else ""
 
     def answer(self) -> ChatAnswer:
-        """Return the answer, once `events` has ended.
+        """Return the answer, after `events` has ended.
 
         Raises:
-            RunFailed: there is no answer, the plan waits for approval, no tool is called where one
-                had to be, or the answer lacks something and `partial` is `raise`.
+            RunFailed: there is no answer, the plan waits for approval, a required tool call is
+                missing, or the answer lacks something and `partial` is `raise`.
         """
-        assert self._result is not None  # a run that ends otherwise raises
+        assert self._result is not None  # a run without a result raises
         result = answered(self._result, partial=self._partial)
         before = None if self._run is None else self._run.before
         spent = Usage() if before is None else before.usage
         if not result.tool_calls and self.tools.choice not in (None, "auto", "none"):
-            told = "a tool had to be called (tool_choice), and the worker that wrote the answer"
-            raise run_failed(f"{told} called none, or takes none: see `takes_tools` of the workers", result)
+            told = "tool_choice requires a tool call, and the worker that wrote the answer"
+            raise run_failed(f"{told} called no tool, or supports none (`takes_tools`)", result)
         if not result.tool_calls or isinstance(self.conductor, HostedConductor):
             return ChatAnswer(result, spent_before=spent)
         continuation = write_continuation(self._events, self.query)
@@ -220,10 +220,10 @@ class ChatCall:
         return ChatAnswer(result, spent_before=spent)
 
     def rest(self) -> str:
-        """Return the text of the answer that was not streamed, once `events` has ended.
+        """Return the text of the answer that was not streamed, after `events` has ended.
 
         Raises:
-            RunFailed: the answer differs from what was streamed.
+            RunFailed: the answer differs from the streamed text.
         """
         assert self._result is not None  # as above
         return self._streamed.rest(self._result)
@@ -233,7 +233,7 @@ class ChatCall:
         asked = (*self.query, *self.tool_messages)
         if isinstance(conductor, HostedConductor):
             if frozenset(options.get("labels", ())) or options.get("policy") is not None:
-                raise ConfigError("a hosted conductor takes neither labels nor a policy: it shows no plan")
+                raise ConfigError("a hosted conductor supports neither labels nor a policy: leave them out")
             return conductor.stream(asked, tools=self.tools, sampling=self._sampling, model=self._model)
         middleware = options.get("middleware")
         call: RunOptions = {
@@ -252,11 +252,11 @@ class ChatCall:
             found = read_continuation(self._continuation, self.query, conductor.pool.names)
         is_recorded = (self._options.get("journal") or conductor.journal) is not None
         if found is None and self.tools.offered and not is_recorded:
-            return PaidResults()  # has the run say by which key the next turn finds each step
+            return PaidResults()  # makes the run compute the keys with which the next turn finds its steps
         return found
 
     def _take(self, event: Event) -> str:
-        """Take note of an event of the run, and return the text in it that is to be streamed."""
+        """Handle an event of the run, and return its text to stream."""
         if isinstance(event, AnswerDelta):
             return self._streamed.add(event)
         if isinstance(event, RunEnded):
@@ -267,10 +267,10 @@ class ChatCall:
 
 
 def whole_answers(inner: CallMiddleware | None = None) -> CallMiddleware:
-    """Return a middleware that asks the workers of steps for whole answers, and leaves planners as they are.
+    """Return a middleware that calls the workers of steps without streaming; planner calls are unchanged.
 
     Args:
-        inner: calls the workers; `None` calls them directly.
+        inner: another middleware for the call; `None` calls the worker directly.
     """
 
     def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:

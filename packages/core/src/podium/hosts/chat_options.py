@@ -1,4 +1,4 @@
-"""What a call of a chat model says besides its messages, as Podium takes it: tools and sampling."""
+"""Reads the sampling settings and tools of a chat model's call."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -9,26 +9,25 @@ from podium.types import Constraint, Part, Sampling, Tools
 SAMPLING_OPTIONS: Final = (
     "temperature", "top_p", "max_tokens", "seed", "stop", "reasoning_effort", "response_format",
 )  # fmt: skip
-"""What `read_sampling` reads."""
+"""The options that `read_sampling` supports."""
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
 
 
 def read_sampling(options: Mapping[str, Any], *, of: str, takes: Sequence[str] = ()) -> Sampling:
-    """Return how an answer is to be written.
+    """Return the sampling settings of a call.
 
     Args:
-        options: what a call says, under OpenAI's names; an option that is `None` says nothing.
-        of: the name of the chat model, for the error.
-        takes: further options that the call takes, for the error.
+        options: the options of the call, with OpenAI's names; options that are `None` are ignored.
+        of: the name of the chat model, for error messages.
+        takes: further options of the call, for error messages.
 
     Raises:
-        ConfigError: there is an option that a conductor does not take, or a `response_format` that
-            holds no JSON schema.
+        ConfigError: an option is not supported, or `response_format` has no JSON schema.
     """
     said = {name: value for name, value in options.items() if value is not None}
     if unknown := sorted(said.keys() - set(SAMPLING_OPTIONS)):
         taken = ", ".join(sorted({*SAMPLING_OPTIONS, *takes}))
-        raise ConfigError(f"{of} takes no {', '.join(unknown)}: a call may say {taken}")
+        raise ConfigError(f"{of} takes no {', '.join(unknown)}: the options of a call are {taken}")
     stop = said.get("stop", ())
     return Sampling(
         temperature=said.get("temperature"),
@@ -45,9 +44,9 @@ def read_tools(offered: Sequence[Part] | None, choice: object = None) -> Tools:
     """Return the tools that a call offers.
 
     Args:
-        offered: functions, as OpenAI writes them.
-        choice: `auto`, `none`, `required` or `any`; `True` for `required`; the name of a tool, or a
-            function as OpenAI writes it; `None` or `False` leaves the choice to the model.
+        offered: functions in OpenAI's form.
+        choice: `auto`, `none`, `required` or `any`; `True` means `required`; the name of a tool, or a
+            function in OpenAI's form; `None` or `False` means that the model decides.
 
     Raises:
         ConfigError: the choice is a tool that is not offered.
@@ -65,7 +64,8 @@ def read_tools(offered: Sequence[Part] | None, choice: object = None) -> Tools:
         name = function.get("name") if isinstance(function, Mapping) else None
     names = [tool["function"]["name"] for tool in tools]
     if name not in names:
-        raise ConfigError(f"tool_choice {choice!r:.80} is none of the tools: {', '.join(names) or 'none'}")
+        told = f"the tools are {', '.join(names)}" if names else "there are no tools"
+        raise ConfigError(f"tool_choice {choice!r:.80} is not an offered tool: {told}")
     return Tools(tools, {"type": "function", "function": {"name": name}})
 
 
@@ -77,4 +77,4 @@ def _constraint(form: object) -> Constraint | None:
         if isinstance(schema, Mapping) and isinstance(schema.get("schema"), Mapping):
             return Constraint("json", schema["schema"])
     shape = '{"type": "json_schema", "json_schema": {"name": …, "schema": …}}'
-    raise ConfigError(f"response_format is {form!r:.80}: it is {shape}")
+    raise ConfigError(f"response_format is {form!r:.80}: write {shape}")

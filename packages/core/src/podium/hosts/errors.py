@@ -1,8 +1,8 @@
-"""Translates the exceptions of foreign code behind a worker into `WorkerError`s.
+"""Translates the exceptions of a worker's foreign code into `WorkerError`s.
 
-Client libraries share no base class. What they share is an HTTP status, the headers of a
-response, and words in the names of their classes. What a status means is decided by
-`podium.workers.openai.error_mapping`, which serves Podium's own HTTP client too.
+Client libraries have no common base class. Their exceptions have an HTTP status, the headers of a
+response, and similar words in their class names. `podium.workers.openai.error_mapping` maps a status
+to an error, also for Podium's own HTTP client.
 """
 
 import json
@@ -47,7 +47,7 @@ HostErrorReader = Callable[[BaseException], WorkerError | None]
 
 
 class GuardrailTripped(WorkerRefused):
-    """A guardrail of the host's stopped a step. The step is not tried again."""
+    """A guardrail of the host stopped a step. The step is not retried."""
 
     code = "guardrail_tripped"
 
@@ -55,24 +55,24 @@ class GuardrailTripped(WorkerRefused):
 _STATUSES: Final = range(100, 600)
 _CLIENT_SIDE: Final = "APIConnectionError"
 """Base class of the connection and timeout errors of OpenAI's and Anthropic's clients. Libraries
-derived from these give such errors a status that no server sent."""
+based on these clients give such errors a status that no server sent."""
 
 _CUT: Final = "LengthFinishReasonError"
 _FILTERED: Final = "ContentFilterFinishReasonError"
-"""Classes of errors that OpenAI's client raises in place of an answer that it was to parse: the answer was
-cut at the token limit, or by a content filter."""
+"""Exceptions that OpenAI's client raises if it cannot parse an answer because it was cut at the token
+limit, or by a content filter."""
 
 _TEXTS: Final[Sequence[tuple[re.Pattern[str], type[WorkerError], str]]] = (
-    # what httpx says of an answer that was cut off; clients of models wrap it as a connection error
+    # httpx's message for an answer that was cut off; clients of models wrap it in a connection error
     (
         re.compile("without sending complete message body|incomplete chunked read"),
         WorkerBroken,
         "was cut off",
     ),
-    # what asyncio says to a client whose kept connection belongs to an event loop that has ended
+    # asyncio's message for a client whose connection belongs to a closed event loop
     (re.compile("^Event loop is closed$"), WorkerUnavailable, "lost a connection of another event loop"),
 )
-"""Texts of an exception or of its causes, and the error they mean; the call may be paid for."""
+"""Texts in the message of an exception or of its causes, and the error for them; the call may be billed."""
 
 _CLASS_WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool]]] = (
     (
@@ -95,8 +95,8 @@ _CLASS_WORDS: Final[Sequence[tuple[tuple[str, ...], type[WorkerError], str, bool
     (("JSONDecodeError",), WorkerBroken, "sent no JSON", True),
     (("Connection",), WorkerUnavailable, "lost the connection", True),
 )  # fmt: skip
-"""Words in class names, of an exception or of its causes, and the error they mean: its class, what the
-message says, and whether the call may be paid for. The first row that fits counts."""
+"""Words in the class names of an exception or of its causes, and the error for them: its class, its message,
+and whether the call may be billed. The first row that fits is used."""
 
 
 @contextmanager
@@ -108,18 +108,18 @@ def worker_errors(
 ) -> Iterator[None]:
     """Translate every exception that foreign code raises in the block.
 
-    Errors of Podium and a cancellation that was asked for pass. Secrets are removed from the
+    Errors of Podium and requested cancellations are raised unchanged. Secrets are removed from the
     messages of the error and of its causes.
 
     Args:
         worker: the name on the worker's card.
-        usage: returns the tokens known to be spent in the block; `None` if they are not known. They
-            replace the tokens that a foreign exception states, which are of its own call alone.
-        reader: recognises exceptions that only this host raises; it is asked first.
+        usage: returns the tokens that the block used; `None` if they are unknown. They
+            replace the tokens of a foreign exception, which are only those of its own call.
+        reader: recognises exceptions that only this host raises; it is called first.
 
     Raises:
-        WorkerError: the block raised; `__cause__` is the original, unless it holds a secret that
-            cannot be removed.
+        WorkerError: the block raised; `__cause__` is the original exception, unless it has a secret
+            that cannot be removed.
     """
     try:
         with Boundary(f"worker {worker!r}", partial(WorkerFailed, maybe_paid=True), is_library=True):
@@ -141,12 +141,12 @@ def worker_errors(
 def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader | None = None) -> WorkerError:
     """Return the `WorkerError` for an exception of foreign code.
 
-    The exception and its causes are searched for a status, then for words in class names.
+    Searches the exception and its causes for a status, then for words in class names.
 
     Args:
         error: the exception.
         worker: the name on the worker's card.
-        reader: recognises exceptions that only this host raises; it is asked first.
+        reader: recognises exceptions that only this host raises; it is called first.
     """
     origin, chain = Origin(f"worker {worker!r}"), tuple(_chain(error))
     if reader is not None:
@@ -163,14 +163,14 @@ def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader |
             return answer_fault(origin, {"error": reported})
         if (status := _status(each)) is not None:
             fault = status_fault(origin, status, _headers(each), _body(each))
-            # a success whose answer the client could not read
+            # with a status below 300, the client could not read the answer, which is billed
             fault.maybe_paid = fault.maybe_paid or status < HTTPStatus.MULTIPLE_CHOICES
             return fault
     return _by_words(origin, chain, said)
 
 
 def _unparsed(origin: Origin, error: BaseException, said: str) -> WorkerError | None:
-    """Return the error for an answer that OpenAI's client did not parse; `None` for another exception."""
+    """Return the error for an answer that OpenAI's client could not parse; `None` for other exceptions."""
     names = _class_names(error)
     if _CUT in names:
         told = f"{origin.url} was cut at its token limit, and the answer cannot be read: {said}"
@@ -181,10 +181,10 @@ def _unparsed(origin: Origin, error: BaseException, said: str) -> WorkerError | 
 
 
 def cut_answer_usage(error: BaseException) -> Usage | None:
-    """Return the tokens of an answer that OpenAI's client did not parse because it was cut.
+    """Return the tokens of an answer that OpenAI's client could not parse because it was cut.
 
     Returns:
-        `None` for any other exception, and if the server reported no tokens, as in a stream.
+        `None` for other exceptions, and if the server reported no tokens, as in a stream.
     """
     if _CUT not in _class_names(error):
         return None
@@ -193,7 +193,7 @@ def cut_answer_usage(error: BaseException) -> Usage | None:
 
 
 def _by_words(origin: Origin, chain: Sequence[BaseException], said: str) -> WorkerError:
-    """Return the error that the texts or the class names of an exception and its causes mean."""
+    """Return the error for the texts or class names of an exception and its causes."""
     for text, kind, message in _TEXTS:
         if any(text.search(str(each)) for each in chain):
             return kind(f"{origin.url} {message}: {said}", maybe_paid=True)
@@ -205,7 +205,7 @@ def _by_words(origin: Origin, chain: Sequence[BaseException], said: str) -> Work
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and its causes, each once; a group of one counts as what it holds."""
+    """Yield an exception and its causes, each once; after a group with one exception, that exception."""
     seen = set[int]()
     each: BaseException | None = error
     while each is not None and id(each) not in seen:
@@ -222,9 +222,9 @@ def _class_names(error: BaseException) -> list[str]:
 
 
 def _reported(error: BaseException) -> object:
-    """Return the error that a server reported within a stream; `None` where it did not.
+    """Return the error that a server reported inside a stream; `None` if there is none.
 
-    OpenAI's client then raises the base class of its errors, which has no response.
+    OpenAI's client then raises the base class of its errors, without a response.
     """
     is_base = type(error).__name__ == "APIError" and getattr(error, "response", None) is None
     return getattr(error, "body", None) if is_base else None
@@ -256,7 +256,7 @@ def _headers(error: BaseException) -> Mapping[str, str]:
 
 
 def _body(error: BaseException) -> bytes:
-    """Return what the server said, as the body of an error response."""
+    """Return the server's message, as the body of an error response."""
     body = getattr(error, "body", None)
     if body is None and (said := _botocore(getattr(error, "response", None), "Error")):
         body = {"error": {key.lower(): value for key, value in said.items()}}

@@ -1,4 +1,4 @@
-"""A conductor made of what a host's caller gave: a planner, workers and options."""
+"""Creates a conductor from a planner, workers and options of a host's caller."""
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
@@ -26,19 +26,19 @@ def make_conductor(
     face: str,
     takes: Sequence[str] = (),
 ) -> Conductor:
-    """Return a conductor. Its planner and its fallback planner may be models of the host's.
+    """Return a conductor. Its planner and fallback planner may be models of the host.
 
     Args:
-        planner: a planner, or what `as_planner` takes.
+        planner: a planner, or an argument of `as_planner`.
         workers: the pool.
         options: options of `Conductor`.
-        as_planner: makes a planner of a model of the host's.
-        face: the function that the caller called, for an error.
-        takes: options that this function takes besides those of `Conductor`, for an error.
+        as_planner: creates a planner from a model of the host.
+        face: the name of the function that the caller called, for error messages.
+        takes: further options of this function, for error messages.
 
     Raises:
-        TypeError: an option is not one of `Conductor`'s.
-        ConfigError: `as_planner` cannot make a planner of what was given, or as `Conductor`.
+        TypeError: `Conductor` has no such option.
+        ConfigError: `as_planner` rejects the planner, or `Conductor` rejects an argument.
     """
     if unknown := options.keys() - set(CONDUCTOR_OPTIONS):
         told = ", ".join((*takes, *CONDUCTOR_OPTIONS))

@@ -1,4 +1,4 @@
-"""Parts of messages and answers that every adapter writes and reads in the same way."""
+"""Reads and writes parts of messages and answers, for all adapters."""
 
 import json
 from collections.abc import Coroutine, Mapping, Sequence
@@ -24,19 +24,19 @@ read_finish = finish_reasons.read_finish
 
 
 def tool_call(call_id: str | None, name: str | None, arguments: Mapping[str, Any] | str | None) -> Part:
-    """Return a call of a tool as OpenAI writes it.
+    """Return a tool call in OpenAI's form.
 
     Args:
         call_id: the call's id.
         name: the tool's name.
-        arguments: as an object, or as the text a model wrote, which stays as it is.
+        arguments: an object, or the text of a model, which is not changed.
     """
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return {"id": call_id or "", "type": "function", "function": {"name": name or "", "arguments": text}}
 
 
 def tool_arguments(call: Part) -> dict[str, Any] | None:
-    """Return the arguments of a call; `None` where the model wrote no JSON object."""
+    """Return the arguments of a tool call; `None` if they are not a JSON object."""
     try:
         arguments = json.loads(call["function"].get("arguments") or "{}", strict=False)
     except (ValueError, RecursionError):
@@ -45,20 +45,20 @@ def tool_arguments(call: Part) -> dict[str, Any] | None:
 
 
 def prompt_text(messages: Sequence[Message]) -> str:
-    """Return messages as one text, for objects that take no messages."""
+    """Return messages as one text, for objects that accept only text."""
     if len(messages) == 1:
         return messages[0].text
     return "\n\n".join(f"{message.role}: {message.text}" for message in messages)
 
 
 def text_of(value: object) -> str:
-    """Return what a tool or a chain returned as text: text as it is, other data as JSON.
+    """Return the output of a tool or a chain as text: text unchanged, other data as JSON.
 
-    Models of pydantic, data classes, dates, times, UUIDs, decimals, paths and enums are data. `None` is
+    Supports pydantic models, data classes, dates, times, UUIDs, decimals, paths and enums. `None` becomes
     empty text.
 
     Raises:
-        WorkerFailed: the value, or a part of it, is not data, such as a coroutine, a function, bytes, NaN.
+        WorkerFailed: the value, or a part of it, has no JSON form: a coroutine, a function, bytes, NaN.
     """
     if value is None or isinstance(value, str):
         return storable(value or "")
@@ -66,10 +66,10 @@ def text_of(value: object) -> str:
         return storable(json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain))
     except (TypeError, ValueError, RecursionError) as error:
         if isinstance(value, Coroutine):
-            value.close()  # else Python warns that nobody awaited it
+            value.close()  # avoids Python's warning on a coroutine that was never awaited
         returned = type(value).__name__
-        told = f"the worker returned a value of type {returned} that is not data ({error})"
-        told += ": return text, or values that JSON can hold"
+        told = f"the worker returned a value of type {returned} that has no JSON form ({error})"
+        told += ": return text, or JSON values"
         raise WorkerFailed(storable(told), maybe_paid=True) from None
 
 
@@ -88,9 +88,9 @@ def _plain(value: object) -> Any:
 
 
 def sampling_arguments(sampling: Sampling) -> dict[str, Any]:
-    """Return what a request says of sampling, under the names that clients of chat models share.
+    """Return the sampling settings of a request with the names that clients of chat models use.
 
-    These are `temperature`, `top_p`, `max_tokens`, `seed` and `stop`, each only where it is said.
+    These are `temperature`, `top_p`, `max_tokens`, `seed` and `stop`; settings that are not set are left out.
     """
     names = ("temperature", "top_p", "max_tokens", "seed")
     arguments = {name: value for name in names if (value := getattr(sampling, name)) is not None}
@@ -105,15 +105,14 @@ def spent_completion(
     finish_reason: str | None = None,
     refusal: str | None = None,
 ) -> Completion:
-    """Return the answer of an object that may have called models, whose tokens were counted meanwhile.
+    """Return the answer of an object that may have called models.
 
     Args:
         text: the answer.
-        usage: what the models reported; `Usage()` where none was called, `None` where it is not known.
-        card: the worker's. With a price above 0, the object has used tokens even if no call was seen.
-        finish_reason: why the last call of a model stopped, in the provider's word; `None` where nobody
-            said.
-        refusal: the text in which that model refused to answer.
+        usage: the tokens that the models reported; `Usage()` if no model was called, `None` if unknown.
+        card: the worker's card. With a price above 0, the object used tokens even if no call was counted.
+        finish_reason: the provider's finish reason of the last model call; `None` if unknown.
+        refusal: the text with which that model refused to answer.
 
     Raises:
         AnswerRefused: the last model or its provider's filter refused to answer.
@@ -138,22 +137,21 @@ def read_completion(  # noqa: PLR0913 - the facts of one answer
     usage: Usage | Mapping[str, Any] | None = None,
     model: str | None = None,
 ) -> Completion:
-    """Return the answer of a host's chat model, by the rules for Podium's own chat workers.
+    """Return the answer of a host's chat model, with the same checks as for Podium's chat workers.
 
     Args:
-        messages: what the model was sent, from which tokens are estimated where none are reported.
-        text: what it wrote.
-        finish_reason: why it stopped, in the provider's word; `None` where nobody said, which
-            means that the answer was cut off.
-        tool_calls: calls it asks for, as `tool_call` writes them.
-        refusal: the text in which it refused to answer.
-        usage: reported tokens, as Podium or as any provider writes them; `None` where none are.
+        messages: the messages that were sent, from which missing usage is estimated.
+        text: the text of the answer.
+        finish_reason: the provider's finish reason; `None` if there is none, which means that the
+            answer was cut off.
+        tool_calls: the tool calls, in the form of `tool_call`.
+        refusal: the text with which the model refused to answer.
+        usage: the reported tokens, in Podium's form or a provider's; `None` if none are reported.
         model: the model that answered.
 
     Raises:
         AnswerRefused: the model or its provider's filter refused to answer.
-        WorkerBroken: the end of the answer was not seen, its finish reason is not a known one, or the
-            answer is empty.
+        WorkerBroken: the answer is incomplete or empty, or its finish reason is unknown.
     """
     message = {"content": text, "tool_calls": list(tool_calls), "refusal": refusal}
     reader = AnswerReader(usage if isinstance(usage, Usage) else None)

@@ -1,4 +1,4 @@
-"""Runs of a conductor whose id is the host's: a recorded run that has no whole answer goes on."""
+"""Runs with an id of the host: a recorded run without a complete answer is resumed."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
@@ -12,16 +12,16 @@ _UNFINISHED: Final = ("failed", "partial")
 
 
 class RecordedRun:
-    """A run that may be recorded already under its id, by an earlier call.
+    """A run that an earlier call may have recorded under the same id.
 
-    A recorded run that ended `ok` is read back. One that ended `failed` or `partial` is resumed:
-    its failed steps run again, and what was paid for is not paid again.
+    If the recorded run is `ok`, its result is returned. If it is `failed` or `partial`, it is resumed:
+    failed steps run again, and recorded results are reused.
 
     Args:
-        conductor: the conductor that answers.
+        conductor: the conductor.
         asked: the query, or a plan.
         options: the options of the run.
-        on_event: takes each event as it happens; the events are yielded later, when they are read.
+        on_event: called with each event as it happens, before `events` yields it.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class RecordedRun:
         self._on_event = on_event
         self._is_begun = False
         self.before: Result | None = None
-        """The result that was recorded by an earlier call; `None` where there was none."""
+        """The result that an earlier call recorded; `None` if there is none."""
 
     def events(self) -> AsyncGenerator[Event, None]:
-        """Yield the events of the run, as `Conductor.stream`."""
+        """Yield the events of the run, like `Conductor.stream`."""
         return events_of(self._carry_out)
 
     async def _carry_out(self, emit: Callable[[Event], None]) -> None:
@@ -49,7 +49,7 @@ class RecordedRun:
             if not self._is_begun and isinstance(event, RunEnded):
                 self.before = event.result
                 if event.result.status in _UNFINISHED:
-                    return  # it goes on below
+                    return  # the run is resumed below
             self._is_begun = True
             if self._on_event is not None:
                 self._on_event(event)

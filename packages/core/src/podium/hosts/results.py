@@ -1,4 +1,4 @@
-"""What hosts are given of a result: its answer or an error, its text in pieces, and its metadata."""
+"""Converts results for hosts: to an answer or an error, and to metadata."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -11,26 +11,26 @@ from podium.types.conclusion import answer_of, steps_of
 from podium.usage import Usage
 
 Partial = Literal["return", "raise"]
-"""Whether an answer that lacks something is returned, or raised as `RunFailed`."""
+"""Whether an answer that lacks something is returned, or raises `RunFailed`."""
 
 
 def check_partial(partial: object) -> Partial:
-    """Return a value of `partial`.
+    """Return `partial` if it is valid.
 
     Raises:
-        ConfigError: it is not one.
+        ConfigError: it is not `return` or `raise`.
     """
     if partial not in get_args(Partial):
-        raise ConfigError(f"partial is {partial!r:.40}: it is {' or '.join(get_args(Partial))}")
+        raise ConfigError(f"partial is {partial!r:.40}: it must be {' or '.join(get_args(Partial))}")
     return cast("Partial", partial)
 
 
 def answered(result: Result, *, partial: Partial = "return") -> Result:
-    """Return a result that holds an answer.
+    """Return the result if it has an answer.
 
     Args:
-        result: what a run returned.
-        partial: whether an answer that lacks something is returned or raised.
+        result: the result of a run.
+        partial: whether an answer that lacks something is returned, or raises.
 
     Raises:
         RunFailed: there is no answer, the plan waits for approval, or the answer lacks something
@@ -44,12 +44,12 @@ def answered(result: Result, *, partial: Partial = "return") -> Result:
         wait = "the plan waits for approval: decide, then resume the run"
         raise run_failed(f"{wait}; or give Policy(approve=...) a function", result)
     if result.status == "partial" and partial == "raise":
-        raise run_failed(f"the answer is not whole{reason}", result)
+        raise run_failed(f"the answer is partial{reason}", result)
     return result
 
 
 def run_failed(message: str, result: Result) -> RunFailed:
-    """Return the error for a result that a host's caller cannot use; its message names the run."""
+    """Return the error for a result without a usable answer; its message has the run's id."""
     error = RunFailed(f"run {result.run_id}: {message}")
     error.result = result
     return error
@@ -58,17 +58,17 @@ def run_failed(message: str, result: Result) -> RunFailed:
 def result_metadata(
     result: Result, *, usage: Callable[[Usage], Mapping[str, Any]] = asdict, outputs: bool = False
 ) -> dict[str, Any]:
-    """Return a result as plain JSON for a host's own metadata, without secrets.
+    """Return a result as plain JSON data for a host's metadata, without secrets.
 
     The keys are `run_id`, `status`, `problem`, `planner` (`name`, `why`, `is_fallback`), `plan`,
     `workers`, `steps`, `usage`, `estimated_usage` (the part of `usage` that was estimated from text),
-    `cost` (USD, or `None` where it is unknown), `maybe_paid` (whether some of `cost` may not be on the
-    bill) and `seconds`. Each step has `estimated` and `maybe_paid`.
+    `cost` (USD, or `None` when unknown), `maybe_paid` (whether part of `cost` may not be billed)
+    and `seconds`. Each step also has `estimated` and `maybe_paid`.
 
     Args:
-        result: what a run returned.
-        usage: writes tokens in the host's form.
-        outputs: whether each step has its `output`.
+        result: the result of a run.
+        usage: converts tokens to the host's form.
+        outputs: whether to include the `output` of each step.
     """
     plans = {current.number: current.plan for current in result.rounds}
     metadata: dict[str, Any] = scrub_data(
@@ -94,12 +94,12 @@ def result_metadata(
 
 
 def plan_metadata(plan: Plan) -> dict[str, Any]:
-    """Return a plan as JSON, without its query."""
+    """Return a plan as plain JSON data, without its query."""
     return replace(plan, query=()).to_json()
 
 
 def plan_lines(plan: Plan, workers: Sequence[str]) -> list[str]:
-    """Return a plan in words, one line for each step.
+    """Return a plan as text, one line per step.
 
     Args:
         plan: the plan.
@@ -113,9 +113,9 @@ def plan_lines(plan: Plan, workers: Sequence[str]) -> list[str]:
 
 
 def answer_sources(result: Result) -> tuple[Outcome, ...]:
-    """Return the outcomes that the answer is made of, in the order of their plan.
+    """Return the outcomes that the answer depends on, in the plan's order.
 
-    These are the step that wrote the answer, and every step whose output reached it.
+    These are the outcomes of the step that wrote the answer, and of every step whose output reached it.
     """
     for current in reversed(result.rounds):
         if current.plan is not None and answer_of(current) is not None:
@@ -126,12 +126,12 @@ def answer_sources(result: Result) -> tuple[Outcome, ...]:
 
 
 def steps_behind(plan: Plan, ended: Mapping[int, Outcome], step: int) -> list[int]:
-    """Return the steps whose output reached one step, and that step, in the order of the plan.
+    """Return a step and the steps whose output reached it, in the plan's order.
 
     Args:
         plan: the plan.
-        ended: the outcomes of its steps that ended well, by step; others are left out.
-        step: the one step.
+        ended: the outcomes of steps that are `ok`, by step; other steps are left out.
+        step: the index of the step.
     """
     found, left = set[int](), [step]
     while left:

@@ -1,4 +1,4 @@
-"""Answers of which a part is no text: images, sound, files."""
+"""Converts answers with parts that are not text, such as images, audio and files."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,9 @@ from podium.types import Completion, storable
 
 
 def text_completion(texts: Sequence[str], gaps: Sequence[str], worker: str) -> Completion | None:
-    """Return an answer whose parts that are no text are stated in its text and in `missing`.
+    """Return the text of an answer; its text and `missing` name the parts that are not text.
 
-    The output of a step is text, so that nothing else reaches other workers or the user.
+    The output of a step is text, so other parts do not reach other workers or the user.
 
     Args:
         texts: the texts of the answer.
@@ -17,7 +17,7 @@ def text_completion(texts: Sequence[str], gaps: Sequence[str], worker: str) -> C
         worker: the worker's name.
 
     Returns:
-        `None` where there are neither texts nor gaps.
+        The answer; `None` if there are neither texts nor gaps.
 
     Raises:
         WorkerFailed: there are gaps and no text.
@@ -32,7 +32,7 @@ def text_completion(texts: Sequence[str], gaps: Sequence[str], worker: str) -> C
 
 
 def gaps_told(gaps: Sequence[str]) -> str:
-    """Return the sentence for parts of an answer that are no text.
+    """Return the sentence that names the parts of an answer that are not text.
 
     Args:
         gaps: the parts, in words, as in `an image (image/png, 15 bytes)`.
@@ -41,5 +41,5 @@ def gaps_told(gaps: Sequence[str]) -> str:
 
 
 def encoded_size(data: str) -> str:
-    """Return the size of what is encoded in base64, as in `1,024 bytes`."""
+    """Return the decoded size of base64 data, as in `1,024 bytes`."""
     return f"{len(data) * 3 // 4 - data.count('='):,} bytes"

@@ -1,8 +1,8 @@
-"""What the turn after a call of tools continues from: the plan, and the outcomes of its steps.
+"""Continuations: the plan and the outcomes of its steps, for the turn after tool calls.
 
-A continuation is plain JSON. A host whose messages carry metadata puts it into the message that
-holds the calls, so that it is where the conversation is. Any other host keeps it in a
-`ContinuationStore`. The next turn then pays for the last step alone.
+A continuation is plain JSON data. A host whose messages have metadata stores it in the message with
+the tool calls; other hosts use a `ContinuationStore`. The next turn then reuses the plan and the
+outcomes, and runs only the last step.
 """
 
 import json
@@ -28,7 +28,7 @@ _OF_ROUND: Final = (PlanReady, ApprovalAsked, ApprovalGiven)
 
 
 def is_continued(event: Event) -> bool:
-    """Return whether `write_continuation` reads an event."""
+    """Return whether `write_continuation` needs an event."""
     return isinstance(event, _KEPT)
 
 
@@ -36,8 +36,8 @@ def write_continuation(events: Iterable[Event], query: Sequence[Message]) -> dic
     """Return the continuation of a run: its last plan, and the outcomes of its steps.
 
     Args:
-        events: the run's.
-        query: the conversation up to its question, which the plan is for.
+        events: the events of the run.
+        query: the conversation up to its question.
     """
     kept: list[Event] = []
     for event in events:
@@ -56,10 +56,10 @@ def write_continuation(events: Iterable[Event], query: Sequence[Message]) -> dic
 def read_continuation(
     continuation: object, query: Sequence[Message], workers: Sequence[str]
 ) -> PaidResults | None:
-    """Return the results that a continuation holds; `None` where it is none, or of another question.
+    """Return the results of a continuation; `None` if it is invalid or belongs to another question.
 
     Args:
-        continuation: what `write_continuation` returned, as it was found in a message.
+        continuation: the return value of `write_continuation`, from a message or a store.
         query: the conversation up to its question.
         workers: the names of the pool's workers.
     """
@@ -68,17 +68,17 @@ def read_continuation(
     try:
         return unbilled([decode(record) for record in continuation["records"]], workers)
     except (ConfigError, JournalBroken, LookupError, TypeError):
-        _log.warning("the plan of the turn before is of no use here: the turn is planned anew", exc_info=True)
+        _log.warning("the previous turn's plan cannot be reused: this turn is planned again", exc_info=True)
         return None
 
 
 class ContinuationStore:
-    """Keeps the latest continuations in memory, found by the question and the ids of the calls.
+    """Stores the latest continuations in memory, by the question and the ids of the tool calls.
 
-    Threads may use it at once.
+    It is thread-safe.
 
     Args:
-        most: how many are kept; the one kept longest ago is then dropped, and its turn planned anew.
+        most: maximum number of continuations. The oldest is removed first; its turn is planned again.
     """
 
     def __init__(self, most: int = 256) -> None:
@@ -87,12 +87,12 @@ class ContinuationStore:
         self._lock = Lock()
 
     def keep(self, query: Sequence[Message], calls: Sequence[Part], continuation: Mapping[str, Any]) -> None:
-        """Keep a continuation.
+        """Store a continuation.
 
         Args:
             query: the conversation up to its question.
-            calls: the calls that the answer asks for.
-            continuation: what the turn after these calls continues from.
+            calls: the tool calls of the answer.
+            continuation: the continuation for the turn after these calls.
         """
         key = (_hash(query), _ids(calls))
         with self._lock:
@@ -102,11 +102,11 @@ class ContinuationStore:
                 self._kept.popitem(last=False)
 
     def find(self, query: Sequence[Message], tool_messages: Sequence[Message]) -> Mapping[str, Any] | None:
-        """Return the continuation for a turn; `None` where none was kept.
+        """Return the continuation for a turn; `None` if there is none.
 
         Args:
             query: the conversation up to its question.
-            tool_messages: the messages after it: calls of tools, and what these returned.
+            tool_messages: the messages after the question: tool calls and their results.
         """
         calls = next((message.tool_calls for message in reversed(tool_messages) if message.tool_calls), ())
         with self._lock:

@@ -1,8 +1,8 @@
-"""A worker that is a tool of a host, and how a subtask becomes the tool's arguments.
+"""A worker that calls a tool of a host, with arguments from the subtask.
 
-A subtask that is a JSON object holds the tool's arguments. They are checked against the tool's
-schema. Any other subtask is the argument of a tool that needs one text; other tools refuse it, and
-their card asks the planner for a JSON object.
+A subtask that is a JSON object contains the tool's arguments, which are checked against the tool's
+schema. If the tool needs only one text, any other subtask is that argument. Other tools require a
+JSON object, which their card asks the planner for.
 """
 
 import json
@@ -28,16 +28,15 @@ _MESSAGE_CHARS = 300
 
 
 class ToolWorker(Worker):
-    """Calls a tool with what the subtask says.
+    """Calls a tool with arguments from the subtask.
 
     Args:
         schema: JSON schema of the tool's arguments: an object with `properties`. Unknown arguments are
-            refused unless the schema has `additionalProperties`. Remote references are not followed.
+            invalid unless the schema has `additionalProperties`. Remote references are not resolved.
         call: calls the tool with its arguments, and returns its output as text; or as a
-            `Completion`, where models that the tool called have spent tokens. What it raises is
-            translated by `worker_errors`.
-        card: what the planner is told of the tool; how a subtask is written is added to the
-            description.
+            `Completion` if the tool called models that used tokens. `worker_errors` translates
+            its exceptions.
+        card: the card of the tool; instructions for the subtask are added to its description.
         reader: recognises exceptions that only this host raises.
 
     Raises:
@@ -46,7 +45,7 @@ class ToolWorker(Worker):
 
     uses_tokens = False
     reads_prose = False
-    safe_to_repeat = False  # it may send a mail; hosts that know better set it
+    safe_to_repeat = False  # a tool may have side effects; hosts that know otherwise set it
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class ToolWorker(Worker):
         self._call = call
         self._reader = reader
         rule = self._rule()
-        if card.description.endswith(rule):  # a card that was saved has the rule already
+        if card.description.endswith(rule):  # a saved card already has the rule
             rule = ""
         self.card = replace(card, description=f"{card.description} {rule}".strip())
 
@@ -74,7 +73,7 @@ class ToolWorker(Worker):
         """Call the tool.
 
         Raises:
-            WorkerRefused: the tool needs a JSON object and the subtask holds none, or the arguments do
+            WorkerRefused: the tool needs a JSON object and the subtask has none, or the arguments do
                 not fit the tool's schema.
             WorkerError: the tool raised.
         """
@@ -87,13 +86,13 @@ class ToolWorker(Worker):
         yield done
 
     def _text_argument(self) -> str | None:
-        """Return the argument that a plain subtask is for: the only one, or the only one required."""
+        """Return the argument for a plain subtask: the only one, or the only required one, if it is text."""
         names = list(self._arguments) if len(self._arguments) == 1 else sorted(self._required)
         is_text = len(names) == 1 and self._arguments.get(names[0], {}).get("type") == "string"
         return names[0] if is_text else None
 
     def _rule(self) -> str:
-        """Say how a subtask is written, where it is not simply the text that the tool takes."""
+        """Return the instructions for the subtask; empty if the subtask is simply the tool's text."""
         if not self._arguments:
             return "It takes no arguments."
         if self._text is None:
@@ -106,13 +105,13 @@ class ToolWorker(Worker):
         """Return the tool's arguments.
 
         Raises:
-            WorkerRefused: the tool needs a JSON object and the subtask holds none, or the arguments do
+            WorkerRefused: the tool needs a JSON object and the subtask has none, or the arguments do
                 not fit the tool's schema.
         """
         if not self._arguments:
             return {}
         subtask, template = step_input.subtask, step_input.template or step_input.subtask
-        # The plan says what is an argument: an output that is filled in can neither add nor close one.
+        # The template of the plan decides what is an argument, so a filled-in output cannot add arguments.
         if self._text is not None:
             names = dict(step_input.texts)
             return self._checked(_object_in(subtask)) if is_object(template, names) else {self._text: subtask}
@@ -124,14 +123,14 @@ class ToolWorker(Worker):
         arguments = None if text is None else _object_in(text)
         if arguments is None:
             takes = f"tool {self.card.name!r} takes {self._described()}"
-            raise WorkerRefused(f"{takes}: write the subtask as a JSON object of them")
+            raise WorkerRefused(f"{takes}: write the subtask as a JSON object with them")
         return self._checked(arguments)
 
     def _checked(self, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return arguments that fit the tool's schema.
 
         Raises:
-            WorkerRefused: they do not; the message names the argument.
+            WorkerRefused: the arguments do not fit the schema; the message names the argument.
         """
         typed = {name: self._typed(name, value) for name, value in (arguments or {}).items()}
         error = best_match(self._validator.iter_errors(typed))
@@ -141,10 +140,10 @@ class ToolWorker(Worker):
         return typed
 
     def _typed(self, name: str, value: object) -> object:
-        """Return a number for a text where the tool takes a number, as an output that is filled in is text.
+        """Convert a text to a number if the argument is a number, because filled-in outputs are text.
 
         Raises:
-            WorkerRefused: the text is no such number. Not every host checks, and Python multiplies text.
+            WorkerRefused: the text is not a number of that kind.
         """
         kind = self._arguments.get(name, {}).get("type")
         if not isinstance(value, str) or kind not in _NUMBERS:
@@ -156,7 +155,7 @@ class ToolWorker(Worker):
         except ValueError:
             pass
         told = f"tool {self.card.name!r} takes {kind} as {name!r}, and was given {value[:80]!r}"
-        raise WorkerRefused(f"{told}: let a step before it give the number and nothing else")
+        raise WorkerRefused(f"{told}: an earlier step must return only the number")
 
     def _described(self) -> str:
         kinds = {name: kind.get("type", "any") for name, kind in self._arguments.items()}
@@ -164,20 +163,20 @@ class ToolWorker(Worker):
 
 
 def _validator(schema: Mapping[str, Any], required: Sequence[str], name: str) -> Draft202012Validator:
-    """Return what checks arguments by a schema, which refuses unknown ones unless it says otherwise."""
+    """Return the validator of a schema; unknown arguments are invalid unless the schema allows them."""
     whole = {"additionalProperties": False, **schema, "type": "object", "required": list(required)}
     kind: Any = validator_for(whole, default=Draft202012Validator)
     try:
         kind.check_schema(whole)
     except SchemaError as error:
-        told = f"the arguments of tool {name!r} have no valid JSON schema: {error.message}"
+        told = f"the JSON schema of the arguments of tool {name!r} is invalid: {error.message}"
         raise ConfigError(told) from error
     validator: Draft202012Validator = kind(whole, registry=Registry())  # the default one opens URLs
     return validator
 
 
 def _object_in(subtask: str) -> dict[str, Any] | None:
-    """Return the JSON object from the first to the last brace; `None` where there is none."""
+    """Return the JSON object from the first to the last brace; `None` if there is none."""
     try:
         found = json.loads(subtask[subtask.find("{") : subtask.rfind("}") + 1], strict=False)
     except (ValueError, RecursionError):
@@ -186,7 +185,7 @@ def _object_in(subtask: str) -> dict[str, Any] | None:
 
 
 def _complaint(error: ValidationError) -> str:
-    """Say what is wrong with arguments, and where."""
+    """Return what is wrong with the arguments, and where."""
     where = error.json_path.removeprefix("$.")
     told = error.message if len(error.message) <= _MESSAGE_CHARS else f"{error.message[:_MESSAGE_CHARS]}…"
     return f"wrong arguments: {told}" if where == "$" else f"a wrong argument {where!r}: {told}"

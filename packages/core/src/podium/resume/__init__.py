@@ -1,4 +1,4 @@
-"""Rebuilds a run's state from its recorded events: what is paid for, what is owed."""
+"""Rebuilds the state of a run from its recorded events."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Reads from recorded events what a run has spent: the bill of each call, known or not."""
+"""Computes the tokens and costs of a run's calls from its recorded events."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from podium.usage import Usage
 from podium.workers.worker import Card
 from podium.workers.worst_case import Overlong
 
-UNKNOWN = Problem("unknown", "the run broke off while the call was under way; it may have been paid for")
+UNKNOWN = Problem("unknown", "the run was interrupted during the call, which may be billed")
 
 
 def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
-    """Return what the run has spent; a call whose end nobody saw has spent all it had reserved."""
+    """Return the spending of each call; a call without a recorded end counts with its reservation."""
     spends: list[Spend] = []
     planning: Spend | None = None
     for event in events:
@@ -44,17 +44,17 @@ def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
         spends.append(planning)
     for call in calls_of(events):
         bill = call.bill
-        if call.reserved.calls:  # else a conductor's, whose own run tells what it spent
+        if call.reserved.calls:  # a nested run counts its own calls
             spends.append(charge(call.reserved, bill.usage, bill.cost, maybe_paid=bill.maybe_paid))
     return tuple(spends)
 
 
 def note_lengths(events: Sequence[Event], overlong: Overlong, cards: Mapping[str, Card]) -> None:
-    """Note the answers of workers that were longer than their bound.
+    """Add the recorded answers that were longer than their limit to `overlong`.
 
     Args:
-        events: those of the run.
-        overlong: where they are noted.
+        events: the events of the run.
+        overlong: the collection of such answers.
         cards: the cards of the pool, by name.
     """
     for call in calls_of(events):
@@ -62,25 +62,26 @@ def note_lengths(events: Sequence[Event], overlong: Overlong, cards: Mapping[str
 
 
 def steps_of(events: Sequence[Event]) -> int:
-    """Return how many steps the run has started, with those of runs that its workers' code began."""
+    """Return the number of steps that the run has started, including runs that its workers' code started."""
     own = {(event.round, event.step) for event in events if isinstance(event, StepStarted)}
     return len(own) + sum(event.steps for event in events if isinstance(event, WorkerRunEnded))
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """One recorded call of a worker, and what it came to."""
+    """One recorded call of a worker."""
 
     round: int
     step: int
     reserved: Spend
     bill: Call
+    """The call with its tokens and cost."""
     ended: Outcome | None
-    """The outcome of its step; `None` when that was not recorded."""
+    """The outcome of its step; `None` if it was not recorded."""
 
 
 def calls_of(events: Sequence[Event]) -> Iterator[Called]:
-    """Yield every call of a worker that was begun, with its bill, known or not."""
+    """Yield every started call of a worker, with its tokens and cost, or its reservation without an end."""
     begun: dict[tuple[int, int, int], StepStarted] = {}
     failed: dict[tuple[int, int], list[tuple[StepStarted, Call]]] = {}
     for event in events:
@@ -94,7 +95,7 @@ def calls_of(events: Sequence[Event]) -> Iterator[Called]:
             outcome, where = event.outcome, (event.round, event.step)
             for start, call in failed.pop(where, []):
                 yield Called(*where, start.reserved, call, outcome)
-            # One that a new plan replaced may end after its successor has begun.
+            # A superseded step may end after the step that replaces it has started.
             told = {call.attempt for call in outcome.calls}
             for place in [p for p in begun if p[:2] == where and (p[2] <= outcome.attempts or p[2] in told)]:
                 start = begun.pop(place)
@@ -106,7 +107,7 @@ def calls_of(events: Sequence[Event]) -> Iterator[Called]:
 
 
 def _bill(start: StepStarted, outcome: Outcome) -> Call:
-    """Return the call of an outcome that tells of it."""
+    """Return the call `start` with the tokens and cost of the outcome."""
     for call in outcome.calls:
         if call.attempt == start.attempt:
             return call
@@ -123,20 +124,20 @@ def _bill(start: StepStarted, outcome: Outcome) -> Call:
 
 
 def _unseen(start: StepStarted) -> Call:
-    """Return the bill of a call whose end was not recorded: its reservation."""
+    """Return a call whose end was not recorded; it counts with its reservation."""
     reserved = start.reserved
     return Call(
         attempt=start.attempt,
         worker=start.worker,
         problem=UNKNOWN,
         usage=_reserved_usage(reserved),
-        cost=reserved.cost if reserved.calls else None,  # a conductor's own run tells what it spent
+        cost=reserved.cost if reserved.calls else None,  # a nested run counts its own calls
         maybe_paid=True,
     )
 
 
 def unseen_proposal(start: PlannerStarted) -> Proposal:
-    """Return the bill of a planner's call whose end was not recorded: its reservation."""
+    """Return a planner call whose end was not recorded; it counts with its reservation."""
     reserved = start.reserved
     return Proposal(
         planner=start.planner,

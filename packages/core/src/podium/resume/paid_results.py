@@ -1,7 +1,7 @@
-"""What a run knows to be paid for already, found by content and not by place.
+"""The results that are already paid for, found by the content of a step and not by its index.
 
-A run that is resumed finds here what its journal holds; a round that was planned anew
-after a failure finds what earlier rounds came to.
+A resumed run finds the results of its journal, and a new round after a failure finds the results
+of earlier rounds.
 """
 
 import json
@@ -20,15 +20,15 @@ from podium.workers.worker import StepInput
 def step_key(
     worker: str, step_input: StepInput, tool_messages: Sequence[Message] = (), *, exact: bool = False
 ) -> str:
-    """Return what stands for a step by content: who works, and all they are shown.
+    """Return the hash of a step's worker and of all that the worker sees.
 
-    Neither the step's place in its plan nor the order in which steps ended counts.
+    The step's index in its plan and the order in which steps ended do not change it.
 
     Args:
         worker: the worker's name.
-        step_input: what it is shown.
-        tool_messages: tool calls and their results that it is shown besides.
-        exact: whether secrets in it count too, which no journal holds.
+        step_input: the input of the worker.
+        tool_messages: tool calls and their results that the worker also sees.
+        exact: whether to include secrets; journals have no secrets.
     """
     seen = [
         [shown.subtask, shown.output, shown.gap, *(["previous"] if shown.previous else [])]
@@ -50,40 +50,40 @@ def step_key(
 
 @dataclass(slots=True)
 class PaidResults:
-    """Outcomes, plans and decisions of before."""
+    """Recorded outcomes, plans and decisions."""
 
     run_id: str | None = None
-    """Whose they are, where that is another run."""
+    """The id of the run that recorded them, if it is another run."""
     plans: dict[int, PlanReady] = field(default_factory=dict)
-    """By number of the round."""
+    """The plan of each round, by number."""
     proposals: dict[int, list[Proposal]] = field(default_factory=dict)
-    """By number of the round."""
+    """The planner calls of each round, by number."""
     decisions: dict[int, ApprovalGiven] = field(default_factory=dict)
-    """By number of the round."""
+    """The decision on each round's plan, by number."""
     asked: set[int] = field(default_factory=set)
-    """Numbers of the rounds whose plan someone was to approve."""
+    """Numbers of the rounds whose plan needed an approval."""
     reasons: dict[int, str] = field(default_factory=dict)
-    """By number of the round: why it was begun."""
+    """Why each round began, by number."""
     lost: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
-    """By round and step: calls that came to nothing, or whose end nobody saw."""
+    """By round and step: calls that failed, or whose end was not recorded."""
     unseen: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
-    """Those of `lost` that no recorded outcome bills."""
+    """The calls of `lost` whose cost is in no recorded outcome."""
     charged: set[tuple[int, int, int]] = field(default_factory=set)
-    """Round, step and attempt of every recorded call: the run's ledger is charged with these already."""
+    """Round, step and attempt of every recorded call, which the ledger has already counted."""
     _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
-    """By what the step was given; each with its number among all that were added."""
+    """Outcomes by `step_key`, each with its number in the order of `add`."""
     _added: int = 0
 
     def add(self, key: str, outcome: Outcome) -> None:
-        """Remember an outcome; those of one run are added in the order in which its steps ended."""
+        """Add an outcome; outcomes of a run are added in the order in which its steps ended."""
         self._added += 1
         self._outcomes.setdefault(key, []).append((self._added, outcome))
 
     def position(self, key: str, number: int, step: int) -> tuple[bool, int] | None:
-        """Return what orders the outcomes `take` would give: those of the very place first, as they ended.
+        """Return the sort key of the outcome that `take` would return; `None` if there is none.
 
-        A step that needs only some of its inputs was shown those that ended first; so it
-        is again if they end in that order again. `None` means that there is none.
+        Outcomes of the same round and step come first, then the order in which steps ended. With this
+        order, a step with `enough` sees the same inputs again.
         """
         known = self._outcomes.get(key)
         if not known:
@@ -92,10 +92,10 @@ class PaidResults:
         return (known[at][1].round, known[at][1].step) != (number, step), known[at][0]
 
     def take(self, key: str, number: int, step: int) -> Outcome | None:
-        """Return an outcome of these contents, that of the same place first; each is given once.
+        """Return and remove an outcome with this key, preferably of the same round and step.
 
-        Two steps may ask the same of one worker to hear two answers. That of another place
-        comes without its bill, which stands where it was paid.
+        Each outcome is returned once, because two steps with the same input may want two answers. An
+        outcome of another step is returned without its cost, which counts there.
         """
         known = self._outcomes.get(key)
         if not known:
@@ -119,6 +119,6 @@ class PaidResults:
 
 
 def _chosen(known: list[tuple[int, Outcome]], number: int, step: int) -> int:
-    """Return where the outcome of this place is; where it has none, the first."""
+    """Return the index of the outcome of this round and step, or 0."""
     places = [(outcome.round, outcome.step) for _, outcome in known]
     return places.index((number, step)) if (number, step) in places else 0

@@ -1,7 +1,4 @@
-"""Rebuilds the rounds and the result of a run from its recorded events.
-
-It reads events and knows no database. `reuse` says what a resumed run does with them.
-"""
+"""Rebuilds the rounds and the result of a run from its recorded events."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,12 +34,12 @@ from podium.types.plan import Plan, PlannedBy
 from podium.types.result import Result
 from podium.usage import Usage
 
-UNFINISHED = Problem("unfinished", "the run has not come to its end")
+UNFINISHED = Problem("unfinished", "the run has not ended")
 
 
 @dataclass(slots=True)
 class _Round:
-    """A round, as far as its events have been read."""
+    """A round while its events are read."""
 
     number: int
     why: str = ""
@@ -74,8 +71,8 @@ class _Round:
         """Return the round.
 
         Args:
-            names: of the pool's workers.
-            lost: by step, the calls that no recorded outcome bills.
+            names: the names of the pool's workers.
+            lost: by step, the calls whose cost is in no recorded outcome.
         """
         steps = () if self.plan is None else self.plan.steps
         outcomes = [
@@ -98,17 +95,17 @@ class _Round:
         )
 
     def _open(self, index: int, names: Sequence[str], calls: Sequence[Call]) -> Outcome:
-        """Return what stands for a step whose end was not recorded."""
+        """Return an outcome for a step whose end was not recorded."""
         assert self.plan is not None
         worker = names[self.plan.steps[index].worker]
         return _with_calls((self.number, index), worker, UNFINISHED, calls)
 
 
 def outcomes_of_lost(lost: Mapping[tuple[int, int], Sequence[Call]]) -> list[Outcome]:
-    """Return an outcome for each step whose calls were lost in a crash, and which was not run again.
+    """Return an outcome for each step whose calls were interrupted by a crash, and which did not run again.
 
     Args:
-        lost: by round and step, the calls.
+        lost: the calls, by round and step.
     """
     return [_with_calls(place, calls[-1].worker, UNKNOWN, calls) for place, calls in lost.items() if calls]
 
@@ -128,7 +125,7 @@ def _with_calls(place: tuple[int, int], worker: str, problem: Problem, calls: Se
 
 
 def _bills(outcome: Outcome, before: Outcome) -> bool:
-    """Say whether an outcome bills all calls of one that it replaces."""
+    """Return whether an outcome includes all calls of the outcome that it replaces."""
     calls = {call.attempt for call in before.calls} or ({before.attempts} if before.attempts else set[int]())
     return before.status != "ok" and calls <= {call.attempt for call in outcome.calls}
 
@@ -136,12 +133,12 @@ def _bills(outcome: Outcome, before: Outcome) -> bool:
 def rounds_of(  # noqa: C901, PLR0912 - one case for each event
     events: Sequence[Event], nested: Sequence[Sequence[Event]] | None = None
 ) -> tuple[Round, ...]:
-    """Return the rounds that events tell of, their plans numbered as the last pool was.
+    """Return the rounds of a run; their plans have the worker numbers of the latest pool.
 
     Args:
-        events: those of the run.
-        nested: those of the runs nested in it, at any depth, which tell what calls of their conductors spent
-            that did not end; `None` if they are not known, and so is that cost.
+        events: the events of the run.
+        nested: the events of its nested runs, at any depth, which give the cost of calls of conductors
+            whose end was not recorded; `None` means unknown: these costs are then unknown as well.
     """
     rounds: dict[int, _Round] = {}
     names: tuple[str, ...] = ()
@@ -178,7 +175,7 @@ def rounds_of(  # noqa: C901, PLR0912 - one case for each event
                 | RunEnded()
                 | RunStopped()
             ):
-                pass  # no part of a round
+                pass  # not part of a round
             case PlanDelta() | StepDelta() | AnswerDelta():
                 pass  # never recorded
             case _:
@@ -197,16 +194,16 @@ def rounds_of(  # noqa: C901, PLR0912 - one case for each event
 def with_nested(
     call: Called, calls: Sequence[Called], nested: Sequence[Sequence[Event]] | None, run_id: str
 ) -> Call:
-    """Return the bill of a call whose end was not recorded.
+    """Return the tokens and cost of a call whose end was not recorded.
 
-    The calls of a conductor in one step continue the same nested run. The first of them whose end was not
-    recorded is billed what that run spent and no other call was billed; the others are billed nothing.
+    The calls of a conductor in one step continue the same nested run. The first call without a
+    recorded end gets the part of the nested run's cost that no other call has; the others get nothing.
 
     Args:
         call: the call.
         calls: all calls of its run.
-        nested: the events of the runs nested in that run, at any depth; `None` if they are not known.
-        run_id: the run.
+        nested: the events of that run's nested runs, at any depth; `None` if they are unknown.
+        run_id: the id of the run.
     """
     if call.reserved.calls or nested is None:
         return call.bill
@@ -230,14 +227,14 @@ def _parent_of(events: Sequence[Event]) -> tuple[str, int, int, int]:
 
 
 def result_of(events: Sequence[Event], nested: Sequence[Sequence[Event]] | None = None) -> Result:
-    """Return what a recorded run came to, or as far as it has come.
+    """Return the result of a recorded run, or its result so far.
 
     Args:
-        events: those of the run.
-        nested: as for `rounds_of`.
+        events: the events of the run.
+        nested: see `rounds_of`.
 
     Raises:
-        JournalBroken: the events are those of no run.
+        JournalBroken: the first event is not `RunStarted`.
     """
     if not events or not isinstance(events[0], RunStarted):
         raise JournalBroken("the record does not begin with the start of a run")
@@ -256,18 +253,18 @@ def result_of(events: Sequence[Event], nested: Sequence[Sequence[Event]] | None 
         problem=problem,
         rounds=rounds,
         workers=names,
-        seconds=max(event.at for event in events),  # a decision while the run waits has no time of its own
+        seconds=max(event.at for event in events),  # a decision on a waiting run has the time of its request
     )
 
 
 def limits_of(events: Sequence[Event]) -> Limits | None:
-    """Return the limits that a run has by its record; `None` where none are recorded."""
+    """Return the recorded limits of a run; `None` if none are recorded."""
     said = (event.limits for event in reversed(events) if isinstance(event, RunStarted | RunResumed))
     return next((limits for limits in said if limits is not None), None)
 
 
 def has_ended(events: Sequence[Event]) -> bool:
-    """Say whether the run came to its end, and was not taken up again after that."""
+    """Return whether the run has ended and was not resumed after that."""
     for event in reversed(events):
         if isinstance(event, RunEnded):
             return event.result.status != "waiting"
@@ -277,12 +274,12 @@ def has_ended(events: Sequence[Event]) -> bool:
 
 
 def is_undecided(events: Sequence[Event]) -> bool:
-    """Say whether the run rests until someone has decided on its plan."""
+    """Return whether the run has stopped to wait for a decision on its plan."""
     return isinstance(events[-1], RunEnded) and waiting_for(events) is not None
 
 
 def waiting_for(events: Sequence[Event]) -> ApprovalAsked | None:
-    """Return what the run waits for; `None` if it waits for no decision."""
+    """Return the approval that the run waits for; `None` if it does not wait."""
     for event in reversed(events):
         if isinstance(event, ApprovalAsked):
             return event
@@ -292,20 +289,20 @@ def waiting_for(events: Sequence[Event]) -> ApprovalAsked | None:
 
 
 def is_aside(outcome: Outcome) -> bool:
-    """Say whether an outcome is of no step of the plan: one stopped for a new plan, or lost in a crash."""
+    """Return whether an outcome belongs to no step of the plan: superseded, or interrupted by a crash."""
     return outcome.problem is not None and outcome.problem.code in ("superseded", UNKNOWN.code)
 
 
 def renumbered(plan: Plan, then: Sequence[str], now: Sequence[str]) -> Plan:
-    """Return a plan for another order of the pool's workers, found by name.
+    """Return a plan with the worker numbers of another pool; workers are found by name.
 
     Raises:
-        ConfigError: one of its workers is not there.
+        ConfigError: the pool lacks a worker of the plan.
     """
     if tuple(then) == tuple(now):
         return plan
     gone = {then[step.worker] for step in plan.steps} - set(now)
     if gone:
         told = ", ".join(repr(name) for name in sorted(gone))
-        raise ConfigError(f"the run's plan names {told}, which the pool lacks: put it back under that name")
+        raise ConfigError(f"the run's plan names {told}, which the pool lacks: add a worker with that name")
     return plan.renumbered([now.index(name) if name in now else 0 for name in then])

@@ -1,4 +1,4 @@
-"""One run's record while the run is carried out: what is new goes into its log."""
+"""Records the new events of a run in its log."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -41,16 +41,16 @@ from podium.workers.worst_case import Overlong
 
 
 class RunRecorder:
-    """The record of a run that is carried out; it is closed on leaving.
+    """The recorder of one run.
 
     Args:
-        log: what the run is recorded in, held by this process.
-        events: what it held before; empty for a new run.
+        log: the log of the run, held by this process.
+        events: the recorded events; empty for a new run.
         workers: the names of the pool's workers.
-        nested: the events of the runs nested in it, at any depth.
+        nested: the events of its nested runs, at any depth.
 
     Raises:
-        ConfigError: the pool lacks a worker that a recorded plan names.
+        ConfigError: the pool lacks a worker of a recorded plan.
     """
 
     def __init__(
@@ -65,35 +65,35 @@ class RunRecorder:
         self._nested = nested
         self._new: list[Event] = []
         self._resumed: RunResumed | None = None
-        """The start of this attempt, until the first new event; then both are recorded."""
+        """The `RunResumed` of this process, which is recorded with the first new event."""
         self.paid_results: PaidResults = (
             paid_results_of(events, workers, nested=nested) if events else PaidResults()
         )
         self.spent: tuple[Spend, ...] = tuple(spend for run in (events, *nested) for spend in spent_by(run))
-        """What the run and those nested in it have spent."""
+        """The recorded spending of the run and its nested runs."""
         self.steps = sum(steps_of(run) for run in (events, *nested))
-        """How many steps they have started."""
+        """The number of steps that they have started."""
         self.is_lost = False
-        """Whether the journal gave the run up, or another process took it over."""
+        """Whether the journal failed, or another process took over the run."""
         self._rounds = {e.round for e in events if isinstance(e, RoundStarted)}
         self._plans = dict(self.paid_results.plans)
         self._ends = {(e.round, e.step): e for e in events if isinstance(e, StepEnded)}
-        """What was recorded last of each place."""
+        """The latest recorded end of each round and step."""
         self._billed = {
             (e.round, e.step, e.key) for e in events if isinstance(e, StepEnded) and e.outcome.attempts
         }
 
     def note_lengths(self, overlong: Overlong, cards: Sequence[Card]) -> None:
-        """Note the recorded answers that were longer than their bound.
+        """Add the recorded answers that were longer than their limit to `overlong`.
 
         Args:
-            overlong: where they are noted.
+            overlong: the collection of such answers.
             cards: the cards of the pool.
         """
         note_lengths(self._before, overlong, {card.name: card for card in cards})
 
     def watch(self, lost: Callable[[], None]) -> None:
-        """Call `lost` once if the journal gives the run up, or another process takes it over."""
+        """Call `lost` once if the journal fails, or another process takes over the run."""
 
         def give_up() -> None:
             self.is_lost = True
@@ -103,21 +103,21 @@ class RunRecorder:
 
     @property
     def recovery(self) -> int:
-        """How many times the run was taken up after its process had died, this one included."""
+        """How many times the run was resumed after its process died, including this time."""
         return self._log.recovery
 
     @property
     def seconds(self) -> float:
-        """How long the run was carried out before, in seconds, as far as is recorded."""
+        """The recorded duration of the run, in seconds."""
         return max((event.at for event in self._before), default=0.0)
 
     @property
     def is_resumed(self) -> bool:
-        """Whether the run was begun before."""
+        """Whether the run is resumed."""
         return bool(self._before)
 
     def edit(self, plan: Plan) -> None:
-        """Have the last round go on with another plan, which is to be approved again."""
+        """Replace the plan of the last round; the new plan needs a new approval."""
         number = max(self._rounds, default=1)
         known = self._plans.get(number)
         at, run_id = (0.0, self._log.run_id) if known is None else (known.at, known.run_id)
@@ -134,7 +134,7 @@ class RunRecorder:
         self.paid_results.decisions.pop(number, None)
 
     def tell(self, event: Event) -> None:
-        """Record an event that is not recorded yet."""
+        """Record an event, unless it is already recorded."""
         if self.is_resumed:
             if self._holds(event):
                 return
@@ -154,7 +154,7 @@ class RunRecorder:
             self._resumed = None
 
     def _holds(self, event: Event) -> bool:  # noqa: PLR0911 - one case for each event
-        """Say whether the log has this from when the run was carried out before."""
+        """Return whether the log already has this event from before the resume."""
         match event:
             case RunStarted():
                 return True
@@ -178,7 +178,7 @@ class RunRecorder:
                 assert_never(event)
 
     def _noted(self, event: StepEnded) -> StepEnded:
-        """Note an end as the latest of its place; one that was recorded there before is billed there."""
+        """Set an end as the latest of its step; remove its cost if a recorded end already has it."""
         place = (event.round, event.step)
         outcome = event.outcome
         if outcome.reused and outcome.attempts and (*place, event.key) in self._billed:
@@ -190,12 +190,13 @@ class RunRecorder:
         return event
 
     async def finish(self, ended: RunEnded) -> Result:
-        """Record the end and return the result, once all is durable.
+        """Record the end of the run, and return the result after all records are durable.
 
-        A resumed run that did nothing and ends as before is not recorded; its result is the recorded one.
+        If a resumed run did nothing and ends as before, nothing is recorded and the recorded result is
+        returned.
 
         Raises:
-            JournalError: it could not be recorded; the error holds the result.
+            JournalError: the end cannot be recorded; the error has the result.
         """
         result = ended.result
         if self.is_resumed:
@@ -214,7 +215,7 @@ class RunRecorder:
         return result
 
     def _end_before(self, result: Result) -> Result | None:
-        """Return the recorded result if this attempt did nothing and ends as the run did before."""
+        """Return the recorded result if the resumed run did nothing and ends as before; else `None`."""
         if self._resumed is None or not isinstance(self._before[-1], RunEnded):
             return None
         before = result_of(self._before, self._nested)
@@ -226,7 +227,7 @@ class RunRecorder:
         return before if same else None
 
     def _bill_unseen(self, ended: RunEnded) -> None:
-        """Record the calls that a crash cut off and whose steps were not run again: they are billed."""
+        """Record calls that a crash interrupted and whose steps did not run again, so their cost counts."""
         lost = self.paid_results.lost
         unseen = {place: calls for place, calls in self.paid_results.unseen.items() if place in lost}
         for outcome in outcomes_of_lost(unseen):
@@ -245,7 +246,7 @@ class RunRecorder:
         """Wait until every event so far is durable.
 
         Raises:
-            JournalError: an event is not, and will not be.
+            JournalError: an event cannot be recorded.
         """
         try:
             await self._log.flush()
@@ -255,16 +256,16 @@ class RunRecorder:
 
     @property
     def head(self) -> Head | None:
-        """The head of what was recorded; `None` if the journal failed or keeps no hashes."""
+        """The head of the run's record; `None` if the journal failed or has no hashes."""
         return None if self.is_lost else self._log.head
 
     async def aclose(self) -> None:
-        """Write down what is left, and give the run up."""
+        """Write the remaining records, and release the run."""
         await self._log.aclose()
 
 
 def _is_same(known: StepEnded, again: StepEnded) -> bool:
-    """Say whether an outcome that was used again is the one recorded last in its place."""
+    """Return whether a reused outcome is the latest recorded outcome of its step."""
     one, other = known.outcome, again.outcome
     facts = (one.status, one.text, one.attempts) == (other.status, other.text, other.attempts)
     return facts and known.key == again.key

@@ -1,7 +1,6 @@
-"""Decides which recorded results a resumed run reuses, and which of its steps run again.
+"""Decides which recorded results a resumed run reuses, and which steps run again.
 
-A resumed run is planned and executed as any other run; it finds these results and does not
-pay for them again.
+A resumed run is executed like any other run, but reuses these results instead of paying for them again.
 """
 
 from collections.abc import Sequence
@@ -39,15 +38,15 @@ from podium.usage import Usage
 
 
 def runs_again(outcome: Outcome, latest: float) -> bool:
-    """Return whether a step that ended without success runs again when the run is resumed.
+    """Return whether a step runs again when the run is resumed.
 
-    Steps that failed in the latest round run again, unless the run was put off since. A failure of an
-    earlier round stands, since the latest round was planned around it. Skipped and cancelled steps run
-    again in any round.
+    Steps that failed in the latest round run again, unless the run was paused since. Steps that failed in
+    an earlier round do not, because the latest plan was made after their failure. Skipped and cancelled
+    steps run again in any round. Steps that are `ok` never run again.
 
     Args:
-        outcome: how the step ended.
-        latest: the number of the latest round; infinite if failed steps are to stand.
+        outcome: the outcome of the step.
+        latest: the number of the latest round; infinite if no failed step runs again.
     """
     if outcome.status == "ok":
         return False
@@ -61,19 +60,19 @@ def paid_results_of(
     again: bool = True,
     nested: Sequence[Sequence[Event]] | None = None,
 ) -> PaidResults:
-    """Return what the run has paid for, its plans numbered as the pool is now.
+    """Return the paid results of a run; plans have the worker numbers of the current pool.
 
-    Calls of steps that run again stay on the bill.
+    The cost of earlier calls of steps that run again still counts.
 
     Args:
         events: the run's events, in order.
         workers: the names of the pool's workers.
-        again: whether steps that failed in the latest round run again; else they stand.
-        nested: the events of the runs nested in it, at any depth, which give the cost of their unfinished
-            steps; `None` if they are not known.
+        again: whether steps that failed in the latest round run again.
+        nested: the events of its nested runs, at any depth, which give the cost of unfinished
+            steps; `None` if they are unknown.
 
     Raises:
-        ConfigError: the pool lacks a worker that a plan names.
+        ConfigError: the pool lacks a worker of a plan.
     """
     latest = max((e.round for e in events if isinstance(e, RoundStarted)), default=0) if again else inf
     standing = _standing(events)
@@ -93,21 +92,21 @@ def paid_results_of(
 
 
 def unbilled(events: Sequence[Event], workers: Sequence[str]) -> PaidResults:
-    """Return the results of a recorded run, for another run that uses them without paying.
+    """Return the results of a recorded run without their costs, for another run that reuses them.
 
-    Failed steps stand. Arguments and exceptions are as for `paid_results_of`.
+    Failed steps do not run again. Arguments and exceptions are those of `paid_results_of`.
     """
     free = [_unbilled(event) for event in events if not _is_call(event)]
     return replace(paid_results_of(free, workers, again=False), run_id=events[0].run_id)
 
 
 def _is_call(event: Event) -> bool:
-    """Say whether an event tells of a call alone, and nothing of what it came to."""
+    """Return whether an event describes only a call, and not the outcome of a step."""
     return isinstance(event, StepStarted | AttemptFailed)
 
 
 def _unbilled(event: Event) -> Event:
-    """Return what was recorded without its bill and its times, which are those of the recorded run."""
+    """Return an event without its tokens, costs and times, which belong to the recorded run."""
     match event:
         case StepEnded():
             free = replace(
@@ -161,7 +160,7 @@ def _read(  # noqa: C901 - one case for each event
                 | RunEnded()
                 | RunStopped()
             ):
-                pass  # they pay for nothing
+                pass  # no result to reuse
             case PlanDelta() | StepDelta() | AnswerDelta():
                 pass  # never recorded
             case _:
@@ -170,9 +169,9 @@ def _read(  # noqa: C901 - one case for each event
 
 
 def _standing(events: Sequence[Event]) -> int:
-    """Return the position from which failed steps stand.
+    """Return the position in the events from which failed steps do not run again.
 
-    A run that was put off goes on where it stood: what failed since its last other end is not tried again.
+    If the run was paused, steps that failed since its last end of another kind do not run again.
     """
     last = events[-1] if events else None
     if not isinstance(last, RunEnded) or last.result.status != "waiting":
@@ -187,7 +186,7 @@ def _standing(events: Sequence[Event]) -> int:
 
 
 def _forget_decision(paid_results: PaidResults, number: int, plan: Plan) -> None:
-    """Drop what was decided of a round's plan where that is not the plan any more."""
+    """Remove the decision on a round's plan if the plan has changed since."""
     decided, before = paid_results.decisions.get(number), paid_results.plans.get(number)
     if decided is not None and plan != (decided.plan or (before and before.plan)):
         del paid_results.decisions[number]
