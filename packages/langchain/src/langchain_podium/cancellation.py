@@ -68,4 +68,4 @@ async def _cancelled(task: "asyncio.Task[Any]") -> None:
                 with suppress(asyncio.CancelledError):  # repeated by the cancellation that led here
                     await asyncio.wait([task], timeout=left)
     if not task.cancelled():
-        task.exception()  # retrieved, because the caller has left, or raises it next
+        task.exception()  # retrieved so that asyncio does not log it; the caller has left, or raises it

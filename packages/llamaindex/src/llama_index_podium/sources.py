@@ -120,7 +120,7 @@ def marked(found: NodeWithScore, facts: Mapping[str, Any]) -> NodeWithScore:
 
 
 def _unmarked(found: NodeWithScore) -> NodeWithScore:
-    """Return a node without the metadata of another run, such as of a conductor behind an engine."""
+    """Return a node without the metadata that a nested conductor has added."""
     node = found.node
     if _MARKS.isdisjoint(node.metadata):
         return found

@@ -77,7 +77,7 @@ def _parser(schema: Schema, *, called: bool) -> BaseOutputParser[Any]:
 
 
 class _WholeCall(BaseOutputParser[Any]):
-    """Raises for a message whose tool call is missing or cut; LangChain's parsers return `None`."""
+    """Parses a tool call, and raises if it is missing or cut; LangChain's parsers return `None`."""
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
         """Return the arguments of the tool call; within a stream, the arguments so far."""
@@ -96,7 +96,7 @@ class _WholeModel(_WholeCall, PydanticToolsParser):
 
 
 class _Formed(BaseOutputParser[Any]):
-    """Raises for data that do not fit the JSON schema, as Pydantic does for its classes."""
+    """Parses data, and raises if they do not fit the JSON schema."""
 
     form: dict[str, Any]
 
@@ -117,7 +117,7 @@ class _WholeArguments(_Formed, _WholeCall, JsonOutputKeyToolsParser):
 
 
 class _WholeText(BaseOutputParser[Any]):
-    """Raises for cut text; LangChain's parsers would guess the rest."""
+    """Parses JSON text, and raises if it is cut; LangChain's parsers would guess the rest."""
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
         """Return the JSON in the text; within a stream, the JSON so far."""

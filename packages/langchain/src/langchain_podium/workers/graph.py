@@ -24,7 +24,7 @@ from podium.types import Completion
 from podium.workers import Card, Request, StepInput
 
 _HOST: Final = "__pregel_checkpointer"
-"""The key in the configuration if a graph with a checkpointer runs this graph, in its own thread."""
+"""The configuration key that is set if an outer graph with a checkpointer runs this graph."""
 
 
 class GraphWorker(RunnableWorker):
