@@ -78,7 +78,7 @@ DISTRIBUTIONS = (
         pages=("docs/shadow.md",),
         command="shadow --help",
     ),
-    Distribution("podium-evals", "evals", pages=("docs/evidence.md",)),
+    Distribution("podium-evals", "evals", pages=("docs/evidence.md",), command="record --help"),
     Distribution(
         "langchain-podium",
         "langchain",

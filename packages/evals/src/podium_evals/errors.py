@@ -1,15 +1,20 @@
 """The errors of this package.
 
-PodiumError
-├── ArmUnfit           an arm cannot be fitted, or cannot work with a pool
-├── RecordingInvalid   a file is not a recording, or a question of it cannot be read
-├── RouterInvalid      a file is not a router, or a recording is not enough to fit one
-└── WorkerError
-└── WorkerRefused
-└── Unrecorded     a recorded worker is asked what was never recorded
+    PodiumError
+    ├── ArmUnfit           an arm cannot be fitted, or cannot work with a pool
+    ├── RouterInvalid      a file is not a router, or a recording is not enough to fit one
+    ├── OriginUnavailable  a public recording cannot be downloaded
+    ├── ChecksumMismatch   a downloaded file is not the file that is listed
+    ├── ConfigError
+    │   └── RecordingInvalid   a file is not a recording, or a row of it cannot be read
+    └── WorkerError
+        └── WorkerRefused
+            └── Unrecorded     a recorded worker is asked a question that nobody recorded
+
+The other classes are in `podium.errors`.
 """
 
-from podium.errors import PodiumError, WorkerRefused
+from podium.errors import ConfigError, PodiumError, WorkerRefused
 from podium.usage import Usage
 
 
@@ -19,7 +24,7 @@ class ArmUnfit(PodiumError):
     code = "arm_unfit"
 
 
-class RecordingInvalid(PodiumError):
+class RecordingInvalid(ConfigError):
     """A file is not a recording, or a row of it cannot be read."""
 
     code = "recording_invalid"

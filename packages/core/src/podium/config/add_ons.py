@@ -34,6 +34,11 @@ class AddOn:
 
 ADD_ONS = (
     AddOn(
+        "podium-evals",
+        "evals",
+        {"record": "Record answers of models, to evaluate plans and routers on them later."},
+    ),
+    AddOn(
         "podium-shadow",
         "shadow",
         {"shadow": "Compare candidates with the production system, or delete recorded pairs."},

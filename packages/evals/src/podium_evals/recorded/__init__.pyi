@@ -36,11 +36,13 @@ from .question import (
     Question as Question,
     content_key as content_key,
     normalised as normalised,
+    with_options as with_options,
 )
 from .recorded_worker import (
     INSTRUCTIONS as INSTRUCTIONS,
     RecordedWorker as RecordedWorker,
     recorded_pool as recorded_pool,
+    without_instruction as without_instruction,
 )
 from .recording_file import (
     read_recordings as read_recordings,

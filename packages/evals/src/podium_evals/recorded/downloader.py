@@ -14,6 +14,7 @@ from platformdirs import user_cache_path
 
 from podium_evals.errors import ChecksumMismatch, OriginUnavailable
 from podium_evals.recorded.origins import Origin, OriginFile
+from podium_evals.task_failures import first_failure
 
 AT_ONCE = 4
 """Files that are downloaded at the same time."""
@@ -83,22 +84,14 @@ async def download(
                 )
             )
 
-    try:
+    with first_failure():
         async with (
             httpx2.AsyncClient(timeout=TIMEOUTS, follow_redirects=True) as client,
             anyio.create_task_group() as group,
         ):
             for file in origin.files:
                 group.start_soon(one, file)
-    except BaseExceptionGroup as failures:
-        raise _first(failures) from None
     return target
-
-
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the failure that the others were cancelled for."""
-    first = failures.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 class _Again(Exception):

@@ -1,9 +1,8 @@
 """What all recordings of MMLU-Pro share: how a question is written, joined and graded."""
 
 from collections.abc import Sequence
-from string import ascii_uppercase
 
-from podium_evals.recorded.question import Question, content_key
+from podium_evals.recorded.question import Question, content_key, with_options
 from podium_evals.recorded.recordings import Provenance, Sample
 
 PROVENANCE = Provenance(
@@ -46,10 +45,7 @@ def question(category: str, text: str, options: Sequence[str], answer: str) -> Q
         options: the options, in the order of their letters.
         answer: the letter of the right option.
     """
-    listed = "\n".join(
-        f"({letter}) {option}" for letter, option in zip(ascii_uppercase, options, strict=False)
-    )
-    shown = f"{text.rstrip()}\n\nOptions:\n{listed}\n\nAnswer with the letter of the right option."
+    shown = with_options(text, options)
     name = f"mmlu_pro/{category}/{content_key(shown)[:12]}"
     return Question(id=name, kind=category, text=shown, expected=answer, split_key=content_key(text))
 

@@ -4,8 +4,12 @@ It knows no worker and no answer but the right one.
 """
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from string import ascii_uppercase
+
+from podium_evals.errors import RecordingInvalid
 
 
 def normalised(text: str) -> str:
@@ -21,6 +25,19 @@ def normalised(text: str) -> str:
 def content_key(text: str) -> str:
     """Return the key of a text: 32 hexadecimal digits that depend on the normalised text only."""
     return sha256(normalised(text).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def with_options(text: str, options: Sequence[object]) -> str:
+    """Return the text of a choice: the question, and a line for each option with its letter.
+
+    Raises:
+        RecordingInvalid: there are more options than letters.
+    """
+    if len(options) > len(ascii_uppercase):
+        raise RecordingInvalid(f"the question {text[:80]!r} has {len(options)} options: there are 26 letters")
+    letters = zip(ascii_uppercase, options, strict=False)
+    listed = "\n".join(f"({letter}) {option}" for letter, option in letters)
+    return f"{text.rstrip()}\n\nOptions:\n{listed}\n\nAnswer with the letter of the right option."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,7 +192,7 @@ def _asked(request: Request) -> str:
     _check_references(shown)
     if len(shown.query) > 1:
         raise Unrecorded("the question has a conversation before it: recordings have questions alone")
-    subtask = _without_instruction(shown.subtask)
+    subtask = without_instruction(shown.subtask)
     if not shown.query:
         return subtask
     query = shown.query[0].text
@@ -204,7 +204,8 @@ def _asked(request: Request) -> str:
     return query
 
 
-def _without_instruction(subtask: str) -> str:
+def without_instruction(subtask: str) -> str:
+    """Return a subtask without the instruction before it, normalised."""
     text = normalised(subtask)
     for instruction in INSTRUCTIONS:
         text = text.removeprefix(instruction)

@@ -39,14 +39,18 @@ def question_line(question: Question) -> str:
     return _line({"type": "question"} | told)
 
 
-def sample_line(question: Question, worker: str, sample: Sample) -> str:
-    """Return the line of a sample."""
-    told = {"type": "sample", "question": question.key, "worker": worker, "text": sample.text}
-    measured = {"score": sample.score, "usage": None, "latency_s": sample.latency_s}
-    if sample.usage is not None:
-        usage = asdict(sample.usage)
-        measured["usage"] = {name: count for name, count in usage.items() if count}  # type: ignore[assignment]
-    return _line(told | measured)
+def sample_line(question: Question, worker: str, sample: Sample, sample_id: str = "") -> str:
+    """Return the line of a sample.
+
+    Args:
+        question: its question.
+        worker: who answered.
+        sample: the answer.
+        sample_id: what makes it known again to who appends; readers ignore it.
+    """
+    usage = None if sample.usage is None else {k: count for k, count in asdict(sample.usage).items() if count}
+    told = {"type": "sample", "question": question.key, "worker": worker}
+    return _line(told | asdict(sample) | {"usage": usage} | ({"id": sample_id} if sample_id else {}))
 
 
 def write_recordings(recordings: Recordings, path: Path | str) -> None:

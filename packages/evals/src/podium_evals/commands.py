@@ -1,0 +1,201 @@
+"""`podium record`: make a recording from questions and a pool, from a journal, or from a public source."""
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import anyio
+import typer
+
+from podium.budget import Limits
+from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, reporting
+from podium.config import Config, find_config, find_journal, load_config
+from podium.errors import ConfigError
+from podium.workers import Worker
+from podium_evals.grading import GRADERS, Grader
+from podium_evals.recorded import (
+    Origin,
+    Progress,
+    Recordings,
+    fetch_mmlu_pro,
+    fetch_reasoning_gym,
+    mmlu_pro_origin,
+    reasoning_gym_origin,
+    write_recordings,
+)
+from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary, read_questions, record_runs
+
+PARTIAL = 3
+"""The exit code of a recording that lacks answers."""
+
+Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="The recording, which is appended to.")]
+GraderName = Annotated[
+    str | None, typer.Option("--grader", metavar="NAME", help=f"Score answers: {', '.join(GRADERS)}.")
+]
+
+record = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+
+
+@record.callback()
+def about() -> None:
+    """Record answers of models, to evaluate plans and routers on them later."""
+
+
+@record.command(epilog=EXIT_CODES)
+def ask(  # noqa: PLR0913 - one parameter for each argument and option
+    questions: Annotated[Path, typer.Argument(metavar="QUESTIONS", help="JSON lines with `question`.")],
+    *,
+    out: Out,
+    worker: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--worker", metavar="NAME", help="A worker to ask; may be repeated. Default: all workers."
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Answers of each worker to each question.")] = 1,
+    cost: Annotated[float | None, typer.Option(min=0, help="Maximum cost of this command, in USD.")] = None,
+    calls: Annotated[int | None, typer.Option(min=1, help="Maximum calls of this command.")] = None,
+    at_once: Annotated[int, typer.Option(min=1, help="Maximum calls at the same time.")] = 8,
+    grader: GraderName = None,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask workers of the config questions, and record the answers that the file lacks."""
+    with reporting() as screen:
+        rows, scoring = read_questions(questions), _grader(grader)
+        loaded = load_config(find_config(config))
+        workers = _workers(loaded, worker)
+        most = len(rows) * len(workers) * samples * 3 if calls is None else calls
+        limits = Limits(calls=most, cost=cost, attempt_seconds=loaded.limits.attempt_seconds)
+
+        async def go() -> Summary:
+            with GrowingFile(out) as file:
+                recorder = Recorder(
+                    file, workers, limits=limits, samples=samples, at_once=at_once, grader=scoring
+                )
+                return await recorder.record(rows)
+
+        _tell(screen, anyio.run(go), out, as_json=as_json)
+
+
+@record.command(epilog=EXIT_CODES)
+def runs(
+    *,
+    out: Out,
+    limit: Annotated[int | None, typer.Option(min=1, help="How many runs, the latest first.")] = None,
+    questions: Annotated[
+        Path | None,
+        typer.Option(metavar="QUESTIONS", help="JSON lines with kinds and right answers, found by content."),
+    ] = None,
+    grader: GraderName = None,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record the answers of the journal's runs whose worker was shown the question alone."""
+    with reporting() as screen:
+        scoring = _grader(grader)
+        rows: tuple[QuestionRow, ...] = () if questions is None else tuple(read_questions(questions))
+        if scoring is not None and not rows:
+            raise ConfigError("a grader needs right answers: name a file of questions (--questions)")
+        with GrowingFile(out) as file:
+            found = anyio.run(
+                partial(record_runs, find_journal(config), file, limit=limit, rows=rows, grader=scoring)
+            )
+        if as_json:
+            screen.result_json(
+                {"recorded": found.recorded, "already": found.already, "left_out": dict(found.left_out)}
+            )
+            return
+        screen.note(f"podium: recorded {found.recorded} in {out}; {found.already} were there before")
+        _tell_counts(screen, "left out", found.left_out)
+
+
+@record.command(epilog=EXIT_CODES)
+def fetch(
+    source: Annotated[Literal["reasoning-gym", "mmlu-pro"], typer.Argument(help="The public recording.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The new file; .gz compresses it.")],
+    level: Annotated[Literal["easy", "hard"], typer.Option(help="Of Reasoning Gym.")] = "easy",
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", metavar="NAME", help="Of Reasoning Gym; may be repeated. Default: all."),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where downloads are kept. Default: the user's cache folder.")
+    ] = None,
+) -> None:
+    """Download a public recording of real models, and write it as one file."""
+    with reporting() as screen:
+        if out.exists():
+            raise ConfigError(f"{out} is there already: name another file")
+        is_gym = source == "reasoning-gym"
+        _show_source(screen, reasoning_gym_origin() if is_gym else mmlu_pro_origin())
+        told = partial(_show_progress, screen)
+        if is_gym:
+            fetching = partial(fetch_reasoning_gym, level=level, kinds=kind, folder=folder, on_progress=told)
+            recorded: Recordings = anyio.run(fetching)
+        else:
+            recorded = anyio.run(partial(fetch_mmlu_pro, folder=folder, on_progress=told))
+        write_recordings(recorded, out)
+        screen.note(f"podium: wrote {len(recorded):,} questions and {len(recorded.workers)} workers to {out}")
+
+
+def _show_source(screen: Screen, origin: Origin) -> None:
+    about = origin.provenance
+    screen.note(f"podium: {about.source} at {about.revision}")
+    screen.note(f"podium: licence {about.licence}. Cite: {about.citation}")
+
+
+def _show_progress(screen: Screen, progress: Progress) -> None:
+    if progress.files % 50 == 0 or progress.files == progress.of_files:
+        done = f"{progress.files:,} of {progress.of_files:,} files"
+        screen.note(f"podium: {done}, {progress.bytes / 1e6:,.0f} of {progress.of_bytes / 1e6:,.0f} MB")
+
+
+def _grader(name: str | None) -> Grader | None:
+    if name is not None and name not in GRADERS:
+        raise ConfigError(f"--grader {name!r} is not one of {', '.join(GRADERS)}")
+    return None if name is None else GRADERS[name]
+
+
+def _workers(config: Config, names: list[str] | None) -> list[Worker]:
+    if unknown := sorted(set(names or ()) - set(config.worker_names)):
+        told = ", ".join(config.worker_names) or "none"
+        raise ConfigError(f"--worker {unknown[0]!r} is not a worker of {config.path}: the workers are {told}")
+    return [config.worker(name) for name in dict.fromkeys(names or config.worker_names)]
+
+
+def _tell(screen: Screen, summary: Summary, out: Path, *, as_json: bool) -> None:
+    spent = summary.spent
+    if as_json:
+        screen.result_json(
+            {
+                "recorded": summary.recorded,
+                "already": summary.already,
+                "failed": dict(summary.failed),
+                "left": summary.left,
+                "stopped": summary.stopped,
+                "calls": spent.calls,
+                "cost": spent.cost,
+            }
+        )
+    else:
+        cost = "an unknown cost" if spent.cost is None else f"${spent.cost:.4f}"
+        screen.note(
+            f"podium: recorded {summary.recorded} in {out}, with {spent.calls} calls at {cost}; "
+            f"{summary.already} were there before"
+        )
+        _tell_counts(screen, "failed", summary.failed)
+        if summary.stopped:
+            screen.note(f"podium: {summary.left} were not asked for: {summary.stopped}")
+    if summary.failed or summary.left:
+        if not as_json:
+            screen.note("podium: the same command asks for what is missing")
+        raise typer.Exit(PARTIAL)
+
+
+def _tell_counts(screen: Screen, what: str, counts: Mapping[str, int]) -> None:
+    for reason, number in Counter(counts).most_common():
+        screen.note(f"podium: {number} {what}: {reason}")

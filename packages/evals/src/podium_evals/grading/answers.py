@@ -1,0 +1,45 @@
+"""Finds the final answer in what a model wrote: models think aloud, and mark their answer in many ways."""
+
+import re
+
+_TAG = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r"\A.*</think>", re.DOTALL)
+_SAID = re.compile(
+    r"(?:final answer|the answer|answer|result)\s*(?:\*\*)?\s*(?:is|:|=)\s*:?\s*(?:\*\*)?\s*([^\n]+)",
+    re.IGNORECASE,
+)
+
+
+def final_answer(text: str) -> str:
+    r"""Return the final answer in a text: the last one that is marked; else all of it.
+
+    Marks, in the order in which they count: `<answer>…</answer>`, `\boxed{…}`, and a line such as
+    `The answer is …` or `Answer: …`. Text before `</think>` is left out.
+    """
+    text = _THOUGHT.sub("", text).strip()
+    tags = _TAG.findall(text)
+    if tags:
+        return str(tags[-1]).strip()
+    if (boxed := _last_boxed(text)) is not None:
+        return boxed.strip()
+    said = _SAID.findall(text)
+    return _bare(said[-1]) if said else text
+
+
+def _last_boxed(text: str) -> str | None:
+    r"""Return what the last `\boxed{…}` holds, with the braces inside it; `None` if there is none."""
+    start = max(text.rfind("\\boxed{"), text.rfind("\\fbox{"))
+    if start < 0:
+        return None
+    begin = text.index("{", start) + 1
+    depth = 1
+    for at in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if not depth:
+            return text[begin:at]
+    return None
+
+
+def _bare(said: str) -> str:
+    """Return an answer in a sentence without the marks around it."""
+    return said.strip().strip("*`").removesuffix(".").strip("*` ")

@@ -1,0 +1,15 @@
+from .growing_file import (
+    GrowingFile as GrowingFile,
+)
+from .question_rows import (
+    QuestionRow as QuestionRow,
+    read_questions as read_questions,
+)
+from .recorder import (
+    Recorder as Recorder,
+    Summary as Summary,
+)
+from .runs import (
+    JournalSummary as JournalSummary,
+    record_runs as record_runs,
+)

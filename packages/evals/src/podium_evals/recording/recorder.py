@@ -1,0 +1,236 @@
+"""Asks workers questions and records the answers, within a budget; a stopped recording is continued.
+
+A worker is sent the question and nothing else. Failed calls are retried as `podium.execution.Retry` says.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf, isinf
+from time import monotonic
+from typing import NamedTuple
+
+import anyio
+
+from podium import Conductor
+from podium.budget import NOTHING, Ledger, Limits, Reservation, Spend, charge
+from podium.errors import AnswerRefused, ConfigError, LimitExceeded, WorkerError, WorkerTimeout
+from podium.execution import Retry
+from podium.types import Completion, Message, Sampling, usage_or_estimate
+from podium.usage import Usage
+from podium.workers import Pool, Request, Worker, complete
+from podium_evals.grading import Grader, final_answer
+from podium_evals.recorded import Sample
+from podium_evals.recording.growing_file import GrowingFile
+from podium_evals.recording.question_rows import QuestionRow
+from podium_evals.task_failures import first_failure
+
+
+class Call(NamedTuple):
+    """An answer to ask for."""
+
+    row: QuestionRow
+    worker: Worker
+    number: int
+    """Number of the sample, from 0."""
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a recorder did."""
+
+    recorded: int = 0
+    """Answers that it recorded."""
+    already: int = 0
+    """Answers that the file had before."""
+    failed: Counter[str] = field(default_factory=Counter)
+    """Answers that are missing because calls failed, by the code of the error."""
+    left: int = 0
+    """Answers that were not asked for, because the budget was used up."""
+    stopped: str = ""
+    """Which limit it was; empty where all was asked."""
+    spent: Spend = NOTHING
+    """What the calls spent, failed calls included."""
+
+
+class Recorder:
+    """Asks each worker each question, as many times as samples are wanted, and records the answers.
+
+    An answer that the file has is not asked for again. A refusal of a model is recorded as an empty answer.
+
+    Args:
+        file: the recording, entered.
+        workers: the workers to ask.
+        limits: `calls`, `cost`, `input_tokens` and `output_tokens` bound all calls of this recorder
+            together, `attempt_seconds` each call. The worst case of a call must fit before it is made.
+        samples: answers of each worker to each question.
+        at_once: most calls at the same time; the `concurrency` of a card bounds its worker besides.
+        grader: scores answers and has the final answer recorded alone; `None` records the whole text
+            without a score.
+        retry: which failed calls are retried; fallbacks and hedges do not apply.
+        on_sample: is called after each recorded answer.
+
+    Raises:
+        ConfigError: `samples` or `at_once` is below 1.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but two have defaults
+        self,
+        file: GrowingFile,
+        workers: Sequence[Worker],
+        *,
+        limits: Limits | None = None,
+        samples: int = 1,
+        at_once: int = 8,
+        grader: Grader | None = None,
+        retry: Retry | None = None,
+        on_sample: Callable[[QuestionRow, str, Sample], None] | None = None,
+    ) -> None:
+        if samples < 1 or at_once < 1:
+            raise ConfigError(f"samples is {samples!r} and at_once {at_once!r}: both must be 1 or more")
+        self._file = file
+        self._pool = Pool(workers)
+        self._limits = limits or Limits()
+        self._samples = samples
+        self._at_once = at_once
+        self._grader = grader
+        self._retry = retry or Retry()
+        self._on_sample = on_sample
+        self._slots = {
+            worker.card.name: anyio.CapacityLimiter(worker.card.concurrency or at_once) for worker in workers
+        }
+        self._ledger = Ledger(self._limits, deadline=inf)
+        self._summary = Summary()
+
+    async def record(self, rows: Sequence[QuestionRow]) -> Summary:
+        """Ask what is missing in the file.
+
+        Raises:
+            ConfigError: an answer cannot be graded, or a worker is a conductor.
+            RecordingInvalid: the file cannot be written.
+        """
+        for worker in self._pool:
+            if isinstance(worker, Conductor):
+                told = "its runs are many calls, which this budget cannot bound"
+                raise ConfigError(f"{worker.card.name!r} is a conductor and cannot be recorded: {told}")
+        calls = list(self._missing(rows))
+        left = iter(calls)
+
+        async def work() -> None:
+            for call in left:
+                async with self._slots[call.worker.card.name]:
+                    await self._answer(call)
+                if self._summary.stopped:
+                    return
+
+        with first_failure():
+            async with self._pool, anyio.create_task_group() as group:
+                for _ in range(self._at_once):
+                    group.start_soon(work)
+        self._summary.left = len(calls) - self._summary.recorded - self._summary.failed.total()
+        self._summary.spent = self._ledger.spent
+        return self._summary
+
+    def _missing(self, rows: Sequence[QuestionRow]) -> Iterator[Call]:
+        for row in rows:
+            for worker in self._pool:
+                have = self._file.samples[row.question.key, worker.card.name]
+                self._summary.already += min(have, self._samples)
+                for number in range(have, self._samples):
+                    yield Call(row, worker, number)
+
+    async def _answer(self, call: Call) -> None:
+        """Ask until there is an answer, or no call may follow."""
+        seed = f"{call.row.question.key}/{call.worker.card.name}/{call.number}"
+        for failures in range(1, self._retry.attempts + 1):
+            try:
+                sample = await self._ask(call)
+            except LimitExceeded as limit:
+                self._summary.stopped = str(limit)
+                return
+            except WorkerError as error:
+                wait, _ = self._retry.wait_after(error, failures, seed, inf)
+                if isinf(wait) or failures == self._retry.attempts:
+                    self._summary.failed[error.code] += 1
+                    return
+                await anyio.sleep(wait)
+            else:
+                await self._file.append(call.row.question, call.worker.card.name, sample)
+                self._summary.recorded += 1
+                if self._on_sample is not None:
+                    self._on_sample(call.row, call.worker.card.name, sample)
+                return
+
+    async def _ask(self, call: Call) -> Sample:
+        """Make one call, and book what it spent.
+
+        Raises:
+            LimitExceeded: the call does not fit the budget.
+            WorkerError: there is no answer.
+        """
+        request = self._request(call)
+        reservation = await self._reserve(call.worker, request)
+        reserved = reservation.amount
+        spent = charge(reserved, Usage(), None, maybe_paid=True)  # of a call whose end nobody saw
+        began = monotonic()
+        try:
+            with anyio.fail_after(self._limits.attempt_seconds):
+                completion = await complete(call.worker, request)
+        except TimeoutError as error:
+            told = f"{call.worker.card.name!r} did not answer within {self._limits.attempt_seconds:g} s"
+            raise WorkerTimeout(told, maybe_paid=True) from error
+        except AnswerRefused as error:
+            spent = _spent(reserved, error)
+            return Sample(text="", score=0.0, usage=error.usage, latency_s=monotonic() - began)
+        except WorkerError as error:
+            spent = _spent(reserved, error)
+            raise
+        else:
+            latency, usage = monotonic() - began, _usage(call.worker, request, completion)
+            spent = charge(reserved, usage, _cost(call.worker, usage, completion), maybe_paid=False)
+            return self._graded(call, completion.text, usage, latency)
+        finally:
+            self._ledger.settle(reservation, spent)
+
+    def _request(self, call: Call) -> Request:
+        bounded = call.worker.max_tokens is None and self._ledger.limits_any("cost", "output_tokens")
+        return Request(
+            messages=(Message("user", call.row.question.text),),
+            sampling=Sampling(max_tokens=self._limits.answer_tokens if bounded else None),
+            deadline=anyio.current_time() + self._limits.attempt_seconds,
+        )
+
+    async def _reserve(self, worker: Worker, request: Request) -> Reservation:
+        worst = worker.worst_case(request, self._limits.answer_tokens)
+        while True:
+            try:
+                return self._ledger.reserve(worst)
+            except LimitExceeded:
+                if not await self._ledger.freed():
+                    raise
+
+    def _graded(self, call: Call, text: str, usage: Usage, latency_s: float) -> Sample:
+        if self._grader is None:
+            return Sample(text=text, usage=usage, latency_s=latency_s)
+        score = self._grader(call.row.row, text)
+        return Sample(text=final_answer(text), score=score, usage=usage, latency_s=latency_s)
+
+
+def _usage(worker: Worker, request: Request, completion: Completion) -> Usage:
+    if not (worker.uses_tokens and completion.uses_tokens):
+        return Usage()
+    return usage_or_estimate(completion.usage, request.messages, completion.text)
+
+
+def _cost(worker: Worker, usage: Usage, completion: Completion) -> float | None:
+    if completion.cost is not None:
+        return completion.cost
+    if not worker.uses_tokens:
+        return 0.0
+    return None if worker.card.price is None else worker.card.price.cost(usage)
+
+
+def _spent(reserved: Spend, error: WorkerError) -> Spend:
+    if error.usage is None and not error.maybe_paid:
+        return Spend(1)
+    return charge(reserved, error.usage or Usage(), error.cost, maybe_paid=error.usage is None)

@@ -1,0 +1,114 @@
+"""Turns the runs of a journal into a recording: steps whose worker was shown the run's question alone."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from podium.journal import Journal
+from podium.resume import result_of
+from podium.types import Event, Outcome, RunStarted, Step
+from podium_evals.grading import Grader, final_answer
+from podium_evals.recorded import Question, Sample, content_key, without_instruction
+from podium_evals.recording.growing_file import GrowingFile
+from podium_evals.recording.question_rows import QuestionRow
+
+KIND = "journal"
+"""The kind of a question that no file of questions has."""
+
+
+@dataclass(slots=True)
+class JournalSummary:
+    """What was found in a journal."""
+
+    recorded: int = 0
+    """Answers that were recorded."""
+    already: int = 0
+    """Answers that the file had before."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Steps that were left out, by reason."""
+
+
+async def record_runs(
+    journal: Journal,
+    file: GrowingFile,
+    *,
+    limit: int | None = None,
+    rows: Iterable[QuestionRow] = (),
+    grader: Grader | None = None,
+) -> JournalSummary:
+    """Record the answers of a journal's runs; a step that was recorded before is not recorded again.
+
+    A step counts if its subtask is the run's question, alone or after an instruction as in
+    `podium_evals.recorded.INSTRUCTIONS`, and its worker was shown no other step, text or message.
+
+    Args:
+        journal: the journal.
+        file: the recording, entered.
+        limit: how many runs, the latest first; `None` takes all.
+        rows: questions with their kinds and right answers, found by content.
+        grader: scores the answers to these; `None` records the text without a score.
+
+    Raises:
+        JournalError: the journal cannot be read.
+        RecordingInvalid: the file cannot be written.
+        ConfigError: an answer cannot be graded with the grader.
+    """
+    known = {each.question.key: each for each in rows}
+    summary = JournalSummary()
+    async with journal:
+        for run in await journal.runs(limit=limit):
+            events = [entry.event for entry in await journal.read(run.run_id)]
+            await _record(events, file, known, grader, summary)
+    return summary
+
+
+async def _record(
+    events: Sequence[Event],
+    file: GrowingFile,
+    known: Mapping[str, QuestionRow],
+    grader: Grader | None,
+    summary: JournalSummary,
+) -> None:
+    started = events[0]
+    assert isinstance(started, RunStarted)
+    for each in result_of(events).rounds:
+        steps = () if each.plan is None else each.plan.steps
+        for step, outcome in zip(steps, each.outcomes, strict=False):  # after them come superseded ones
+            if why := _unfit(started, step, outcome):
+                summary.left_out[why] += 1
+                continue
+            sample_id = f"{started.run_id}/{outcome.round}/{outcome.step}"
+            if sample_id in file.ids:
+                summary.already += 1
+                continue
+            text = started.query[0].text
+            row = known.get(content_key(text))
+            question = (
+                row.question if row else Question(id=f"{KIND}/{content_key(text)[:12]}", kind=KIND, text=text)
+            )
+            await file.append(question, outcome.worker, _sample(outcome, row, grader), sample_id)
+            summary.recorded += 1
+
+
+def _unfit(started: RunStarted, step: Step, outcome: Outcome) -> str:
+    """Say why a step is left out; empty where it is not."""
+    if outcome.status != "ok" or outcome.problem is not None:
+        return "the step has no whole answer"
+    if outcome.reused:
+        return "the answer was taken from an earlier call"
+    if len(started.query) != 1 or not isinstance(started.query[0].content, str) or started.tool_messages:
+        return "the query is a conversation, or has attachments"
+    if started.tools is not None or step.access:
+        return "the worker was shown other steps, or tools"
+    asked = without_instruction(step.subtask.replace("\\{{", "{{"))
+    if content_key(asked) != content_key(started.query[0].text):
+        return "the subtask is not the question"
+    return ""
+
+
+def _sample(outcome: Outcome, row: QuestionRow | None, grader: Grader | None) -> Sample:
+    usage = outcome.calls[-1].usage if outcome.calls else outcome.usage
+    if row is None or grader is None:
+        return Sample(text=outcome.text, usage=usage, latency_s=outcome.seconds)
+    score = grader(row.row, outcome.text)
+    return Sample(text=final_answer(outcome.text), score=score, usage=usage, latency_s=outcome.seconds)

@@ -1,0 +1,161 @@
+"""`podium record`: from questions and a pool, from a journal, from a public source."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from servers.chat_server import Call, ChatServer, Pause, Reply, says
+from typer.testing import Result
+
+from podium_evals.recorded import read_recordings
+
+Podium = Callable[..., Result]
+SUMS = "".join(
+    json.dumps({"question": f"What is {n} + {n}?", "answer": 2 * n, "kind": "sums"}) + "\n" for n in range(6)
+)
+
+
+def adds(call: Call) -> Reply:
+    """Answer a sum in the last message."""
+    words = call.body["messages"][-1]["content"].split("What is ")[-1].split()
+    return says(call, f"The answer is {2 * int(words[0])}.")
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    """Serve a model that adds."""
+    with ChatServer(adds).in_thread() as serving:
+        yield serving
+
+
+@pytest.fixture
+def sums(config: Path) -> Path:
+    """Write six questions beside the config."""
+    path = config.parent / "sums.jsonl"
+    path.write_text(SUMS)
+    return path
+
+
+def test_a_pool_is_asked(podium: Podium, sums: Path, server: ChatServer) -> None:
+    """Each worker, once; another time nothing is missing."""
+    asking = ("record", "ask", str(sums), "--out", "r.jsonl", "--grader", "number")
+    result = podium(*asking)
+    assert result.exit_code == 0, result.stderr
+    assert "recorded 12 in r.jsonl, with 12 calls at an unknown cost; 0 were there before" in result.stderr
+    read = read_recordings("r.jsonl")
+    assert (read.workers, read.kinds) == (("thinker", "speaker"), ("sums",))
+    assert {recording.score for recording in read} == {1.0}
+    assert {call.body["messages"][-1]["content"] for call in server.calls} == {q.text for q in read.questions}
+    again = podium(*asking, "--json")
+    assert (again.exit_code, json.loads(again.stdout)["already"]) == (0, 12)
+    assert len(server.calls) == 12
+
+
+def test_a_budget_stops_it_and_the_next_time_goes_on(podium: Podium, sums: Path) -> None:
+    """With the exit code of a partial answer."""
+    asking = ("record", "ask", str(sums), "--out", "r.jsonl", "--worker", "thinker")
+    result = podium(*asking, "--calls", "4", "--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["recorded"], told["left"], told["calls"]) == (3, 4, 2, 4)
+    shown = podium(*asking, "--calls", "1")
+    assert (shown.exit_code, "the same command asks for what is missing" in shown.stderr) == (3, True)
+    assert "podium: 1 were not asked for: " in shown.stderr
+    assert podium(*asking).exit_code == 0
+    assert len(list(read_recordings("r.jsonl"))) == 6
+
+
+def test_a_cost_needs_prices(podium: Podium, sums: Path, server: ChatServer) -> None:
+    """The model of the config has none."""
+    result = podium("record", "ask", str(sums), "--out", "r.jsonl", "--cost", "1")
+    assert (result.exit_code, server.calls) == (3, [])
+    assert "price" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--grader", "vibes"), "--grader 'vibes' is not one of exact, number"),
+        (("--worker", "nobody"), "--worker 'nobody' is not a worker of"),
+    ],
+)
+def test_wrong_options_are_told(podium: Podium, sums: Path, arguments: tuple[str, ...], told: str) -> None:
+    """Before anything is asked."""
+    result = podium("record", "ask", str(sums), "--out", "r.jsonl", *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def slowly(call: Call) -> Reply:
+    """Answer after a while."""
+    return Reply([Pause(0.15), *adds(call).parts])
+
+
+def test_a_killed_recording_goes_on(
+    podium: Podium, sums: Path, server: ChatServer, spawn: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """What was recorded is not paid for again: only calls in flight at the kill are."""
+    server.reply = slowly
+    asking = ("record", "ask", str(sums), "--out", "r.jsonl", "--at-once", "2", "--samples", "2")
+    process = spawn(*asking)
+    out = Path("r.jsonl")
+    until = time.monotonic() + 30
+    while not (out.exists() and out.read_text().count('"type": "sample"') >= 5):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    kept = out.read_text().count('"type": "sample"')
+    result = podium(*asking, "--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["recorded"] + told["already"]) == (0, 24)
+    assert kept - 1 <= told["already"] <= kept
+    assert len(server.calls) <= 24 + 2 + 1
+    assert all(len(recording.samples) == 2 for recording in read_recordings(out))
+
+
+def test_runs_of_the_journal_are_recorded(podium: Podium, sums: Path, config: Path) -> None:
+    """Those whose worker was shown the question alone; another time none is recorded twice."""
+    text = config.read_text()
+    config.write_text(text.replace('[planner]\nworker = "thinker"', '[planner]\ntype = "rule"'))
+    for question in ("What is 3 + 3?", "What is 3 + 3?", "What is 4 + 4? And what is 5 + 5?"):
+        assert podium("run", question).exit_code == 0
+    recording = ("record", "runs", "--out", "r.jsonl", "--questions", str(sums), "--grader", "number")
+    result = podium(*recording, "--json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["recorded"] == 2
+    assert "the subtask is not the question" in told["left_out"]
+    (found,) = read_recordings("r.jsonl")
+    assert (found.question.kind, [sample.text for sample in found.samples]) == ("sums", ["6", "6"])
+    assert found.score == 1.0
+    again = podium(*recording)
+    assert "recorded 0 in r.jsonl; 2 were there before" in again.stderr
+
+
+def test_a_grader_of_runs_needs_right_answers(podium: Podium, config: Path) -> None:
+    """A journal has none."""
+    result = podium("record", "runs", "--out", "r.jsonl", "--grader", "number")
+    assert (result.exit_code, "--questions" in result.stderr) == (2, True)
+
+
+def test_a_file_that_is_there_is_not_fetched_into(podium: Podium, tmp_path: Path) -> None:
+    """Before anything is downloaded."""
+    (tmp_path / "r.jsonl").write_text("")
+    result = podium("record", "fetch", "mmlu-pro", "--out", str(tmp_path / "r.jsonl"))
+    assert (result.exit_code, "is there already" in result.stderr) == (2, True)
+
+
+def test_fetching_shows_licence_and_citation(
+    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the origin cannot be reached."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setattr("podium_evals.recorded.downloader.ATTEMPTS", 1)
+    arguments = ("--kind", "dice", "--out", str(tmp_path / "r.jsonl"), "--folder", str(tmp_path / "cache"))
+    result = podium("record", "fetch", "reasoning-gym", *arguments)
+    assert result.exit_code == 1
+    assert "licence Apache-2.0. Cite: Stojanovski et al. 2025" in result.stderr
+    assert "1 requests failed" in result.stderr

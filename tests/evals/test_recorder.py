@@ -1,0 +1,257 @@
+"""Recorders ask what is missing, within a budget, and write each answer to the disk."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from podium import Card, Conductor, Limits, Price, ScriptedWorker
+from podium.errors import AnswerRefused, ConfigError, WorkerRefused, WorkerUnavailable
+from podium.execution import Retry
+from podium.planners import RulePlanner
+from podium.types import Completion
+from podium.usage import Usage
+from podium.workers import Request
+from podium_evals.errors import RecordingInvalid
+from podium_evals.grading import number
+from podium_evals.recorded import Provenance, Question, RecordedWorker, read_recordings
+from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary, read_questions
+
+pytestmark = pytest.mark.anyio
+QUICK = Retry(first_wait=0.001)
+Answer = Callable[[Request], Any]
+
+
+def sums(count: int) -> list[QuestionRow]:
+    """Return questions whose answers are numbers."""
+    rows = []
+    for n in range(count):
+        text = f"What is {n} + {n}?"
+        question = Question(id=f"s/{n}", kind="sums", text=text)
+        rows.append(QuestionRow(question, {"question": text, "answer": str(2 * n)}))
+    return rows
+
+
+def adder(name: str = "adder", price: Price | None = None) -> ScriptedWorker:
+    """Return a worker that doubles the first number of the question."""
+
+    def double(request: Request) -> Completion:
+        first = int(request.messages[-1].text.split()[2])
+        return Completion(f"I add. The answer is {2 * first}.", usage=Usage(10, 20))
+
+    return ScriptedWorker(Card(name=name, price=price), double)
+
+
+async def record(
+    path: Path, workers: list[ScriptedWorker], rows: list[QuestionRow], **options: Any
+) -> Summary:
+    """Record into a file."""
+    with GrowingFile(path) as file:
+        return await Recorder(file, workers, retry=QUICK, **options).record(rows)
+
+
+async def test_answers_are_recorded_with_what_they_took(tmp_path: Path) -> None:
+    """Each worker is asked each question alone; the grader has the final answer recorded."""
+    worker = adder()
+    summary = await record(tmp_path / "r.jsonl", [worker, adder("other")], sums(3), grader=number, samples=2)
+    read = read_recordings(tmp_path / "r.jsonl")
+    assert (summary.recorded, len(read), read.workers) == (12, 3, ("adder", "other"))
+    samples = read.samples(read.questions[2], "adder")
+    assert [(each.text, each.score, each.usage) for each in samples] == [("4", 1.0, Usage(10, 20))] * 2
+    assert all(each.latency_s is not None for each in samples)
+    assert {len(request.messages) for request in worker.requests} == {1}
+
+
+async def test_a_recording_answers_runs(tmp_path: Path) -> None:
+    """What was recorded can be replayed by a conductor."""
+    await record(tmp_path / "r.jsonl", [adder()], sums(3), grader=number)
+    worker = RecordedWorker(read_recordings(tmp_path / "r.jsonl"), "adder")
+    result = await Conductor(RulePlanner(), [worker]).run("What is 2 + 2?")
+    assert (result.answer, result.usage) == ("4", Usage(10, 20))
+
+
+async def test_only_what_is_missing_is_asked(tmp_path: Path) -> None:
+    """Another time, for more questions and samples, by the content of the question."""
+    path = tmp_path / "r.jsonl"
+    await record(path, [adder()], sums(2))
+    worker = adder()
+    again = [QuestionRow(Question(id="other", kind="k", text=" What is 1 + 1?\n"), {}), *sums(3)]
+    summary = await record(path, [worker], again[1:], samples=2)
+    assert (summary.recorded, summary.already) == (4, 2)
+    assert len(worker.requests) == 4
+    assert (await record(path, [worker], again[:1], samples=2)).already == 2
+    assert len(read_recordings(path)) == 3
+
+
+async def test_a_line_that_was_cut_is_asked_again(tmp_path: Path) -> None:
+    """As after a kill in the middle of a write."""
+    path = tmp_path / "r.jsonl"
+    await record(path, [adder()], sums(3), at_once=1)
+    path.write_bytes(path.read_bytes()[:-7])
+    summary = await record(path, [adder()], sums(3))
+    assert (summary.recorded, summary.already) == (1, 2)
+    assert len(list(read_recordings(path))) == 3
+
+
+async def test_calls_are_bounded(tmp_path: Path) -> None:
+    """The rest is counted, and the next time goes on."""
+    path = tmp_path / "r.jsonl"
+    summary = await record(path, [adder()], sums(5), limits=Limits(calls=2))
+    assert (summary.recorded, summary.left, summary.spent.calls) == (2, 3, 2)
+    assert "calls" in summary.stopped
+    assert (await record(path, [adder()], sums(5))).recorded == 3
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+async def test_cost_is_bounded_before_it_is_spent(tmp_path: Path, at_once: int) -> None:
+    """No call is made whose worst case does not fit; what is set aside and not used is free again."""
+    price = Price(input=1000.0, output=1000.0)
+    limits = Limits(cost=0.25, answer_tokens=40)
+    summary = await record(
+        tmp_path / "r.jsonl", [adder(price=price)], sums(20), limits=limits, at_once=at_once
+    )
+    assert summary.spent.cost is not None
+    assert 0.15 < summary.spent.cost <= 0.25
+    assert summary.recorded == round(summary.spent.cost / 0.03)
+    assert summary.recorded + summary.left == 20
+
+
+async def test_a_cost_limit_needs_prices(tmp_path: Path) -> None:
+    """An unknown price is not 0."""
+    summary = await record(tmp_path / "r.jsonl", [adder()], sums(2), limits=Limits(cost=1.0))
+    assert (summary.recorded, summary.left) == (0, 2)
+    assert "price" in summary.stopped
+
+
+async def test_failed_calls_are_retried_and_counted(tmp_path: Path) -> None:
+    """What may succeed is tried again; what failed is asked for the next time."""
+    calls = dict[str, int]()
+
+    def reply(request: Request) -> Any:
+        text = request.messages[-1].text
+        calls[text] = calls.get(text, 0) + 1
+        if "1 + 1" in text:
+            return WorkerUnavailable("down")
+        if "2 + 2" in text and calls[text] < 3:
+            return WorkerUnavailable("busy")
+        return WorkerRefused("no key") if "3 + 3" in text else "fine"
+
+    path = tmp_path / "r.jsonl"
+    summary = await record(path, [ScriptedWorker("w", reply)], sums(4))
+    assert summary.recorded == 2
+    assert summary.failed == {"worker_unavailable": 1, "worker_refused": 1}
+    assert list(calls.values()) == [1, 3, 3, 1]
+    assert (await record(path, [ScriptedWorker("w", "fine")], sums(4))).recorded == 2
+
+
+async def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
+    """An empty one, which is not paid for again."""
+    path = tmp_path / "r.jsonl"
+    refusing = ScriptedWorker("w", AnswerRefused("I would rather not", usage=Usage(5, 5), cost=0.0))
+    assert (await record(path, [refusing], sums(1))).recorded == 1
+    (recording,) = read_recordings(path)
+    assert (recording.samples[0].text, recording.score, recording.samples[0].usage) == ("", 0.0, Usage(5, 5))
+
+
+async def test_a_call_that_takes_too_long_fails(tmp_path: Path) -> None:
+    """With its worst case on the bill."""
+    slow = ScriptedWorker("w", "late", latency=60.0)
+    limits = Limits(attempt_seconds=0.05)
+    with GrowingFile(tmp_path / "r.jsonl") as file:
+        summary = await Recorder(file, [slow], limits=limits, retry=Retry(attempts=1)).record(sums(1))
+    assert summary.failed == {"worker_timeout": 1}
+    assert summary.spent.input_tokens > 0
+
+
+async def test_calls_at_once_are_bounded(tmp_path: Path) -> None:
+    """By the option, and by the card."""
+    running = peak = 0
+
+    class Busy(ScriptedWorker):
+        async def call(self, request: Request) -> Any:
+            nonlocal running, peak
+            running += 1
+            peak = max(peak, running)
+            await anyio.sleep(0.01)
+            running -= 1
+            yield Completion("fine")
+
+    await record(tmp_path / "a.jsonl", [Busy("w", "")], sums(9), at_once=3)
+    assert peak == 3
+    peak = 0
+    await record(tmp_path / "b.jsonl", [Busy(Card(name="w", concurrency=2), "")], sums(9), at_once=8)
+    assert peak == 2
+
+
+async def test_a_conductor_cannot_be_recorded(tmp_path: Path) -> None:
+    """Its calls are many, which this budget cannot bound."""
+    conductor = Conductor(RulePlanner(), [adder()])
+    with GrowingFile(tmp_path / "r.jsonl") as file, pytest.raises(ConfigError, match="is a conductor"):
+        await Recorder(file, [conductor]).record(sums(1))
+
+
+async def test_an_answer_that_cannot_be_graded_ends_the_recording(tmp_path: Path) -> None:
+    """With the reason, and not as a score of 0."""
+    row = QuestionRow(Question(id="q", kind="k", text="What is 1 + 1?"), {"answer": "many"})
+    with pytest.raises(ConfigError, match="not a number"):
+        await record(tmp_path / "r.jsonl", [adder()], [row], grader=number)
+
+
+async def test_options_are_checked(tmp_path: Path) -> None:
+    """Before anybody is asked."""
+    with GrowingFile(tmp_path / "r.jsonl") as file:
+        for options in ({"samples": 0}, {"at_once": 0}):
+            with pytest.raises(ConfigError, match="1 or more"):
+                Recorder(file, [adder()], **options)
+
+
+def test_one_process_appends(tmp_path: Path) -> None:
+    """Two would pay for the same answers."""
+    with GrowingFile(tmp_path / "r.jsonl"), pytest.raises(RecordingInvalid, match="another process"):
+        GrowingFile(tmp_path / "r.jsonl").__enter__()
+
+
+def test_another_file_is_not_appended_to(tmp_path: Path) -> None:
+    """Nor a folder; the file is left as it is."""
+    path = tmp_path / "notes.txt"
+    path.write_text("notes\n")
+    with pytest.raises(RecordingInvalid, match=r"notes\.txt"):
+        GrowingFile(path).__enter__()
+    assert path.read_text() == "notes\n"
+    with pytest.raises(RecordingInvalid, match="cannot be written"):
+        GrowingFile(tmp_path).__enter__()
+
+
+def test_the_first_line_says_where_it_is_from(tmp_path: Path) -> None:
+    """As given when the file was made."""
+    with GrowingFile(tmp_path / "r.jsonl", Provenance(source="ours", licence="CC0-1.0")):
+        pass
+    assert read_recordings(tmp_path / "r.jsonl").provenance == Provenance(source="ours", licence="CC0-1.0")
+
+
+def test_questions_are_read(tmp_path: Path) -> None:
+    """With what graders need; a question that stands twice is asked once."""
+    path = tmp_path / "mine.jsonl"
+    path.write_text(
+        '{"question": "One?", "answer": 1, "kind": "k", "level": "hard", "id": "x"}\n\n'
+        '{"question": "Which?", "options": ["a", "b"], "answer": "B"}\n'
+        '{"question": "One? "}\n'
+    )
+    first, second = read_questions(path)
+    assert first.question == Question(id="x", kind="k", level="hard", text="One?", expected="1")
+    assert (second.question.id, second.question.kind) == ("mine/3", "mine")
+    assert "(B) b" in second.question.text
+    assert second.row["options"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"question": 1}', '{"question": " "}', '{"text": "?"}'])
+def test_other_lines_are_no_questions(tmp_path: Path, text: str) -> None:
+    """With the number of the line."""
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"question": "One?"}\n' + text + "\n")
+    with pytest.raises(RecordingInvalid, match="line 2"):
+        read_questions(path)
+    with pytest.raises(RecordingInvalid, match="cannot be read"):
+        read_questions(tmp_path / "absent.jsonl")
