@@ -10,6 +10,9 @@ export DEMO_FOLDER := $(value FOLDER)
 export UV_SYSTEM_CERTS ?= 1
 export UV_NATIVE_TLS ?= 1
 
+# Without bytecode files, each process of the tests compiles all libraries that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 # More processes than cores, because tests wait for sockets and processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
