@@ -27,3 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(_OLD)
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the seconds for which CrewAI itself waits before it repeats a call that met a rate limit."""
+    monkeypatch.setattr("crewai.llms.retry.get_retry_delay_seconds", lambda **_: 0.01)

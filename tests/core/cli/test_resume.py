@@ -22,6 +22,10 @@ Podium = Callable[..., Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]
 
 
+TYPED = [pytest.param("y", 0, marks=pytest.mark.long), ("n", 1), ("e\ny", 0)]
+"""Answers at the question whether a plan may run, and the exit code. The third has the first in it."""
+
+
 def plans(call: Call) -> bool:
     """Say whether a call is the planner's."""
     return "structured_outputs" in call.body
@@ -235,9 +239,16 @@ def at_a_terminal(spawn: Spawn, typed: str, *args: str) -> tuple[int, str]:
     return process.wait(30), said
 
 
-@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 1), ("e\ny", 0)])
-def test_resumed_with_a_look_at_the_plan(
-    spawn: Spawn, waiting: str, server: ChatServer, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
+@pytest.mark.parametrize(("typed", "code"), TYPED)
+def test_resumed_with_a_look_at_the_plan(  # noqa: PLR0913 - fixtures
+    podium: Podium,
+    spawn: Spawn,
+    waiting: str,
+    server: ChatServer,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    typed: str,
+    code: int,
 ) -> None:
     """`resume --approve` shows the plan that waits, records what is said of it, and goes on."""
     monkeypatch.setenv("COLUMNS", "120")
@@ -248,7 +259,7 @@ def test_resumed_with_a_look_at_the_plan(
     assert "in 90 % of runs" in said
     assert asked(server) == (["plan"] if code else ["0", "1", "plan"])
     assert any("Think of a prime." in str(call.body) for call in server.calls) is typed.startswith("e")
-    assert ("refused" if code else "approved") in at_a_terminal(spawn, "", "show", waiting)[1]
+    assert ("refused" if code else "approved") in podium("show", waiting).stdout
 
 
 def test_interrupted_approval_is_still_asked_for(
@@ -394,7 +405,7 @@ def test_plan_is_changed_in_an_editor(
     assert len(server.calls) == 1
 
 
-@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 1), ("e\ny", 0)])
+@pytest.mark.parametrize(("typed", "code"), TYPED)
 def test_plan_is_approved_at_the_terminal(
     spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
 ) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from servers.chat_server import ChatServer, says, whole
@@ -105,10 +106,16 @@ def test_help_and_parse_import_no_http(tmp_path: Path) -> None:
         assert not imported & {"httpx2", "aiohttp"}
 
 
-WRITTEN_BY_ALL = [("--version",), ("--help",), ("run", "--help"), ("runs", "prune", "--help")]
+def _long(args: list[tuple[str, ...]]) -> list[Any]:
+    """Return parameters for tests that take long: each starts a process, and shows what the others show."""
+    return [pytest.param(each, marks=pytest.mark.long) for each in args]
 
 
-@pytest.mark.parametrize("args", WRITTEN_BY_ALL)
+BY_COMMANDS = [("run", "Why?"), *_long([("run", "Why?", "--json"), ("check",)])]
+BY_ALL = [("--help",), *_long([("--version",), ("run", "--help"), ("runs", "prune", "--help")])]
+
+
+@pytest.mark.parametrize("args", BY_ALL)
 def test_nothing_is_said_of_a_reader_that_leaves_early(args: tuple[str, ...]) -> None:
     """Help and version end well, as they would with a reader."""
     reader, writer = os.pipe()
@@ -120,7 +127,7 @@ def test_nothing_is_said_of_a_reader_that_leaves_early(args: tuple[str, ...]) ->
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-@pytest.mark.parametrize("args", [("run", "Why?"), ("run", "Why?", "--json"), ("check",), *WRITTEN_BY_ALL])
+@pytest.mark.parametrize("args", [*BY_COMMANDS, *BY_ALL])
 def test_result_that_cannot_be_written(config: Path, args: tuple[str, ...]) -> None:
     """A full disk behind stdout is told in one line, with exit code 1."""
     with Path("/dev/full").open("wb") as full:
@@ -131,12 +138,10 @@ def test_result_that_cannot_be_written(config: Path, args: tuple[str, ...]) -> N
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "args", ["run Why?", "run Why? --json", "check", "plan Why?", *map(" ".join, WRITTEN_BY_ALL)]
-)
-def test_closed_stdout_is_told(config: Path, args: str) -> None:
+@pytest.mark.parametrize("args", [*BY_COMMANDS, *_long([("plan", "Why?")]), *BY_ALL])
+def test_closed_stdout_is_told(config: Path, args: tuple[str, ...]) -> None:
     """A result that a parent leaves no place for is told in a line, with exit code 1."""
-    command = [sys.executable, "-m", "podium", *args.split()]
+    command = [sys.executable, "-m", "podium", *args]
     done = subprocess.run(
         ["/bin/sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False
     )
