@@ -40,5 +40,5 @@ def test_a_plan_of_the_fallback_is_told_of(podium: Podium, config: Path, server:
     config.write_text(config.read_text().replace("[planner]\n", '[planner]\nfallback = "rule"\n'))
     result = podium("plan", "What is it?", "--json")
     assert json.loads(result.stdout)["steps"]
-    assert "thinker wrote no plan that can be used (no_plan" in result.stderr
+    assert "thinker wrote no usable plan (no_plan" in result.stderr
     assert "Planner rule wrote the plan as the fallback" in result.stderr

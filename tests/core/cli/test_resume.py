@@ -455,7 +455,7 @@ def test_planner_that_may_not_be_asked_is_named(podium: Podium, config: Path, se
     own = '[planner]\nendpoint = "loopback"\nmodel = "boss"\nlabels = ["far"]\nfallback = "rule"\n'
     rule = '[[policy.rules]]\nlabel = "confidential"\nnever = ["far"]\n'
     config.write_text(config.read_text().partition("[planner]")[0] + own + rule)
-    assert "was not asked" not in podium("run", "What is it?").stderr
+    assert "was not called" not in podium("run", "What is it?").stderr
     server.calls.clear()
     told = podium("run", "What is it?", "--labels", "confidential").stderr
     assert "the fallback planner 'rule' wrote the plan: planner 'boss': policy" in told

@@ -161,7 +161,7 @@ async def test_a_new_plan_goes_around_what_failed_and_pays_nothing_twice() -> No
     again = result.rounds[1].outcomes[0]
     assert (again.round, again.step, again.text) == (2, 0, "A-OUTPUT")
     assert (again.reused, again.usage, again.cost, again.attempts) == (True, Usage(), 0.0, 0)
-    assert "as it was before" in result.explain()
+    assert ", reused" in result.explain()
     assert "because step 0 (bad): SECRET-REASON" in result.explain()
 
 

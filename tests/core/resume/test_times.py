@@ -88,4 +88,4 @@ async def test_a_replayed_step_took_no_time() -> None:
     result = await replay(conductor, await recorded(journal, "r"))
     assert (result.answer, result.seconds) == ("said", 0.0)
     assert (result.outcomes[0].started, result.outcomes[0].seconds) == (None, 0.0)
-    assert "ok, as it was before." in result.explain()
+    assert "ok, reused." in result.explain()

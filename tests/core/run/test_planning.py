@@ -350,7 +350,7 @@ async def test_calls_of_planners_are_events() -> None:
     last = events[-1]
     assert isinstance(last, RunEnded)
     assert (last.result.status, last.result.answer, last.result.planner) == ("failed", "", None)
-    assert last.result.explain().count("Planner boss wrote no plan that can be used (no_plan") == 2
+    assert last.result.explain().count("Planner boss wrote no usable plan (no_plan") == 2
     assert "There is no plan." in last.result.explain()
 
 

@@ -71,7 +71,7 @@ class Conductor(Worker):
     takes_texts = True
     takes_tools = True
 
-    def __init__(  # noqa: PLR0913 - one record of these would only be spelled out at every use
+    def __init__(  # noqa: PLR0913 - a settings object would have the same fields
         self,
         planner: Planner,
         pool: Pool | Sequence[Worker],

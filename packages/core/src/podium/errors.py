@@ -318,7 +318,7 @@ class WorkerBroken(WorkerError):
 
 
 class AnswerCut(WorkerBroken):
-    """The answer was cut at the token limit, and what there is of it cannot be read in the form asked for."""
+    """The answer was cut at the token limit, and the rest does not have the requested form."""
 
     code = "cut"
 

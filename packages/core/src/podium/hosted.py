@@ -76,7 +76,7 @@ class HostedConductor(ResourceGroup):
         ConfigError: the effort is invalid.
     """
 
-    def __init__(  # noqa: PLR0913 - the facts of one server and one way to ask it
+    def __init__(  # noqa: PLR0913 - one parameter for each setting
         self,
         model: str = "fugu",
         *,

@@ -47,7 +47,7 @@ async def replay(
     asked: Query | Plan = started.query
     if plan is not None:
         if not paid_results.plans:
-            raise PlanInvalid("nothing_to_keep", "the run has no plan that could be changed")
+            raise PlanInvalid("nothing_to_keep", "the run has no plan to change")
         last = max(paid_results.plans)
         plan.fit(len(conductor.pool), conductor.limits.plan_steps, previous=last > 1)
         by = plan.planner or PlannedBy("user", "the plan was changed")

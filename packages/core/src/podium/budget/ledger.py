@@ -53,7 +53,7 @@ class Ledger:
     """What the run spent before it was resumed with this ledger."""
 
     def __post_init__(self) -> None:
-        above = () if self.parent is None else self.parent._books  # noqa: SLF001 - of its own kind
+        above = () if self.parent is None else self.parent._books  # noqa: SLF001 - another object of this class
         self._lock = Lock() if self.parent is None else self.parent._lock  # noqa: SLF001 - as above
         self._books = (_Book(self.limits, nested=bool(above)), *above)
         self._limited = frozenset(_NAMES[index] for book in self._books for index, _ in book.most)

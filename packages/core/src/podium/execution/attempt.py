@@ -239,7 +239,7 @@ class Attempt:
             context.settings.pool.history(self.worker).add(took)
 
     def _tell_runs(self) -> None:
-        """Emit the ends of the runs that the worker's code began. They are not in the journal of this run."""
+        """Emit `WorkerRunEnded` for the runs that the worker's code started."""
         caller, outer = self.request.caller, outer_run(self.request.caller)
         if caller is not None and outer is not None:
             ids = {"round": caller.round, "step": caller.step, "attempt": caller.attempt}
@@ -299,7 +299,7 @@ class Attempt:
         return spent
 
     def _told(self) -> tuple[Usage, float | None] | None:
-        """Return what the exception that ended the call says it has spent; `None` if it does not say."""
+        """Return the tokens and cost that the call's exception reports; `None` if it reports none."""
         error = self.error
         if self.left is not None:
             return None if self.left.usage is None else (self.left.usage, None)

@@ -191,16 +191,16 @@ class RunContext:
 
 
 class WorkerRun(NamedTuple):
-    """A run that the code of a worker began, once it has ended."""
+    """An ended run that a worker's code started."""
 
     nested: str
-    """Its id."""
+    """The id of the run."""
     status: str
     """The status of its result; `stopped` if it has no result."""
     calls: int
-    """Calls that it made."""
+    """Number of calls that it made."""
     steps: int
-    """Steps that it started."""
+    """Number of steps that it started."""
 
 
 @dataclass(slots=True)

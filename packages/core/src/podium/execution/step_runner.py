@@ -114,7 +114,7 @@ class StepRunner:
         return self._ended("cancelled", problem)
 
     def left(self, problem: Problem) -> None:
-        """Tell that the host has left the call; the host will run the step, which has no outcome yet."""
+        """Emit `AttemptFailed` for calls that the host has left; the host runs the step again later."""
         for attempt in (each for each in self._made if each.left is not None):
             attempt.problem = problem
             self._tell_failed(attempt, None)

@@ -23,7 +23,7 @@ from podium.types import Completion, storable
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
 
 _NUMBERS: Mapping[str, Callable[[str], float]] = {"integer": int, "number": float}
-"""Types of JSON schema, and what reads a text as one."""
+"""For each number type of JSON schema, the function that converts a text."""
 _MESSAGE_CHARS = 300
 
 
@@ -171,7 +171,7 @@ def _validator(schema: Mapping[str, Any], required: Sequence[str], name: str) ->
     except SchemaError as error:
         told = f"the JSON schema of the arguments of tool {name!r} is invalid: {error.message}"
         raise ConfigError(told) from error
-    validator: Draft202012Validator = kind(whole, registry=Registry())  # the default one opens URLs
+    validator: Draft202012Validator = kind(whole, registry=Registry())  # the default registry opens URLs
     return validator
 
 

@@ -11,7 +11,7 @@ from podium.plan_text.literal_reader import Node
 
 
 class LabelledList(NamedTuple):
-    """A list, the field of its label, and the positions in the text where its label starts and it ends."""
+    """A list, the field of its label, the position of its label, and the position after the list."""
 
     field: Field
     node: Node

@@ -17,10 +17,10 @@ _STOP_WORDS = frozenset(
     """
     a about an and any are as at be but by can did do does for from had has have he her his how i if
     in into is it its me my no not of on or our please say says she should so some tell than that
-    the their them then there these they this those to up us was we were what when where which who
-    whom whose why will with would you your
+    the their them then there these they this those to up us was we were what when where which
+    why will with would you your
     """.split()  # noqa: SIM905 - as a list it is a page long
-)
+) | {f"who{ending}" for ending in ("", "m", "se")}
 
 
 def words(text: str) -> list[str]:

@@ -17,7 +17,7 @@ _QUOTED = re.compile(
     r"`[^`\n]{1,500}`|\"[^\"\n]{1,500}\"|“[^“”\n]{1,500}”|(?<!\w)'[^'\n]{1,200}'(?!\w)|\((?![0-9]{1,2}\))[^()\n]{1,500}\)"
 )
 _LEAD = re.compile(r"[,\s]*(?:(?:and|but|also|then|next|finally|now|so|please)\b,?\s*)*", re.IGNORECASE)
-_ASKING = r"(?:who|whom|whose|what|which|where|when|why|how)(?:'s|’s)?\b"
+_ASKING = r"(?:who(?:m|se)?|what|which|where|when|why|how)(?:'s|’s)?\b"
 _SUMMING = r"(?:add|calculate|compute|divide|multiply|subtract)\b"
 _ORDERING = r"(?:compare|describe|explain|find|give|list|search|show|summari[sz]e|tell|translate|write)\b"
 _END = re.compile(

@@ -38,7 +38,7 @@ def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
         elif isinstance(event, RunResumed) and planning is not None:
             spends.append(planning)
             planning = None
-        elif isinstance(event, WorkerRunEnded):  # its tokens and its cost are on the bill of its call
+        elif isinstance(event, WorkerRunEnded):  # the call that started the run has its tokens and cost
             spends.append(Spend(event.calls))
     if planning is not None:
         spends.append(planning)

@@ -106,7 +106,7 @@ async def _decide(
                 return given(approved=False, why="the approval is 'later', and a nested run cannot wait")
             if current != plan:
                 return given(
-                    approved=False, why="an approver changed the plan, which cannot then wait for 'later'"
+                    approved=False, why="an approver changed the plan, and 'later' needs the unchanged plan"
                 )
             return None
         request = ApprovalRequest(

@@ -174,7 +174,7 @@ class PlanRequester:
         return _Asked(plan, written.text, error, written.is_sent, wait)
 
     def _reached_limit(self, written: PlannerCall, deadline: float) -> PodiumError | None:
-        """Return the error for the time limit that is reached; `None` if none is."""
+        """Return the error for the time limit that is reached; `None` if no limit is reached."""
         ledger, now = self.context.ledger, self.context.clock()
         if now >= ledger.deadline:
             told = f"did not finish within the run's {ledger.limits.seconds:g} s (Limits.seconds)"

@@ -152,7 +152,7 @@ def _failure(current: Round) -> Problem | None:
 
 
 def _list_causes(outcomes: Sequence[Outcome]) -> str:
-    """Return why steps have no output; of skipped steps only which, because the others are the reason."""
+    """Return the problems of steps without an output, and the numbers of steps skipped because of them."""
     causes = [outcome for outcome in outcomes if outcome.status != "skipped"] or outcomes
     skipped = [f"step {outcome.step} ({outcome.worker})" for outcome in outcomes if outcome not in causes]
     return _list(causes) + (f"; therefore skipped: {', '.join(skipped)}" if skipped else "")

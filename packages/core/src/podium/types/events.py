@@ -253,7 +253,7 @@ class NestedRunEnded(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRunEnded(_Event):
-    """A run that the code of a worker began has ended or stopped; it has its own journal, or none."""
+    """A run that a worker's code started has ended or stopped. The journal of this run does not record it."""
 
     type = "worker_run_ended"
     round: int
@@ -264,9 +264,9 @@ class WorkerRunEnded(_Event):
     status: str
     """The status of its result; `stopped` if it has no result."""
     calls: int
-    """Calls of workers and planners that it made, which count against the limits of this run."""
+    """Number of its calls of workers and planners, which count against the limits of this run."""
     steps: int
-    """Steps that it started, which count likewise."""
+    """Number of steps that it started, which count against the limits of this run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,8 +35,8 @@ def explain_proposal(proposal: Proposal) -> str:
 def _did(proposal: Proposal) -> str:
     """Return what a planner did that wrote no valid plan."""
     if not proposal.asked:
-        return "was not asked"
-    return "wrote no plan that can be used" if proposal.text else "gave no text"
+        return "was not called"
+    return "wrote no usable plan" if proposal.text else "returned no text"
 
 
 def _outcome(outcome: Outcome, current: Round) -> str:
@@ -47,7 +47,7 @@ def _outcome(outcome: Outcome, current: Round) -> str:
     if outcome.problem is not None:
         head += f" ({_problem(outcome)})"
     if outcome.reused:
-        head += ", as it was before"
+        head += ", reused"
     if len(outcome.calls) > 1:
         head += f", in {len(outcome.calls)} calls"
     if outcome.started is None:

@@ -143,7 +143,7 @@ class Round:
     outcomes: tuple[Outcome, ...] = ()
     """One per step, in the plan's order, then the outcomes of steps that a repaired plan superseded."""
     why: str = ""
-    """Why the round began, or why it was the last round."""
+    """Why the round began, or why it is the last round."""
     check: Outcome | None = None
     """The outcome of the worker that judged the answer; `None` if no worker judged it."""
 
