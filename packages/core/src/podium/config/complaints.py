@@ -135,7 +135,7 @@ def _keys_in(table: KeyPath, key: str, values: Mapping[str, str], remedy: str) -
 
 
 def wrong_journal(journal: JournalSection) -> Iterator[Complaint]:
-    """Yield the errors in the place of the journal."""
+    """Yield the errors in the path or URL of the journal."""
     places = [key for key in ("path", "url", "url_env") if getattr(journal, key) is not None]
     for key in places[1:]:
         yield ("journal", key), f"[journal] has both {places[0]!r} and {key!r}: write only one"

@@ -72,7 +72,7 @@ def blame(span: Span, problem: Problem, *, fails: bool = True) -> None:
     Args:
         span: the span.
         problem: the problem.
-        fails: whether the problem is an error. It is none if, for example, a person refused the plan.
+        fails: whether the problem is an error. It is not an error if, for example, a person refused the plan.
     """
     span.set_attribute("podium.problem.code", problem.code)
     if fails:
