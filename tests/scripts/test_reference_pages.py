@@ -51,7 +51,7 @@ def test_every_table_and_key_has_a_meaning() -> None:
     assert {table.name.strip("[").split(".")[0] for table in found} == set(Sections.model_fields)
     without = [f"{table.name}.{key.name}" for table in found for key in table.keys if not key.meaning]
     assert without == []
-    assert "| `attempts` | whole number | `3` | Calls of one step" in configuration_page()
+    assert "| `attempts` | whole number | `3` | Maximum calls of one step" in configuration_page()
 
 
 @pytest.mark.parametrize("module", public_names())

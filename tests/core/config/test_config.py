@@ -177,7 +177,7 @@ def test_what_is_wrong_is_told_with_line_and_remedy(path: Path, old: str, new: s
     ("old", "new", "told"),
     [
         ('"http://localhost:8000/v1"', '"localhost"', "toml:2: base_url is not an http(s) URL"),
-        ('"vllm"', '"vlm"', "podium.toml:3: provider 'vlm' is not known"),
+        ('"vllm"', '"vlm"', "podium.toml:3: provider 'vlm' is unknown"),
         ("solver", '"so\\tlver"', "podium.toml:5: worker name"),
         ('worker = "solver"', 'type = "fixed"\nplan = "none.json"', "podium.toml:11: the plan"),
         ('worker = "solver"', 'type = "rule"\n[workers.d]\ntype = "documents"\nfolder = "none"', "toml:13: "),

@@ -134,5 +134,5 @@ async def test_asks_for_no_stream_options_where_they_are_refused() -> None:
 
 def test_names_the_providers_it_knows() -> None:
     """An unknown provider is refused with the known ones."""
-    with pytest.raises(ConfigError, match=r"unknown provider 'acme'.*vllm"):
+    with pytest.raises(ConfigError, match=r"provider 'acme' is unknown.*vllm"):
         Endpoint("http://localhost:1/v1", provider="acme")

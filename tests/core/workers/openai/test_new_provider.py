@@ -79,7 +79,7 @@ def test_a_new_row_is_told_of(acme: Provider) -> None:
     """Spans have its name in OpenTelemetry's conventions, and a wrong name is answered with it."""
     worker = ChatWorker("m", endpoint=Endpoint("http://localhost:1/v1", provider=acme.name))
     assert describe(worker, "m")[1]["gen_ai.provider.name"] == "acme.ai"
-    with pytest.raises(ConfigError, match=r"unknown provider 'other'.*acme"):
+    with pytest.raises(ConfigError, match=r"provider 'other' is unknown.*acme"):
         Endpoint("http://localhost:1/v1", provider="other")
 
 

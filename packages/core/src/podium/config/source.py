@@ -10,7 +10,7 @@ from podium.config.toml_lines import KeyPath
 from podium.errors import ConfigError
 
 _FIRST_WORD = re.compile(r"(?:[A-Z]\w*\.)?'?([a-z_]+)\b")
-"""A key at the beginning of a message, alone or after a class, as in `Retry.fallbacks`."""
+"""The key at the beginning of an error message, alone or after a class, as in `Retry.fallbacks`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def find_provider(name: str) -> Provider:
         ConfigError: the name is unknown.
     """
     if name not in PROVIDERS:
-        raise ConfigError(f"unknown provider {name!r}: choose one of {', '.join(PROVIDERS)}")
+        raise ConfigError(f"provider {name!r} is unknown: choose one of {', '.join(PROVIDERS)}")
     return PROVIDERS[name]
 
 
