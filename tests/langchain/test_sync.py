@@ -66,6 +66,7 @@ CALLS = {
     "invoke": "ConductorRunnable(conductor(worker)).invoke('What?')",
     "stream": "list(ConductorRunnable(conductor(worker)).stream('What?'))",
     "chat": "ChatPodium(conductor=conductor(worker)).invoke('What?')",
+    "graph": "create_conductor_agent(conductor(worker), executor='langgraph').invoke({'messages': 'What?'})",
 }
 
 
@@ -74,6 +75,7 @@ CALLS = {
     ("worker", "call"),
     [
         ("tool", "invoke"),
+        ("tool", "graph"),
         # each starts a process that imports LangChain
         *(pytest.param("function", call, marks=pytest.mark.long) for call in CALLS),
     ],
@@ -82,7 +84,9 @@ def test_a_worker_that_blocks_a_thread_keeps_neither_call_nor_process(
     worker: str, call: str, ending: str
 ) -> None:
     """A limit and Ctrl-C end both."""
-    imports = "from langchain_podium import ChatPodium, ConductorRunnable, as_worker\n"
+    imports = (
+        "from langchain_podium import ChatPodium, ConductorRunnable, as_worker, create_conductor_agent\n"
+    )
     check_ends(imports + WORKERS[worker], CALLS[call], ending)
 
 

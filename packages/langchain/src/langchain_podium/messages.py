@@ -33,6 +33,8 @@ ConductorInput = (
 )
 """The input of a conductor: text, a prompt, a message, a conversation, a dict of these, or a plan."""
 
+PROVIDER: Final = "podium"
+"""The `model_provider` of messages that a conductor has answered."""
 _QUESTION: Final = ("question", "input", "query")
 _HISTORY: Final = ("chat_history", "history")
 _INNER: Final = frozenset(

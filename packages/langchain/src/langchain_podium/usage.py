@@ -3,6 +3,7 @@
 The module also stores how the last of these calls ended. It knows no worker.
 """
 
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 from uuid import UUID
@@ -12,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langchain_podium.finish import finish_of, refusal_of
-from langchain_podium.messages import read_usage
+from langchain_podium.messages import PROVIDER, read_usage
 from podium.hosts import cut_answer_usage
 from podium.usage import Usage, text_usage
 
@@ -67,7 +68,7 @@ class Spent(BaseCallbackHandler):
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Add the tokens that the model reports."""
         del kwargs
-        asked, used, text = self._asked.pop(run_id, ""), None, ""
+        asked, used, text, conducted = self._asked.pop(run_id, ""), None, "", None
         finish = refusal = None
         for generation in (one for each in response.generations for one in each):
             text += generation.text
@@ -76,7 +77,21 @@ class Spent(BaseCallbackHandler):
                 finish = finish_of(generation.message) or finish
                 refusal = refusal_of(generation.message) or refusal
                 used = used or read_usage(generation.message.usage_metadata)
+                conducted = conducted or _conducted_usage(generation.message)
                 text += "".join(str(call) for call in generation.message.tool_calls)
         with self._lock:
             self.finish, self.refusal = finish, refusal
-            self.usage += text_usage(used, asked, text)
+            self.usage += text_usage(used, asked, text) if conducted is None else conducted
+
+
+def _conducted_usage(message: AIMessage) -> Usage | None:
+    """Return the tokens that a conductor states on its message; `None` for the message of a model.
+
+    These are the tokens that the calls in its run do not tell LangChain's callbacks, which may be none.
+    """
+    metadata = message.response_metadata
+    if metadata.get("model_provider") != PROVIDER or message.usage_metadata is None:
+        return None
+    used = read_usage(message.usage_metadata) or Usage()
+    estimated = read_usage(metadata.get("podium", {}).get("estimated_usage"))
+    return replace(used, estimated=estimated is not None and estimated != Usage())

@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 
 from langchain_podium.chat_models.tool_continuation import CONTINUATION
-from langchain_podium.messages import read_calls, write_usage
+from langchain_podium.messages import PROVIDER, read_calls, write_usage
 from podium.hosts import ChatAnswer, result_metadata
 from podium.usage import Usage
 
@@ -63,7 +63,7 @@ def _metadata(answer: ChatAnswer, model: str) -> dict[str, Any]:
         metadata[CONTINUATION] = dict(answer.continuation)
     return {
         "model_name": model,
-        "model_provider": "podium",
+        "model_provider": PROVIDER,
         "finish_reason": answer.finish_reason,
         "podium": metadata,
     }

@@ -7,11 +7,12 @@ node asks the run to execute its step.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any, Final
 
-import anyio.to_thread
+import anyio
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import ParentCommand
 from langgraph.graph import START, StateGraph
@@ -29,6 +30,8 @@ HASH: Final = "plan"
 """The state key of the hash of the plan that the outcomes belong to."""
 
 _LEAST_SUPERSTEPS: Final = 25
+_STOP_SECONDS: Final = 1.0
+"""Seconds after which a step that has not ended is cancelled again."""
 Shape = tuple[tuple[str, tuple[int, ...]], ...]
 """The name of each step's worker, and the steps on its access list."""
 
@@ -46,9 +49,12 @@ class Stepping:
         self.steps = steps
         self.above = above
         self.hash = plan_hash(steps.plan, steps.workers)
-        self.loop = asyncio.get_running_loop()
         self.has_run = False
         """Whether a step was executed, and not only restored from a checkpoint."""
+        self._loop = asyncio.get_running_loop()
+        self._tasks = set[asyncio.Task[Any]]()
+        """The steps that nodes in other threads wait for."""
+        self._is_stopped = False
 
     async def run(self, index: int, state: State) -> Data:
         """Execute a step, and return its update of the state."""
@@ -66,6 +72,43 @@ class Stepping:
         except GraphExit as graph_exit:
             raise raised_above(graph_exit, self.above) from None
         return {channel(index): write_outcome(outcome)}
+
+    async def call_in_thread(self, graph_call: Callable[[], Any]) -> Any:
+        """Call the graph from code that is not async; a cancel stops its steps, and waits for their end."""
+        call = asyncio.ensure_future(asyncio.to_thread(graph_call))
+        try:
+            await asyncio.wait([call])
+        except asyncio.CancelledError:
+            await self._stop(call)
+            raise
+        return call.result()
+
+    def wait_for(self, work: Callable[[], Awaitable[Data]]) -> Data:
+        """Do a node's work in the event loop of its run, from another thread."""
+
+        async def run() -> Data:
+            task = asyncio.current_task()
+            assert task is not None
+            if self._is_stopped:
+                raise asyncio.CancelledError
+            self._tasks.add(task)
+            try:
+                return await work()
+            finally:
+                self._tasks.discard(task)
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    async def _stop(self, call: "asyncio.Future[Any]") -> None:
+        self._is_stopped = True
+        with anyio.CancelScope(shield=True):
+            while not call.done():
+                for task in self._tasks:
+                    task.cancel()  # again where it was lost: `asyncio.wait_for` loses some before Python 3.12
+                with suppress(asyncio.CancelledError):  # more of the cancel that brought us here
+                    await asyncio.wait([call], timeout=_STOP_SECONDS)
+        if not call.cancelled():
+            call.exception()  # the cancel is raised in its place
 
 
 _STEPPING: Final[ContextVar[Stepping]] = ContextVar("podium_stepping")
@@ -91,7 +134,7 @@ async def carry_out(steps: ExternalScheduler, config: RunnableConfig, *, is_sync
     try:
         while True:
             if is_sync:
-                called: Any = await anyio.to_thread.run_sync(partial(graph.invoke, data, inside))
+                called: Any = await stepping.call_in_thread(partial(graph.invoke, data, inside))
             else:
                 called = await graph.ainvoke(data, inside)
             data = called
@@ -182,16 +225,7 @@ def _node(index: int, name: str) -> Node:
         del config, is_sync
         return await _STEPPING.get().run(index, state)
 
-    return Node(name, run, _in_its_loop)
-
-
-def _in_its_loop(work: Callable[[], Awaitable[Data]]) -> Data:
-    """Run a step in the event loop of its run, which waits in another thread."""
-
-    async def run() -> Data:
-        return await work()
-
-    return asyncio.run_coroutine_threadsafe(run(), _STEPPING.get().loop).result()
+    return Node(name, run, lambda work: _STEPPING.get().wait_for(work))
 
 
 def _shape(plan: Plan, workers: tuple[str, ...]) -> Shape:
