@@ -318,7 +318,7 @@ class WorkerBroken(WorkerError):
 
 
 class AnswerCut(WorkerBroken):
-    """The answer was cut at the token limit, and the rest does not have the requested form."""
+    """The answer was cut at the token limit, and the received part does not have the requested form."""
 
     code = "cut"
 

@@ -87,7 +87,7 @@ def _emptied(pool: Any) -> Any:
 
 
 async def _closed_with_loop(pool: Any, close: Any) -> AsyncGenerator[None, None]:
-    """Close a pool when the loop shuts down its started async generators, which include this one."""
+    """Close a pool at the shutdown of the event loop, which closes all started async generators."""
     try:
         yield
     finally:

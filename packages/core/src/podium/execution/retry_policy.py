@@ -82,8 +82,8 @@ class Hedge:
 class Retry:
     """The settings for retries of failed calls of steps and planners.
 
-    The calls of a step are shared by its worker and the fallbacks: the worker is
-    retried while more calls are left than there are fallbacks, and then each fallback is called
+    A step's worker and its fallbacks share the `attempts` of the step: the worker is
+    retried while more attempts are left than there are fallbacks, and then each fallback is called
     once. Calls that exceed the run's limits, calls that the policy forbids, and exceptions of a
     worker's own code are not retried. A conductor in the pool retries the steps of its own plans. If
     its run fails, the error is `worker_failed`, which is not retried unless you add it to `retry_on`.

@@ -224,8 +224,8 @@ class OuterRun:
     """The ledgers of nested runs with an answer. The usage that the worker reports may include their usage,
     but never the usage of a run that raised."""
     gaps: list[str] = field(default_factory=list)
-    """The statuses and problems of nested runs that are not `ok`, because the worker's answer does not
-    tell them."""
+    """The statuses and problems of nested runs that are not `ok`. The worker's answer may not mention
+    them."""
 
 
 def outer_run(caller: Caller | None) -> OuterRun | None:
@@ -256,7 +256,7 @@ def current_call() -> Caller | None:
     """Return the call whose worker's code runs here; `None` outside of calls, and after the call has ended.
 
     Raises:
-        CancelledError: the call was stopped, so its code, which continues in a thread, may not start a run.
+        CancelledError: the call was stopped. Its code continues in a thread, and may not start a run.
     """
     outer = outer_run(caller := _call.get())
     if outer is not None and outer.is_stopped:

@@ -259,7 +259,7 @@ class PlanReader:
         """Keep the error of the text at `anchor`, if that text looks like a plan.
 
         After a malformed object at the start of a row, no more rows are read, because their numbers would
-        be wrong. The same holds after a truncated object, because rows inside it may be its parts.
+        be wrong. After a truncated object no more rows are read either: they may be parts of the object.
         """
         is_object = anchor["object"] is not None
         like_a_plan = is_object and _LIKE_A_PLAN.match(self._literals.text, anchor.start()) is not None
