@@ -2,7 +2,8 @@
 
 A conductor has AutoGen's methods: it runs a task, streams messages, saves its state and is dumped as a
 component. Agents, teams, tools and model clients can be its workers. A name is imported when it is first
-used. `autogen_podium.agent_framework`, with the extra of that name, is for Microsoft Agent Framework.
+used. For Microsoft Agent Framework use `autogen_podium.agent_framework`, which requires the extra
+`agent-framework`.
 """
 
 import lazy_loader

@@ -239,7 +239,7 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         return [*agents, *(face for face in nested if isinstance(face, ChatAgent | Team))]
 
     def _running_agents(self) -> list[Any]:
-        """Return all agents but the teams without a running step, which AutoGen cannot pause."""
+        """Return all agents, except teams without a running step, which AutoGen cannot pause."""
         workers = [worker for worker in self.conductor.pool if isinstance(worker, AgentWorker)]
         teams = [worker for worker in workers if isinstance(worker.agent, Team)]
         resting = [worker.agent for worker in teams if not worker.is_running]

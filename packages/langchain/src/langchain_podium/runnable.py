@@ -173,7 +173,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         run_manager: AsyncCallbackManagerForChainRun,
         **facts: Any,
     ) -> Given:
-        """Run; as a stream of events only if a handler needs them. LangChain's input is `told`."""
+        """Run the conductor, with events only if a handler needs them; `told` is the traced input."""
         del told
         scrub_run(run_manager)
         is_recorded = isinstance(self.conductor, Conductor) and self.conductor.journal is not None
@@ -192,7 +192,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         run_manager: AsyncCallbackManagerForChainRun,
         **facts: Any,
     ) -> AsyncGenerator[Given, None]:
-        """Run, and yield the chunks of the answer. LangChain's input is `told`."""
+        """Run the conductor, and yield the chunks of the answer; `told` is the traced input."""
         del told
         scrub_run(run_manager)
         own, streamed = "", StreamedAnswer()
