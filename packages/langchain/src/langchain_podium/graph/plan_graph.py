@@ -74,7 +74,7 @@ class Stepping:
         return {channel(index): write_outcome(outcome)}
 
     async def call_in_thread(self, graph_call: Callable[[], Any]) -> Any:
-        """Call the graph from code that is not async; a cancel stops its steps, and waits for their end."""
+        """Call the sync graph in a thread; a cancellation stops its steps, and waits for their end."""
         call = asyncio.ensure_future(asyncio.to_thread(graph_call))
         try:
             await asyncio.wait([call])
@@ -84,7 +84,7 @@ class Stepping:
         return call.result()
 
     def wait_for(self, work: Callable[[], Awaitable[Data]]) -> Data:
-        """Do a node's work in the event loop of its run, from another thread."""
+        """Run a node's function in the event loop of its run, from another thread."""
 
         async def run() -> Data:
             task = asyncio.current_task()
@@ -104,11 +104,11 @@ class Stepping:
         with anyio.CancelScope(shield=True):
             while not call.done():
                 for task in self._tasks:
-                    task.cancel()  # again where it was lost: `asyncio.wait_for` loses some before Python 3.12
-                with suppress(asyncio.CancelledError):  # more of the cancel that brought us here
+                    task.cancel()  # repeated: `asyncio.wait_for` loses some before Python 3.12
+                with suppress(asyncio.CancelledError):  # repeated by the cancellation that led here
                     await asyncio.wait([call], timeout=_STOP_SECONDS)
         if not call.cancelled():
-            call.exception()  # the cancel is raised in its place
+            call.exception()  # retrieved, because the cancellation is raised instead
 
 
 _STEPPING: Final[ContextVar[Stepping]] = ContextVar("podium_stepping")
