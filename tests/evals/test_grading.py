@@ -1,5 +1,6 @@
 """Graders read answers as models write them."""
 
+import json
 from fractions import Fraction
 from typing import Any
 
@@ -7,8 +8,17 @@ import pytest
 from hypothesis import given, strategies as st
 
 from podium.errors import ConfigError
-from podium_evals.grading import GRADERS, choice, exact, final_answer, number, reasoning_gym
+from podium_evals.grading import (
+    GRADERS,
+    choice,
+    exact,
+    final_answer,
+    number,
+    reasoning_gym,
+    tagged_answer,
+)
 from podium_evals.grading.numbers import numbers_in
+from podium_evals.tasks import gym_questions
 
 
 @pytest.mark.parametrize(
@@ -131,11 +141,49 @@ def test_a_question_that_cannot_be_graded_is_told(grader: Any, row: dict[str, An
         grader(row, "1")
 
 
-@pytest.mark.filterwarnings("ignore::SyntaxWarning")  # of a library that it imports, when Python compiles it
+def test_answers_of_several_lines_are_kept() -> None:
+    """A grid is not its first line."""
+    grid = "The answer is:\n1 2\n3 4"
+    assert tagged_answer(grid) == grid
+    assert tagged_answer("I turn it.<answer>\n1 2\n3 4\n</answer>") == "1 2\n3 4"
+    assert final_answer(grid) == "1 2"
+
+
+SYNTAX = pytest.mark.filterwarnings("ignore::SyntaxWarning")
+"""Of a library that reasoning-gym imports, when Python compiles it for the first time."""
+
+
+@SYNTAX
 def test_the_graders_of_reasoning_gym() -> None:
-    """An entry of the library is graded by its own kind."""
-    library = pytest.importorskip("reasoning_gym")
-    entry = library.create_dataset("leg_counting", size=1, seed=45)[0]
-    assert reasoning_gym(entry, f"I count. <answer>{entry['answer']}</answer>") == 1.0
-    assert reasoning_gym(entry, "<answer>-1</answer>") < 0.1
-    assert reasoning_gym(entry, "") == 0.0
+    """A fresh question is graded by the grader of its kind; the same seed gives the same questions."""
+    row, other = gym_questions("leg_counting", 2, seed=45)
+    assert (row.question.id, row.question.kind) == ("gym/leg_counting/45/0", "leg_counting")
+    assert reasoning_gym(row.row, f"I count. <answer>{row.question.expected}</answer>") == 1.0
+    assert reasoning_gym(row.row, "<answer>-1</answer>") < 0.1
+    assert reasoning_gym(row.row, "") == 0.0
+    assert gym_questions("leg_counting", 2, seed=45)[1] == other
+    assert gym_questions("leg_counting", 2, seed=46)[1] != other
+
+
+@SYNTAX
+def test_a_grader_that_rejects_the_right_answer_is_told() -> None:
+    """JSON changes the questions of some kinds, so that each answer would be wrong."""
+    (row,) = gym_questions("rearc", 1, seed=7)
+    assert reasoning_gym(row.row, str(row.question.expected)) == 1.0
+    with pytest.raises(ConfigError, match="rejects the right answer"):
+        reasoning_gym(json.loads(json.dumps(dict(row.row))), str(row.question.expected))
+
+
+@SYNTAX
+@pytest.mark.parametrize(
+    ("kind", "settings", "told"),
+    [
+        ("unlisted", {}, "not a kind of Reasoning Gym"),
+        ("leg_counting", {"min_animals": 0}, "does not make"),
+        ("leg_counting", {"shape": "round"}, "does not make"),
+    ],
+)
+def test_questions_that_cannot_be_made_are_told(kind: str, settings: dict[str, Any], told: str) -> None:
+    """Kinds that are held back are not made either."""
+    with pytest.raises(ConfigError, match=told):
+        gym_questions(kind, 1, seed=1, **settings)

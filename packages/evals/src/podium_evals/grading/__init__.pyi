@@ -1,13 +1,12 @@
 from .answers import (
     final_answer as final_answer,
+    tagged_answer as tagged_answer,
 )
+from .grader import Grader as Grader
 from .graders import (
     GRADERS as GRADERS,
-    Grader as Grader,
     choice as choice,
     exact as exact,
     number as number,
-)
-from .reasoning_gym_grader import (
     reasoning_gym as reasoning_gym,
 )

@@ -16,14 +16,23 @@ def final_answer(text: str) -> str:
     Marks, in the order in which they count: `<answer>…</answer>`, `\boxed{…}`, and a line such as
     `The answer is …` or `Answer: …`. Text before `</think>` is left out.
     """
+    if _TAG.search(text):
+        return tagged_answer(text)
     text = _THOUGHT.sub("", text).strip()
-    tags = _TAG.findall(text)
-    if tags:
-        return str(tags[-1]).strip()
     if (boxed := _last_boxed(text)) is not None:
         return boxed.strip()
     said = _SAID.findall(text)
     return _bare(said[-1]) if said else text
+
+
+def tagged_answer(text: str) -> str:
+    """Return what the last `<answer>…</answer>` of a text holds; without a tag all of it.
+
+    It is for answers of several lines, such as grids, of which `final_answer` might take the first line.
+    """
+    text = _THOUGHT.sub("", text).strip()
+    tags = _TAG.findall(text)
+    return str(tags[-1]).strip() if tags else text
 
 
 def _last_boxed(text: str) -> str | None:

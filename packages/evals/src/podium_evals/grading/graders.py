@@ -1,61 +1,57 @@
 """The graders that `podium record` offers, by name.
 
-A grader is given the question's row, which has the right answer under `answer`, and what the worker wrote. It
-returns a score from 0 to 1. The empty text scores 0 with each.
+The empty text scores 0 with each of them.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from string import ascii_uppercase
 from typing import Any
 
 from podium.errors import ConfigError
-from podium_evals.grading.answers import final_answer
+from podium_evals.grading.answers import final_answer, tagged_answer
+from podium_evals.grading.grader import Grader
 from podium_evals.grading.numbers import numbers_in
-from podium_evals.grading.reasoning_gym_grader import reasoning_gym
+from podium_evals.grading.reasoning_gym_grader import score_by_kind
 
-Grader = Callable[[Mapping[str, Any], str], float]
 _WORD = re.compile(r"\s+(?!is\b|was\b)[a-z]")
 """What follows the article or the pronoun, and not an option."""
 _LETTER = re.compile(r"(?<![A-Za-z0-9'])\(?([A-Z])\)?(?![A-Za-z0-9'])")
 
 
-def exact(row: Mapping[str, Any], text: str) -> float:
-    """Return 1 where the final answer is the right one: case, white space and a full stop do not count."""
-    return float(_plain(final_answer(text)) == _plain(_expected(row)) != "")
+def _is_exact(row: Mapping[str, Any], answer: str) -> float:
+    return float(_plain(answer) == _plain(_expected(row)) != "")
 
 
-def number(row: Mapping[str, Any], text: str) -> float:
-    """Return 1 where the last number of the final answer is the right one, to one part in a million.
-
-    Raises:
-        ConfigError: the right answer of the row is not a number.
-    """
-    right, given = numbers_in(_expected(row)), numbers_in(final_answer(text))
+def _is_number(row: Mapping[str, Any], answer: str) -> float:
+    right, given = numbers_in(_expected(row)), numbers_in(answer)
     if not right:
         raise ConfigError(f"the answer {row['answer']!r:.80} is not a number: choose another grader")
     return float(bool(given) and abs(given[-1] - right[-1]) <= abs(right[-1]) / 1_000_000)
 
 
-def choice(row: Mapping[str, Any], text: str) -> float:
-    """Return 1 where the final answer names the right option, by its letter or by its whole text.
-
-    A text that names several letters has chosen nothing, unless it marks one as its answer. The article `A`
-    and the pronoun `I` do not count.
-
-    Raises:
-        ConfigError: the right answer of the row is not a letter.
-    """
+def _is_choice(row: Mapping[str, Any], answer: str) -> float:
     right = _expected(row).strip("(). ").upper()
     if len(right) != 1 or right not in ascii_uppercase:
         raise ConfigError(f"the answer {row['answer']!r:.80} is not a letter: choose another grader")
-    said = final_answer(text).strip()
+    said = answer.strip()
     options = [_plain(str(option)) for option in row.get("options", ())]
     if _plain(said) in options:
         return float(options.index(_plain(said)) == ascii_uppercase.index(right))
     return float(_letter(said) == right)
 
 
+exact = Grader(final_answer, _is_exact)
+"""Scores 1 if the final answer is the right one; case, white space and a full stop do not count."""
+number = Grader(final_answer, _is_number)
+"""Scores 1 if the last number of the final answer is the right one, to one part in a million."""
+choice = Grader(final_answer, _is_choice)
+"""Scores 1 if the final answer names the right option, by its letter or by its whole text.
+
+An answer that names several letters has chosen nothing. The article `A` and the pronoun `I` do not count.
+"""
+reasoning_gym = Grader(tagged_answer, score_by_kind)
+"""Scores by the grader of the question's own kind in Reasoning Gym."""
 GRADERS: Mapping[str, Grader] = {
     "exact": exact,
     "number": number,

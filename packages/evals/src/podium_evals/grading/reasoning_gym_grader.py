@@ -5,17 +5,17 @@ from typing import Any
 
 from podium.errors import ConfigError
 from podium.installing import install_hint
-from podium_evals.grading.answers import final_answer
 
 
-def reasoning_gym(row: Mapping[str, Any], text: str) -> float:
+def score_by_kind(row: Mapping[str, Any], answer: str) -> float:
     """Return the score that the kind's own grader gives, 0 to 1.
 
-    The row is one of the library's entries: `question`, `answer`, and `metadata`, which names the kind under
+    The row is an entry of the library: `question`, `answer`, and `metadata`, which names the kind under
     `source_dataset`.
 
     Raises:
-        ConfigError: the library is not installed, or the row is none of its entries.
+        ConfigError: the library is not installed, the row is not one of its entries, or the grader rejects
+            the right answer.
     """
     metadata = row.get("metadata")
     if not isinstance(metadata, Mapping) or "source_dataset" not in metadata:
@@ -29,8 +29,13 @@ def reasoning_gym(row: Mapping[str, Any], text: str) -> float:
     except ImportError as error:
         hint = install_hint("evals[reasoning-gym]")
         raise ConfigError(f"the grader of Reasoning Gym needs reasoning-gym: {hint}") from error
-    answer = final_answer(text)
     if not answer:
         return 0.0
-    score = get_score_answer_fn(str(metadata["source_dataset"]))(answer, dict(row))
-    return min(max(float(score), 0.0), 1.0)
+    kind, right = str(metadata["source_dataset"]), row.get("answer")
+    score = get_score_answer_fn(kind)
+    if right is not None and score(right, dict(row)) < 1:
+        # JSON has no tuples, for which the graders of `arc_agi` and `rearc` look.
+        raise ConfigError(
+            f"the grader of {kind!r} rejects the right answer of its question: was it in a file?"
+        )
+    return min(max(float(score(answer, dict(row))), 0.0), 1.0)

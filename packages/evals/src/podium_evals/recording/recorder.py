@@ -19,7 +19,7 @@ from podium.execution import Retry
 from podium.types import Completion, Message, Sampling, usage_or_estimate
 from podium.usage import Usage
 from podium.workers import Pool, Request, Worker, complete
-from podium_evals.grading import Grader, final_answer
+from podium_evals.grading import Grader
 from podium_evals.recorded import Sample
 from podium_evals.recording.growing_file import GrowingFile
 from podium_evals.recording.question_rows import QuestionRow
@@ -213,7 +213,7 @@ class Recorder:
         if self._grader is None:
             return Sample(text=text, usage=usage, latency_s=latency_s)
         score = self._grader(call.row.row, text)
-        return Sample(text=final_answer(text), score=score, usage=usage, latency_s=latency_s)
+        return Sample(text=self._grader.read(text), score=score, usage=usage, latency_s=latency_s)
 
 
 def _usage(worker: Worker, request: Request, completion: Completion) -> Usage:

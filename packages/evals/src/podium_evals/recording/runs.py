@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from podium.journal import Journal
 from podium.resume import result_of
 from podium.types import Event, Outcome, RunStarted, Step
-from podium_evals.grading import Grader, final_answer
+from podium_evals.grading import Grader
 from podium_evals.recorded import Question, Sample, content_key, without_instruction
 from podium_evals.recording.growing_file import GrowingFile
 from podium_evals.recording.question_rows import QuestionRow
@@ -111,4 +111,4 @@ def _sample(outcome: Outcome, row: QuestionRow | None, grader: Grader | None) ->
     if row is None or grader is None:
         return Sample(text=outcome.text, usage=usage, latency_s=outcome.seconds)
     score = grader(row.row, outcome.text)
-    return Sample(text=final_answer(outcome.text), score=score, usage=usage, latency_s=outcome.seconds)
+    return Sample(text=grader.read(outcome.text), score=score, usage=usage, latency_s=outcome.seconds)

@@ -1,0 +1,3 @@
+from .gym_questions import (
+    gym_questions as gym_questions,
+)

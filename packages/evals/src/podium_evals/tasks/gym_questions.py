@@ -1,0 +1,49 @@
+"""Fresh questions of Reasoning Gym, by the library `reasoning-gym`."""
+
+from typing import Any
+
+from podium.errors import ConfigError
+from podium.installing import install_hint
+from podium_evals.recorded import Question
+from podium_evals.recorded.reasoning_gym import KINDS
+from podium_evals.recording import QuestionRow
+
+
+def gym_questions(kind: str, count: int, *, seed: int, **settings: Any) -> tuple[QuestionRow, ...]:
+    """Return questions of a kind, which `podium_evals.grading.reasoning_gym` grades.
+
+    The same arguments give the same questions in the same release of the library. The recorded easy questions
+    have seed 45 and the default settings.
+
+    Args:
+        kind: the kind, which the library calls a dataset.
+        count: how many questions.
+        seed: another seed gives other questions.
+        settings: settings of the kind, such as its difficulty.
+
+    Raises:
+        ConfigError: the library is not installed, the kind is held back or unknown, or a setting is wrong.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"{kind!r} is not a kind of Reasoning Gym that may be used")
+    try:
+        from reasoning_gym import create_dataset  # type: ignore[import-untyped] # noqa: PLC0415 - an extra
+    except ImportError as error:
+        hint = install_hint("evals[reasoning-gym]")
+        raise ConfigError(f"questions of Reasoning Gym need reasoning-gym: {hint}") from error
+    try:
+        entries = [dict(entry) for entry in create_dataset(kind, size=count, seed=seed, **settings)]
+    except (TypeError, ValueError, AssertionError) as error:
+        raise ConfigError(f"Reasoning Gym does not make {kind!r} with {settings!r}: {error}") from error
+    return tuple(_row(kind, seed, index, entry) for index, entry in enumerate(entries))
+
+
+def _row(kind: str, seed: int, index: int, entry: dict[str, Any]) -> QuestionRow:
+    answer = entry["answer"]
+    question = Question(
+        id=f"gym/{kind}/{seed}/{index}",
+        kind=kind,
+        text=entry["question"],
+        expected=None if answer is None else str(answer),
+    )
+    return QuestionRow(question, entry)
