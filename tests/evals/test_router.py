@@ -63,7 +63,7 @@ def test_predictions_are_probabilities(router: Router) -> None:
     assert verbs == pytest.approx({CHEAP: 1, DEAR: 0}, abs=0.1)
     luck = Recordings(
         Recording(
-            Question(id=f"q{n}", kind="k", text=f"word{n % 7} word{n % 5}"),
+            Question(id=f"q{n}", kind="k", text=f"word{n % 7} word{n % 5} of {n}"),
             worker,
             (Sample(text="x", score=float(np.random.default_rng([n, int(100 * odd)]).random() < odd)),),
         )

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
 
 from podium_evals.errors import RouterInvalid
 from podium_evals.recorded import Recordings, recorded_pool
@@ -39,6 +39,8 @@ class RouterFacts:
     """Changes with the questions, the workers and the scores."""
     alpha: float
     """The strength of the ridge penalty that was best on the part kept for validation."""
+    calibrations: tuple[tuple[float, float], ...]
+    """For each worker, slope and intercept of the logistic function from prediction to probability."""
     version: int = VERSION
 
 
@@ -48,25 +50,18 @@ class Router:
     Args:
         facts: what it was fitted on.
         scores: the regression.
-        calibrations: for each worker, predictions (ascending) and the mean scores that were observed there.
     """
 
-    def __init__(
-        self, facts: RouterFacts, scores: TextScores, calibrations: list[tuple[Floats, Floats]]
-    ) -> None:
+    def __init__(self, facts: RouterFacts, scores: TextScores) -> None:
         self.facts = facts
         self._scores = scores
-        self._calibrations = calibrations
 
     def predict(self, text: str) -> dict[str, float]:
         """Return the expected score of each worker, 0 to 1: the probability of a right answer."""
         predicted = self._scores.predict([text])[0]
-        return {
-            worker: float(np.interp(value, *calibration))
-            for worker, value, calibration in zip(
-                self.facts.workers, predicted, self._calibrations, strict=True
-            )
-        }
+        slopes, intercepts = np.asarray(self.facts.calibrations).T
+        probabilities = 1 / (1 + np.exp(-(slopes * predicted + intercepts)))
+        return dict(zip(self.facts.workers, probabilities.tolist(), strict=True))
 
     def save(self, path: Path | str) -> None:
         """Write the router to a file.
@@ -74,8 +69,6 @@ class Router:
         It is an `npz` archive of arrays and a JSON header. Reading it runs no code of the file.
         """
         arrays: dict[str, NDArray[Any]] = self._scores.arrays()
-        for number, (predictions, observed) in enumerate(self._calibrations):
-            arrays[f"predictions_{number}"], arrays[f"observed_{number}"] = predictions, observed
         with Path(path).open("wb") as file:
             arrays["header"] = np.asarray(json.dumps(asdict(self.facts)))
             np.savez_compressed(file, allow_pickle=False, **arrays)
@@ -94,32 +87,24 @@ class Router:
             version = header["version"]
             if version == VERSION:
                 return cls._of(header, arrays)
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            zipfile.BadZipFile,
-            EOFError,
-        ) as error:
+        except _UNREADABLE as error:
             raise RouterInvalid(f"{path} is not a router: {type(error).__name__}: {error}") from error
         raise RouterInvalid(f"{path} is a router of version {version!r}, and not {VERSION}: train it again")
 
     @classmethod
     def _of(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        workers, costs = tuple(map(str, header["workers"])), tuple(header["costs"])
-        facts = RouterFacts(**header | {"workers": workers, "costs": costs})
-        calibrations = [(arrays[f"predictions_{n}"], arrays[f"observed_{n}"]) for n in range(len(workers))]
-        return cls(facts, TextScores.of_arrays(arrays), calibrations)
+        listed = {"calibrations": tuple(map(tuple, header["calibrations"])), "costs": tuple(header["costs"])}
+        facts = RouterFacts(**header | listed | {"workers": tuple(map(str, header["workers"]))})
+        return cls(facts, TextScores.of_arrays(arrays))
 
 
 def fit_router(recordings: Recordings, *, seed: int = 0) -> Router:
     """Fit a router on recorded answers.
 
     Half of the questions of each kind choose the penalty and calibrate: the router that is fitted on the
-    other half predicts them, and an isotonic regression of what was observed on what was predicted turns
-    predictions into probabilities. The regression of the result is fitted on all questions.
+    other half predicts them, and for each worker a logistic regression of the scores on the predictions
+    (Platt scaling) turns predictions into probabilities. The ridge regression of the result is fitted on all
+    questions.
 
     Args:
         recordings: graded answers. Each worker has answered each question.
@@ -142,7 +127,7 @@ def fit_router(recordings: Recordings, *, seed: int = 0) -> Router:
         each.predict(asked) for each in TextScores.fit([texts[n] for n in fitted], scores[fitted], ALPHAS)
     ]
     best = max(range(len(ALPHAS)), key=lambda number: _routed(tried[number], scores[kept]))
-    calibrations = [_calibration(tried[best][:, n], scores[kept, n]) for n in range(len(workers))]
+    calibrations = [_calibrated(tried[best][:, n], scores[kept, n]) for n in range(len(workers))]
     digest = sha256(json.dumps([workers, [question.key for question in questions]]).encode())
     digest.update(scores.tobytes())
     facts = RouterFacts(
@@ -152,9 +137,10 @@ def fit_router(recordings: Recordings, *, seed: int = 0) -> Router:
         kinds=len(recordings.kinds),
         fingerprint=digest.hexdigest()[:16],
         alpha=ALPHAS[best],
+        calibrations=tuple(calibrations),
     )
     (fitted_on_all,) = TextScores.fit(texts, scores, [ALPHAS[best]])
-    return Router(facts, fitted_on_all, calibrations)
+    return Router(facts, fitted_on_all)
 
 
 def _table(recordings: Recordings) -> Floats:
@@ -174,9 +160,18 @@ def _routed(predicted: Floats, scores: Floats) -> float:
     return float(scores[np.arange(len(scores)), predicted.argmax(axis=1)].mean())
 
 
-def _calibration(predicted: Floats, observed: Floats) -> tuple[Floats, Floats]:
-    found = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(predicted, observed)
-    return found.X_thresholds_, found.y_thresholds_
+def _calibrated(predicted: Floats, scores: Floats) -> tuple[float, float]:
+    """Return slope and intercept of the logistic regression of a worker's scores on its predictions.
+
+    A score between 0 and 1 counts as a right answer in part, and in part as a wrong one.
+    """
+    values, right = predicted.reshape(-1, 1), scores
+    fitted = LogisticRegression(C=100).fit(
+        np.concatenate([values, values]),
+        np.repeat([1, 0], len(right)),
+        sample_weight=np.concatenate([right, 1 - right]),
+    )
+    return float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
 
 
 def _costs(recordings: Recordings) -> Iterator[float | None]:
