@@ -36,7 +36,10 @@ ADD_ONS = (
     AddOn(
         "podium-evals",
         "evals",
-        {"record": "Record answers of models, to evaluate plans and routers on them later."},
+        {
+            "record": "Record answers of models, to evaluate plans and routers on them later.",
+            "evals": "Compare ways to answer on recorded answers, or see what there is to gain.",
+        },
     ),
     AddOn(
         "podium-shadow",

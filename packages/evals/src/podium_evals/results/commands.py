@@ -1,0 +1,180 @@
+"""`podium evals`: compare arms on recorded answers, and see whether there is anything to gain."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import anyio
+import typer
+
+from podium.cli import EXIT_CODES, AsJson, Screen, reporting
+from podium.config import find_config, load_config
+from podium.errors import ConfigError
+from podium_evals.arms import Arm, GivenPlanner, SplitName
+from podium_evals.recorded import Progress as Download, Recordings
+from podium_evals.results.headroom import conclude, headroom_arms
+from podium_evals.results.named_arms import ARMS, named_arms
+from podium_evals.results.pools import POOLS, read_pool
+from podium_evals.results.progress import answer_bar
+from podium_evals.results.report import Report, Setting, compare_arms, every_sample
+from podium_evals.results.table import draw_report
+
+evals = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+
+RecordingName = Annotated[
+    str, typer.Argument(metavar="RECORDING", help=f"A file of recorded answers, or {', '.join(POOLS)}.")
+]
+PoolName = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="all, a named pool (mid, chat), or workers separated by commas."),
+]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        envvar="PODIUM_EVALS_DATA",
+        help="Where the packed files of public recordings are. Default: they are downloaded.",
+    ),
+]
+Seeds = Annotated[
+    int | None, typer.Option(min=1, help="Samples of each answer to take. Default: all, at most 3.")
+]
+SplitSeed = Annotated[int, typer.Option("--seed", help="The seed of the split and of the bundles.")]
+Processes = Annotated[int | None, typer.Option(min=1, help="Processes. Default: one for each core, up to 4.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the report as JSON, too.")]
+
+
+@evals.callback()
+def about() -> None:
+    """Compare ways to answer on recorded answers, or see what there is to gain."""
+
+
+@evals.command(epilog=EXIT_CODES)
+def run(  # noqa: PLR0913 - one parameter for each argument and option
+    recording: RecordingName,
+    *,
+    pool: PoolName = "all",
+    split: Annotated[
+        str, typer.Option(help="What is new to the arms: questions, kinds or workers.")
+    ] = "questions",
+    arms: Annotated[
+        str, typer.Option(metavar="NAMES", help=f"Arms separated by commas: {', '.join(ARMS)}.")
+    ] = ",".join(ARMS),
+    planner: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="An arm with the planner of this podium.toml, told what recorded workers can answer. "
+            "May be repeated.",
+        ),
+    ] = None,
+    conductor: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="The same for a trained conductor, which is not told."),
+    ] = None,
+    questions: Annotated[
+        int | None, typer.Option(min=2, help="Maximum number of questions that arms are asked in a fold.")
+    ] = None,
+    bundles: Annotated[
+        int | None, typer.Option(min=2, help="Ask this many bundles of questions in place of the questions.")
+    ] = None,
+    seeds: Seeds = None,
+    seed: SplitSeed = 0,
+    folds: Annotated[int, typer.Option(min=2, help="Number of folds of the split by kinds.")] = 5,
+    processes: Processes = None,
+    data: DataFolder = None,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask arms the same questions, and compare them with the best single worker."""
+    with reporting() as screen:
+        if split not in get_args(SplitName):
+            raise ConfigError(f"--split {split!r}: write {', '.join(get_args(SplitName))}")
+        recordings = _read(screen, recording, pool, data)
+        chosen = named_arms([name.strip() for name in arms.split(",") if name.strip()], recordings.workers)
+        chosen += [_given(path, is_told=True) for path in planner or ()]
+        chosen += [_given(path, is_told=False) for path in conductor or ()]
+        setting = Setting(
+            split=cast("SplitName", split),
+            seeds=_seeds(recordings, seeds),
+            split_seed=seed,
+            folds=folds,
+            questions=questions,
+            bundles=bundles,
+            processes=_processes(processes),
+        )
+        report = _compared(screen, recordings, chosen, setting, recording, pool)
+        _save(out, report.as_json())
+        if as_json:
+            screen.result_json(report.as_json())
+        else:
+            draw_report(screen, report)
+
+
+@evals.command(epilog=EXIT_CODES)
+def headroom(  # noqa: PLR0913 - one parameter for each argument and option
+    recording: RecordingName,
+    *,
+    pool: PoolName = "all",
+    seeds: Seeds = None,
+    seed: SplitSeed = 0,
+    processes: Processes = None,
+    data: DataFolder = None,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether there is anything to gain over the best single worker of a pool."""
+    with reporting() as screen:
+        recordings = _read(screen, recording, pool, data)
+        setting = Setting(seeds=_seeds(recordings, seeds), split_seed=seed, processes=_processes(processes))
+        report = _compared(screen, recordings, headroom_arms(), setting, recording, pool)
+        conclusion = conclude(report)
+        told = report.as_json() | {"conclusion": asdict(conclusion)}
+        _save(out, told)
+        if as_json:
+            screen.result_json(told)
+        else:
+            draw_report(screen, report)
+            screen.result(conclusion.sentence)
+
+
+def _read(screen: Screen, recording: str, pool: str, data: Path | None) -> Recordings:
+    def told(progress: Download) -> None:
+        if screen.interactive:
+            screen.note(f"podium: downloaded {progress.files:,} of {progress.of_files:,} files")
+
+    return anyio.run(partial(read_pool, recording, pool, folder=data, on_progress=told))
+
+
+def _given(path: Path, *, is_told: bool) -> Arm:
+    config = load_config(find_config(path))
+    return GivenPlanner(f"planner of {path.stem}", config.planner(), is_told=is_told)
+
+
+def _seeds(recordings: Recordings, wanted: int | None) -> tuple[int, ...]:
+    return every_sample(recordings) if wanted is None else tuple(range(wanted))
+
+
+def _processes(wanted: int | None) -> int:
+    return wanted or min(4, os.cpu_count() or 1)
+
+
+def _compared(
+    screen: Screen, recordings: Recordings, arms: Sequence[Arm], setting: Setting, recording: str, pool: str
+) -> Report:
+    with answer_bar(screen, len(arms)) as on_share:
+        compare = partial(compare_arms, recording=recording, pool=pool, on_share=on_share)
+        return anyio.run(compare, recordings, arms, setting)
+
+
+def _save(path: Path | None, told: object) -> None:
+    if path is None:
+        return
+    try:
+        path.write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    except OSError as error:
+        raise ConfigError(f"--out {path} cannot be written: {error}") from error

@@ -1,0 +1,55 @@
+"""The arms that commands know by name."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from podium.errors import ConfigError
+from podium_evals.arms import (
+    Alone,
+    AnyCorrect,
+    Arm,
+    BestSingle,
+    EqualBudgetVote,
+    KindRule,
+    MajorityVote,
+    MixtureOfAgents,
+    OwnMajority,
+    RandomPlan,
+    RandomWorker,
+    RoutingOracle,
+)
+from podium_evals.router import RouterArm
+
+BASE = BestSingle().name
+"""The name of the arm that the others are compared with."""
+
+ARMS: Mapping[str, Callable[[Sequence[str]], Sequence[Arm]]] = {
+    "workers": lambda workers: [Alone(worker) for worker in workers],
+    "random": lambda _: [RandomWorker()],
+    "random-plan": lambda _: [RandomPlan()],
+    "best": lambda _: [BestSingle()],
+    "kind-rule": lambda _: [KindRule()],
+    "router": lambda _: [RouterArm()],
+    "vote-3": lambda _: [MajorityVote(3)],
+    "vote-5": lambda _: [MajorityVote(5)],
+    "own-3": lambda _: [OwnMajority(3)],
+    "equal-budget": lambda _: [EqualBudgetVote(MajorityVote(3))],
+    "mixture": lambda _: [MixtureOfAgents()],
+    "oracle": lambda _: [RoutingOracle()],
+    "any-correct": lambda _: [AnyCorrect()],
+}
+
+
+def named_arms(names: Sequence[str], workers: Sequence[str]) -> list[Arm]:
+    """Return the arms of these names, in the order of `ARMS`; the best single is always among them.
+
+    Args:
+        names: names of `ARMS`.
+        workers: the workers of the pool.
+
+    Raises:
+        ConfigError: there is no such arm.
+    """
+    if unknown := [name for name in names if name not in ARMS]:
+        raise ConfigError(f"there is no arm {unknown[0]!r}: the arms are {', '.join(ARMS)}")
+    wanted = {*names, "best"}
+    return [arm for name, make in ARMS.items() if name in wanted for arm in make(workers)]

@@ -1,0 +1,34 @@
+"""Shows how far a comparison is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from podium.cli import Screen
+from podium_evals.arms import Arm
+from podium_evals.results.report import OnShare
+
+
+@contextmanager
+def answer_bar(screen: Screen, arms: int) -> Iterator[OnShare]:
+    """Yield what is called after each answer; it draws a bar on stderr if that is a terminal.
+
+    Args:
+        screen: where it is drawn.
+        arms: the number of arms.
+    """
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    console = screen.console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("answers", total=None)
+
+        def told(arm: Arm, number: int, of: int) -> None:
+            bar.update(task, advance=number, total=arms * of, description=screen.shown(arm.name))
+
+        yield told

@@ -1,0 +1,61 @@
+"""Numbers in tables, never rounded in an arm's favour."""
+
+from math import ceil, floor
+
+from podium_evals.statistics import Interval
+
+_EXACT = 1e-9
+"""What binary fractions may be off: 0.3 is no less than 0.3."""
+UNKNOWN = "—"
+
+
+def score(value: float | None) -> str:
+    """Write a score with three decimals, rounded down."""
+    return UNKNOWN if value is None else _short(f"{_down(value):.3f}")
+
+
+def gain(value: float) -> str:
+    """Write a difference to the base with its sign, rounded down."""
+    return _signed(_down(value))
+
+
+def interval(of: Interval) -> str:
+    """Write the ends of an interval with their signs, rounded outwards."""
+    return f"{_signed(_down(of.low))} {_signed(_up(of.high))}"
+
+
+def count(value: float | None) -> str:
+    """Write a mean number of calls, rounded up."""
+    return UNKNOWN if value is None else f"{ceil(value * 100 - _EXACT) / 100:.2f}"
+
+
+def whole(value: float | None) -> str:
+    """Write a mean number of tokens, rounded up."""
+    return UNKNOWN if value is None else f"{ceil(value - _EXACT):,}"
+
+
+def per_thousand(cost: float | None) -> str:
+    """Write the cost of a thousand questions in USD, rounded up."""
+    return UNKNOWN if cost is None else f"{ceil(cost * 1000 * 100 - _EXACT) / 100:,.2f}"
+
+
+def seconds(value: float | None) -> str:
+    """Write seconds, rounded up."""
+    return UNKNOWN if value is None else f"{ceil(value * 10 - _EXACT) / 10:,.1f}"
+
+
+def _down(value: float) -> float:
+    return floor(value * 1000 + _EXACT) / 1000
+
+
+def _up(value: float) -> float:
+    return ceil(value * 1000 - _EXACT) / 1000
+
+
+def _signed(value: float) -> str:
+    return _short(f"{value + 0.0:+.3f}")
+
+
+def _short(text: str) -> str:
+    """Leave the zero before the point out."""
+    return text.replace("0.", ".", 1) if text.lstrip("+-").startswith("0.") else text

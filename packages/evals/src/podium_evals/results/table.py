@@ -1,0 +1,79 @@
+"""Draws a comparison of arms as a table of 80 columns."""
+
+from collections.abc import Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from podium.cli import Screen
+from podium_evals.arms import ArmResult
+from podium_evals.results import rounding
+from podium_evals.results.report import Report
+
+_NEW = {
+    "questions": "other questions of the same kinds; arms are fitted on the other half of each kind",
+    "kinds": "other kinds; arms are fitted on other kinds than they are asked",
+    "workers": "other questions; one worker at a time is missing where arms are fitted",
+}
+
+
+def draw_report(screen: Screen, report: Report) -> None:
+    """Draw a report on stdout."""
+    head, foot = "\n".join(_head(report)), "\n".join(_foot(report))
+    screen.draw(Text(screen.shown(head)), _table(screen, report), Text(screen.shown(foot)))
+
+
+def _head(report: Report) -> Iterator[str]:
+    asked, setting = report.arms[0].questions, report.setting
+    what = "bundles" if setting.bundles is not None else "questions"
+    yield f"{report.recording}, pool {report.pool}: {len(report.workers)} workers, {asked:,} {what} asked"
+    yield f"Intervals are about {_NEW[setting.split]}."
+
+
+def _table(screen: Screen, report: Report) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("arm", overflow="fold", min_width=14)
+    for title in ("score", "gain", "alone", "together", "calls", "tokens", "$/1000", "s"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for arm in report.arms:
+        table.add_row(Text(screen.shown(arm.name + ("" if arm.achievable else " *"))), *_cells(arm))
+    return table
+
+
+def _cells(arm: ArmResult) -> Iterator[str]:
+    yield rounding.score(None if arm.score is None else arm.score.mean)
+    if arm.difference is None:
+        yield from (rounding.UNKNOWN, "", "")
+    else:
+        yield rounding.gain(arm.difference.alone.mean)
+        yield rounding.interval(arm.difference.alone)
+        yield rounding.interval(arm.difference.together)
+    yield rounding.count(arm.calls)
+    yield rounding.whole(arm.tokens)
+    yield rounding.per_thousand(arm.cost)
+    yield rounding.seconds(arm.latency_s)
+
+
+def _foot(report: Report) -> Iterator[str]:
+    best = [each.name for each in report.workers if each.best_in]
+    yield (
+        f"gain: above {report.base} ({', '.join(best)}), with 95 % intervals, alone and for all arms "
+        "together. Scores and gains are rounded down, the rest up, intervals outwards."
+    )
+    if not all(arm.achievable for arm in report.arms):
+        yield "* reads the right answers: a bound, not a result."
+    if report.setting.bundles is not None:
+        yield "Single workers are asked each part of a bundle in a call of its own, which favours them."
+    if report.is_estimated:
+        yield "Tokens and costs are estimated from texts, and too low for models that reason."
+    dates = sorted({each.price_source[-10:] for each in report.workers if each.price_source})
+    if dates:
+        yield f"Prices of {dates[0]}." if len(dates) == 1 else f"Prices of {dates[0]} to {dates[-1]}."
+    for arm in report.arms:
+        if arm.unfit:
+            yield f"{arm.name}: not asked: {arm.unfit}"
+        elif arm.recorded < arm.questions:
+            missing = arm.questions - arm.recorded
+            yield f"{arm.name}: {missing:,} of {arm.questions:,} are not recorded: {arm.unrecorded}"
+    if report.provenance is not None:
+        yield f"Answers: {report.provenance.source} ({report.provenance.licence or 'no licence stated'})"

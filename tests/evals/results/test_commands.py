@@ -1,0 +1,114 @@
+"""Tests of `podium evals`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from evals.results.two_specialists import SUMS, VERBS, two_specialists, written
+from servers.chat_server import Call, ChatServer, says
+from typer.testing import Result
+
+Podium = Callable[..., Result]
+ONE = ("--processes", "1")
+
+
+def test_all_arms_in_one_table(podium: Podium, tmp_path: Path) -> None:
+    """Eighty columns wide; what is not recorded is told, and a bound is marked."""
+    path = written(tmp_path, two_specialists(samples=3))
+    result = podium("evals", "run", path, *ONE)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    told = " ".join(result.stdout.split())
+    assert "kind rule 1.000 +.500 +" in told
+    assert "any correct, not 1.000" in told
+    assert f"gain: above best single ({VERBS})" in told or f"gain: above best single ({SUMS})" in told
+    assert "mixture of agents: 40 of 40 are not recorded" in told
+    assert "* reads the right answers: a bound, not a result." in told
+    assert "Prices of 2026-10-19 to 2026-11-10." in told
+    assert "Answers: made here (CC0-1.0)" in told
+    assert "estimated" not in told
+
+
+def test_a_report_for_programs(podium: Podium, tmp_path: Path) -> None:
+    """On stdout, and in a file."""
+    path, out = written(tmp_path, two_specialists()), tmp_path / "report.json"
+    options = ("--arms", "kind-rule", "--split", "kinds", "--folds", "2", "--seed", "3", "--out", str(out))
+    result = podium("evals", "run", path, *ONE, *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told == json.loads(out.read_text())
+    assert (told["setting"]["split"], told["setting"]["split_seed"], told["base"]) == (
+        "kinds",
+        3,
+        "best single",
+    )
+    assert [arm["name"] for arm in told["arms"]] == ["best single", "kind rule"]
+
+
+def test_bundles_and_fewer_questions(podium: Podium, tmp_path: Path) -> None:
+    """The table says that bundles favour single workers."""
+    path = written(tmp_path, two_specialists())
+    result = podium("evals", "run", path, *ONE, "--arms", "workers,kind-rule", "--bundles", "6")
+    assert "6 bundles asked" in result.stdout
+    assert "in a call of its own, which favours them" in " ".join(result.stdout.split())
+    few = podium("evals", "run", path, *ONE, "--arms", "kind-rule", "--questions", "9", "--json")
+    assert {arm["questions"] for arm in json.loads(few.stdout)["arms"]} == {9}
+
+
+def test_headroom_ends_with_a_sentence(podium: Podium, tmp_path: Path) -> None:
+    """It is the last line, and part of the JSON."""
+    path = written(tmp_path, two_specialists())
+    result = podium("evals", "headroom", path, *ONE)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[-1].startswith("A router that knows the kind can gain +")
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    told = json.loads(podium("evals", "headroom", path, *ONE, "--json").stdout)
+    assert told["conclusion"]["verdict"] == "router"
+
+
+def test_a_planner_of_a_config_is_an_arm(
+    podium: Podium, config: Path, server: ChatServer, tmp_path: Path
+) -> None:
+    """It is told what recorded workers can answer, a trained conductor is not; its calls are counted."""
+    server.reply = lambda call: says(call, _plan(call))
+    path = written(tmp_path, two_specialists())
+    result = podium(
+        *("evals", "run", path, "--arms", "kind-rule", "--json", *ONE),
+        *("--planner", str(config), "--questions", "5"),
+    )
+    assert result.exit_code == 0, result.stderr
+    planned = json.loads(result.stdout)["arms"][-1]
+    assert (planned["name"], planned["recorded"], planned["score"]["mean"]) == ("planner of podium", 5, 1)
+    assert (planned["calls"], len(server.calls), planned["latency_s"]) == (2, 5, None)
+    trained = podium(
+        *("evals", "run", path, "--arms", "kind-rule", "--json", *ONE),
+        *("--conductor", str(config), "--questions", "5"),
+    )
+    (*_, arm) = json.loads(trained.stdout)["arms"]
+    assert (arm["recorded"], arm["score"]) == (0, None)
+    assert "beside another question" in arm["unrecorded"]
+
+
+def _plan(call: Call) -> str:
+    asked = call.body["messages"][-1]["content"]
+    subtask = "Answer the question." if "answers are recorded" in asked else "Think about it."
+    question = asked[asked.index("THE USER'S QUESTION") :]
+    return json.dumps({"worker": int("sums" in question), "subtask": subtask, "access": []}) + "\n"
+
+
+def test_what_cannot_be_compared_is_told(podium: Podium, tmp_path: Path) -> None:
+    """In a line, without a traceback."""
+    path = written(tmp_path, two_specialists())
+    for options, why in (
+        (("--split", "days"), "--split 'days': write questions, kinds, workers"),
+        (("--arms", "magic"), "there is no arm 'magic'"),
+        (("--pool", "nobody,else"), "nothing is recorded of 'else'"),
+        (("--split", "kinds", "--folds", "9"), "in 9 folds"),
+        (("--split", "kinds", "--folds", "2", "--bundles", "4"), "cannot be split by kind"),
+        (("--bundles", "90"), "too few questions or kinds left"),
+    ):
+        result = podium("evals", "run", path, *ONE, *options)
+        assert result.exit_code in (1, 2)
+        assert why in result.stderr, result.stderr
+        assert "Traceback" not in result.stderr

@@ -1,0 +1,180 @@
+"""Tests of reports, of their figures and of what they say."""
+
+import os
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+from evals.results.two_specialists import NOTHING, SUMS, VERBS, WORKERS, two_specialists, written
+
+from podium.errors import ConfigError
+from podium_evals.arms import folds
+from podium_evals.recorded import Question, Recording, Recordings, Sample
+from podium_evals.results import (
+    ARMS,
+    Report,
+    Setting,
+    compare_arms,
+    conclude,
+    every_sample,
+    fingerprint,
+    headroom_arms,
+    named_arms,
+    read_pool,
+    rounding,
+)
+from podium_evals.statistics import Interval
+
+pytestmark = pytest.mark.anyio
+
+
+async def _headroom(recordings: Recordings) -> Report:
+    setting = Setting(seeds=every_sample(recordings))
+    return await compare_arms(recordings, headroom_arms(), setting, recording="here")
+
+
+async def _compare(recordings: Recordings, *names: str, **setting: Any) -> Report:
+    arms = named_arms(names, recordings.workers)
+    return await compare_arms(recordings, arms, Setting(**setting), recording="here")
+
+
+async def test_a_report_can_be_made_again() -> None:
+    """It has the data's fingerprint, seeds, versions and the dates of prices; figures are the same again."""
+    recordings = two_specialists()
+    first, second = [await _compare(recordings, "kind-rule", split_seed=4) for _ in range(2)]
+    assert first.arms == second.arms
+    assert first.setting.split_seed == 4
+    assert first.fingerprint == fingerprint(two_specialists()) != fingerprint(two_specialists(samples=2))
+    assert first.versions.keys() == {"python", "podium-evals", "podium-conductor", "numpy"}
+    assert [each.name for each in first.workers] == list(WORKERS)
+    assert first.workers[1].price_source.endswith("price of 2026-11-10")
+    assert (first.workers[2].price_source, first.workers[2].best_in) == ("", 0)
+    assert first.provenance is not None
+    told = first.as_json()
+    assert told["provenance"]["licence"] == "CC0-1.0"
+    assert told["arms"][1]["difference"]["together"]["low"] <= told["arms"][1]["difference"]["alone"]["mean"]
+
+
+async def test_the_statistics_agree_with_each_other() -> None:
+    """A difference is that of the scores; the intervals that hold together are the wider ones."""
+    report = await _compare(two_specialists(), *ARMS, seeds=(0,))
+    base = next(arm for arm in report.arms if arm.name == report.base)
+    assert base.score is not None
+    compared = [arm for arm in report.arms if arm.difference is not None and arm.score is not None]
+    assert len(compared) > 8
+    for arm in compared:
+        assert arm.score is not None
+        assert arm.difference is not None
+        alone, together = arm.difference.alone, arm.difference.together
+        assert alone.mean == together.mean == pytest.approx(arm.score.mean - base.score.mean)
+        assert together.low <= alone.mean <= together.high
+        assert together.high - together.low >= (alone.high - alone.low) * 0.95
+        assert arm.kinds is not None
+        sizes = dict.fromkeys(arm.kinds, 10)
+        assert fmean(arm.kinds[kind] for kind in sizes) == pytest.approx(arm.score.mean)
+
+
+async def test_each_question_is_asked_once_in_each_split() -> None:
+    """By questions half of them, by kinds all; by workers, each fold lacks one in training."""
+    for split, asked, best in (("questions", 40, 1), ("kinds", 80, 2), ("workers", 40, 2)):
+        report = await _compare(two_specialists(), "kind-rule", split=split, folds=2)
+        assert report.arms[0].questions == asked
+        assert sum(each.best_in > 0 for each in report.workers) <= best + 1
+    lacking = list(folds(two_specialists(), "workers"))
+    assert all(set(fold.train.questions).isdisjoint(fold.test.questions) for fold in lacking)
+
+
+async def test_bundles_are_asked_in_place_of_questions() -> None:
+    """The kind rule is right on all parts, each specialist on half of them."""
+    report = await _compare(two_specialists(), "workers", "kind-rule", bundles=8)
+    found = {arm.name: arm for arm in report.arms}
+    assert {arm.questions for arm in report.arms} == {8}
+    assert found["kind rule"].score is not None
+    assert found["kind rule"].score.mean == 1
+    assert found[VERBS].score is not None
+    assert found[VERBS].score.mean < 0.8
+
+
+async def test_the_headroom_of_pools() -> None:
+    """Specialists: a router gains. One that is best on all: nothing. Luck that recurs: only an oracle."""
+    routed = conclude(await _headroom(two_specialists()))
+    assert routed.verdict == "router"
+    assert routed.sentence.startswith("A router that knows the kind can gain +")
+    nothing = conclude(await _headroom(two_specialists(better=SUMS)))
+    assert (nothing.verdict, nothing.sentence) == ("nothing", "There is nothing to gain.")
+    oracle = conclude(await _headroom(_one_kind(samples=3)))
+    assert oracle.verdict == "oracle"
+    assert oracle.sentence.startswith("Only an oracle gains, +")
+    lucky = conclude(await _headroom(_one_kind(samples=1)))
+    assert "its luck is not told from skill" in lucky.sentence
+
+
+async def test_a_vote_can_gain_where_a_rule_does_not() -> None:
+    """Three workers, each wrong on another third of one kind."""
+
+    def of(number: int, worker: int) -> Sample:
+        is_wrong = number // 2 % 3 == worker
+        return Sample(text=f"no {worker}" if is_wrong else "yes", score=float(not is_wrong))
+
+    questions = [Question(id=f"q{n}", kind="a", text=f"{n}?") for n in range(240)]
+    recordings = Recordings(
+        Recording(question, name, (of(number, worker),))
+        for number, question in enumerate(questions)
+        for worker, name in enumerate(WORKERS)
+    )
+    found = conclude(await _headroom(recordings))
+    assert found.verdict == "vote"
+
+
+def _one_kind(samples: int) -> Recordings:
+    """Return questions of one kind, two workers being right on every other one."""
+    questions = [Question(id=f"q{n}", kind="a", text=f"{n}?") for n in range(80)]
+    return Recordings(
+        Recording(question, name, (Sample(text=str(right), score=float(right)),) * samples)
+        for number, question in enumerate(questions)
+        for name, right in ((VERBS, number % 2 == 0), (SUMS, number % 2 == 1), (NOTHING, False))
+    )
+
+
+def test_nothing_is_rounded_in_an_arms_favour() -> None:
+    """Scores and gains down, costs up, intervals outwards; binary fractions count as what they mean."""
+    assert (rounding.score(0.6789), rounding.score(0.3), rounding.score(1.0)) == (".678", ".300", "1.000")
+    assert (rounding.gain(0.0199), rounding.gain(-0.0191), rounding.gain(0.1 + 0.2)) == (
+        "+.019",
+        "-.020",
+        "+.300",
+    )
+    assert rounding.interval(Interval(0, -0.0001, 0.0301)) == "-.001 +.031"
+    assert rounding.interval(Interval(0, 0.0, 1.0)) == "+.000 +1.000"
+    assert (rounding.per_thousand(0.0012301), rounding.per_thousand(None)) == ("1.24", "—")
+    assert (rounding.whole(1000.2), rounding.count(1.001), rounding.seconds(0.51)) == ("1,001", "1.01", "0.6")
+
+
+async def test_pools_are_named(tmp_path: Path) -> None:
+    """A file, its workers; anything else is an error."""
+    path = written(tmp_path, two_specialists())
+    assert (await read_pool(path)).workers == WORKERS
+    assert (await read_pool(path, f"{SUMS}, {VERBS}")).workers == (VERBS, SUMS)
+    with pytest.raises(ConfigError, match="no public recording"):
+        await read_pool("nowhere.jsonl")
+    with pytest.raises(ConfigError, match="there is no arm 'magic'"):
+        named_arms(["magic"], WORKERS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    "PODIUM_EVALS_DATA" not in os.environ, reason="there is no folder with the real recordings"
+)
+@pytest.mark.parametrize(("level", "low", "high"), [("easy", 0.073, 0.097), ("hard", 0.087, 0.115)])
+async def test_the_headroom_of_real_pools(level: str, low: float, high: float) -> None:
+    """A rule by kind gains as much as on all 101 kinds, of which 82 are used here."""
+    folder = Path(os.environ["PODIUM_EVALS_DATA"])
+    recordings = await read_pool(f"reasoning-gym-{level}", "mid", folder=folder)
+    report = await _compare(recordings, "kind-rule")
+    rule = next(arm for arm in report.arms if arm.name == "kind rule")
+    assert rule.difference is not None
+    assert rule.difference.alone.low < high
+    assert rule.difference.alone.high > low
+    assert rule.difference.together.low > 0
