@@ -141,7 +141,7 @@ async def test_the_own_majority_needs_a_sample_for_each_answer() -> None:
     assert _mean(found["best single"]) == pytest.approx(2 / 3)
     lacking = found["best single 4 times"]
     assert (lacking.recorded, lacking.score, lacking.difference) == (0, None, None)
-    assert "3 times, and not 4 times" in lacking.unrecorded
+    assert "has 3 recorded answers to" in lacking.unrecorded
 
 
 async def test_the_vote_at_equal_budget_spends_no_more() -> None:
@@ -174,6 +174,17 @@ async def test_an_oracle_gains_nothing_from_luck() -> None:
     assert 0.25 < _mean(found["routing oracle"]) < 0.75
     single = await _evaluate(_recorded(_specialists), RoutingOracle())
     assert "one sample" in single["routing oracle"].unrecorded
+
+
+async def test_an_oracle_breaks_ties_by_what_workers_are_good_at() -> None:
+    """Of two samples, the one that does not count says little; on a kind, the specialist is right each time."""
+    often = _recorded(
+        lambda worker, question, sample: _specialists(worker, question, sample)
+        or (sample == 0 and worker == WEAK),
+        samples=2,
+    )
+    found = await _evaluate(often, KindRule(), RoutingOracle(), seeds=(1,))
+    assert _mean(found["routing oracle"]) == _mean(found["kind rule"]) == 1
 
 
 async def test_any_planner_can_be_an_arm() -> None:

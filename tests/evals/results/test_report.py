@@ -156,7 +156,7 @@ async def test_pools_are_named(tmp_path: Path) -> None:
     path = written(tmp_path, two_specialists())
     assert (await read_pool(path)).workers == WORKERS
     assert (await read_pool(path, f"{SUMS}, {VERBS}")).workers == (VERBS, SUMS)
-    with pytest.raises(ConfigError, match="no public recording"):
+    with pytest.raises(ConfigError, match="neither a file nor a public recording"):
         await read_pool("nowhere.jsonl")
     with pytest.raises(ConfigError, match="there is no arm 'magic'"):
         named_arms(["magic"], WORKERS)

@@ -235,7 +235,9 @@ def own_vote(fold: Fold, times: int) -> Callable[[Question], Plan]:
     def choose(question: Question) -> Plan:
         recorded = len(fold.test.samples(question, best))
         if recorded < times:
-            raise Unrecorded(f"{best!r} answered {question.id!r} {recorded} times, and not {times} times")
+            raise Unrecorded(
+                f"{best!r} has {recorded} recorded answers to {question.id!r}: {times} are needed"
+            )
         return plan
 
     return choose

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from statistics import fmean
 
 from podium_evals.arms.arm import Answered, Arm, Asked, Fold
+from podium_evals.arms.baselines import mean_scores
 from podium_evals.recorded import Bundle, Question, RecordedWorker, recorded_pool
 
 
@@ -16,6 +17,7 @@ class Bound(Arm):
     async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
         """Answer each query; the seed is the number of the sample that is scored."""
         pool = recorded_pool(fold.test)
+        self.look_at(fold)
         for seed in seeds:
             for query in fold.asked:
                 if isinstance(query, Bundle):
@@ -23,6 +25,9 @@ class Bound(Arm):
                 else:
                     found = self.best(pool, query, seed)
                 yield Asked(query=query, seed=seed, answered=found)
+
+    def look_at(self, fold: Fold) -> None:
+        """Read the training part, where the arm needs it."""
 
     @abstractmethod
     def best(self, pool: Sequence[RecordedWorker], question: Question, number: int) -> Answered:
@@ -33,11 +38,22 @@ class RoutingOracle(Bound):
     """Each question is answered by the worker that is best on it, judged by the other samples.
 
     The sample that is scored does not choose: an oracle that chooses by the score it is given takes luck for
-    skill. Questions with one sample are unrecorded.
+    skill. Among workers that are equally good, the one is taken that is best on the kind in the training part,
+    or on all of it. Questions with one sample are unrecorded.
     """
 
     def __init__(self) -> None:
         super().__init__("routing oracle")
+        self._on_all: dict[str, float] = {}
+        self._on_kind: dict[str, dict[str, float]] = {}
+
+    def look_at(self, fold: Fold) -> None:
+        """Read how good each worker is on the training part."""
+        self._on_all = mean_scores(fold.train)
+        self._on_kind = {
+            kind: mean_scores(fold.train.where(lambda each, kind=kind: each.kind == kind))  # type: ignore[misc]
+            for kind in fold.train.kinds
+        }
 
     def best(self, pool: Sequence[RecordedWorker], question: Question, number: int) -> Answered:
         """Return the scored sample of the worker whose other samples are best."""
@@ -45,7 +61,13 @@ class RoutingOracle(Bound):
         known = {worker: score for worker, score in scores.items() if score is not None}
         if not known:
             return Answered(score=None, unrecorded=f"{question.id!r} has one sample of each worker")
-        return _sampled(max(known, key=lambda worker: known[worker]), question, number)
+        on_kind = self._on_kind.get(question.kind, {})
+
+        def rank(worker: RecordedWorker) -> tuple[float, ...]:
+            name = worker.worker
+            return known[worker], on_kind.get(name, 0.0), self._on_all.get(name, 0.0)
+
+        return _sampled(max(known, key=rank), question, number)
 
 
 class AnyCorrect(Bound):

@@ -80,5 +80,5 @@ async def _read(
                 return await fetch_mmlu_pro(on_progress=on_progress)
             return read_mmlu_pro(folder / "mmlu_pro_recorded.jsonl.gz")
     if not await anyio.Path(recording).is_file():
-        raise ConfigError(f"{recording!r} is no file and no public recording: those are {', '.join(POOLS)}")
+        raise ConfigError(f"{recording!r} is neither a file nor a public recording: {', '.join(POOLS)}")
     return read_recordings(recording)

@@ -5,7 +5,7 @@ from math import ceil, floor
 from podium_evals.statistics import Interval
 
 _EXACT = 1e-9
-"""What binary fractions may be off: 0.3 is no less than 0.3."""
+"""The error of binary fractions that is ignored."""
 UNKNOWN = "—"
 
 
