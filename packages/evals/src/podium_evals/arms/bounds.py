@@ -38,8 +38,8 @@ class RoutingOracle(Bound):
     """Each question is answered by the worker that is best on it, judged by the other samples.
 
     The sample that is scored does not choose: an oracle that chooses by the score it is given takes luck for
-    skill. Among workers that are equally good, the one is taken that is best on the kind in the training part,
-    or on all of it. Questions with one sample are unrecorded.
+    skill. Of workers that are equally good it takes the one that is best on the kind in the training part,
+    then on all of that part. Questions with one sample are unrecorded.
     """
 
     def __init__(self) -> None:
