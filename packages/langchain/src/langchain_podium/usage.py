@@ -85,9 +85,9 @@ class Spent(BaseCallbackHandler):
 
 
 def _conducted_usage(message: AIMessage) -> Usage | None:
-    """Return the tokens that a conductor states on its message; `None` for the message of a model.
+    """Return the tokens on a conductor's message; `None` for a model's message.
 
-    These are the tokens that the calls in its run do not tell LangChain's callbacks, which may be none.
+    They are the tokens, possibly zero, that the run's calls do not report to LangChain's callbacks.
     """
     metadata = message.response_metadata
     if metadata.get("model_provider") != PROVIDER or message.usage_metadata is None:
