@@ -79,7 +79,7 @@ class Difference:
     before: object
     """The value in the first run, as plain JSON data; `None` when it is missing."""
     after: object
-    """The value in the second run, likewise."""
+    """The value in the second run, in the same form."""
     round: int | None = None
     """Number of the round, from 1; `None` for the run as a whole."""
     step: int | None = None

@@ -35,11 +35,11 @@ call uses one of them with probability `n / ENOUGH`."""
 WRITTEN, WRITTEN_SPREAD = 500.0, 0.9
 """Assumed output tokens of a model: the median, and the standard deviation of the logarithm."""
 SPEED, SPEED_SPREAD = 60.0, 0.5
-"""Assumed output tokens per second, likewise."""
+"""Assumed output tokens per second: the median, and the standard deviation of the logarithm."""
 FIRST_TOKEN = 1.0
 """Assumed seconds until the first token."""
 CODE, CODE_SPREAD = 0.1, 1.5
-"""Assumed seconds of a call of code without a model, likewise."""
+"""Assumed seconds of a call without a model: the median, and the standard deviation of the logarithm."""
 FAILING = 0.03
 """Assumed share of calls that fail."""
 

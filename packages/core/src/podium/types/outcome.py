@@ -86,7 +86,7 @@ class Outcome:
     """Seconds since the run began, without the time between an interruption and the resume; `None`
     for a step that never started."""
     ended: float | None = None
-    """Seconds since the run began, likewise."""
+    """End of the step, in the same form as `started`."""
 
     def as_call(self) -> Call:
         """Return the tokens and cost of all calls of the step as one call, for a step that runs again."""
