@@ -26,6 +26,7 @@ from podium_evals.arms import (
 )
 from podium_evals.errors import ArmUnfit
 from podium_evals.recorded import Question, Recording, Recordings, Sample
+from podium_evals.router import RouterArm
 
 pytestmark = pytest.mark.anyio
 
@@ -90,6 +91,14 @@ async def test_single_workers_answer_each_part_in_a_call_of_its_own() -> None:
     )
     assert own.calls == 3 * parts
     assert set(rule.kinds or ()) == {"2 parts", "2 parts, linked"}
+
+
+async def test_a_router_plans_each_part() -> None:
+    """It was fitted on questions, and knows the words of a part from them."""
+    found = await _evaluate(_fold(), RouterArm())
+    routed = found["learned router"]
+    assert routed.score is not None
+    assert (routed.recorded, routed.score.mean, routed.calls) == (6, 1, 2)
 
 
 async def test_the_time_of_a_bundle_is_its_longest_path() -> None:

@@ -10,6 +10,7 @@ from podium.errors import PlannerError
 from podium.planners import Planner
 from podium.workers import Worker
 from podium_evals.arms.arm import Answered, Arm, Asked, Fold
+from podium_evals.arms.part_by_part import PartByPart
 from podium_evals.arms.run_scores import answered, unrecorded
 from podium_evals.errors import ArmUnfit
 from podium_evals.recorded import (
@@ -35,6 +36,8 @@ class PlannerArm(Arm):
 
     at_once = 1
     """Number of runs at the same time."""
+    plans_parts = False
+    """Whether the planner plans questions: of a bundle it then plans each part, in place of the whole."""
 
     @abstractmethod
     def planner(self, fold: Fold, seed: int) -> Planner:
@@ -48,7 +51,10 @@ class PlannerArm(Arm):
         """
         for seed in seeds:
             pool = arm_pool(fold, seed)
-            conductor = Conductor(self.planner(fold.blind, seed), pool, show_question=not fold.bundles)
+            planner = self.planner(fold.blind, seed)
+            if fold.bundles and self.plans_parts:
+                planner = PartByPart(planner, fold.bundles, join=len(pool) - 1)
+            conductor = Conductor(planner, pool, show_question=not fold.bundles)
             async with conductor:
                 for start in range(0, len(fold.asked), self.at_once):
                     queries = fold.asked[start : start + self.at_once]

@@ -17,6 +17,8 @@ class RouterArm(PlannerArm):
         options: options of `RouterPlanner`.
     """
 
+    plans_parts = True
+
     def __init__(self, name: str = "learned router", **options: Any) -> None:
         super().__init__(name)
         self._options = options
