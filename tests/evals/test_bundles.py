@@ -199,6 +199,13 @@ def test_too_few_questions_are_told() -> None:
         make_bundles(many(), 1, seed=1, sizes=(1, 3))
 
 
+def test_an_answer_may_end_with_signs_of_headings() -> None:
+    """Such as the empty squares of a board, before the heading of the next part."""
+    first, second = many().questions[:2]
+    bundle = Bundle(id="b", parts=(Part(question=first), Part(question=second)))
+    assert bundle.answers("Part 1: Q _\n_ _\n\n**Part 2:** 7") == ("Q _\n_ _", "7")
+
+
 REAL = os.environ.get("PODIUM_EVALS_DATA", "")
 
 

@@ -105,7 +105,7 @@ class Bundle:
         """Return the answer to each part in an answer to the bundle; empty where it has none."""
         found, end = [], 0
         for number in range(1, len(self.parts) + 1):
-            heading = re.compile(rf"^[\s*_#>-]*Part {number}[\s*_]*:(?:\*\*|__)?\s*", re.MULTILINE).search(
+            heading = re.compile(rf"^[ \t*_#>-]*Part {number}[\s*_]*:(?:\*\*|__)?\s*", re.MULTILINE).search(
                 answer, end
             )
             found.append(heading)

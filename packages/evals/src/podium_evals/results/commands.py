@@ -90,7 +90,7 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask arms the same questions, and compare them with the best single worker."""
+    """Compare arms with the best single worker, on the same questions."""
     with reporting() as screen:
         if split not in get_args(SplitName):
             raise ConfigError(f"--split {split!r}: write {', '.join(get_args(SplitName))}")
@@ -127,7 +127,7 @@ def headroom(  # noqa: PLR0913 - one parameter for each argument and option
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether there is anything to gain over the best single worker of a pool."""
+    """Say what a pool has to gain over its best single worker."""
     with reporting() as screen:
         recordings = _read(screen, recording, pool, data)
         setting = Setting(seeds=_seeds(recordings, seeds), split_seed=seed, processes=_processes(processes))
