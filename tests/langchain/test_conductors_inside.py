@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 from servers.chat_server import ChatServer, says
@@ -20,7 +19,7 @@ PRICE = Price(input=1, output=2)
 KINDS: dict[str, Callable[[ChatPodium], Any]] = {
     "lambda": lambda chat: RunnableLambda(chat.invoke),
     "chain": lambda chat: RunnableLambda(lambda text: text) | chat,
-    "agent": lambda chat: create_agent(chat, []),
+    "agent": lambda chat: pytest.importorskip("langchain.agents").create_agent(chat, []),
 }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,6 +110,17 @@ def test_partial_answer_exits_with_3(podium: Podium, config: Path, server: ChatS
     assert (result.exit_code, result.stdout) == (3, "half\n")
     assert "partial answer" in result.stderr
     assert "the answer was made without step 1 (speaker)" in result.stderr
+
+
+def test_the_command_that_is_shown_names_the_config(podium: Podium, config: Path, server: ChatServer) -> None:
+    """Pasted as it is, it continues the run."""
+    other = config.rename(config.parent / "my config.toml")
+    server.reply = _fails("subtask b")
+    failed = podium("run", "--config", str(other), "What is it?")
+    shown = re.search(r"with `podium (resume .*)`", failed.stderr)
+    assert shown is not None
+    server.reply = lambda call: says(call, "forty-two")
+    assert podium(*shlex.split(shown[1])).stdout == "forty-two\n"
 
 
 def test_output_of_another_step_is_no_answer(podium: Podium, config: Path, server: ChatServer) -> None:

@@ -1,9 +1,12 @@
 """Runs a job for a command and shows its result."""
 
+from pathlib import Path
+
 import anyio
 import typer
 
 from podium.cli import drawing, live
+from podium.cli.arguments import command
 from podium.cli.job import Job, follow
 from podium.cli.live.live_state import LiveState
 from podium.cli.result_json import problem_line, result_json, status_line, step_outputs
@@ -25,6 +28,7 @@ class Answering:
         explain: whether to write `Result.explain()` to stderr too.
         outputs: whether to write the output of each step to stderr too.
         recorded: whether the run is in a journal, so that it can be resumed.
+        config: the value of `--config`, for the commands that are shown.
     """
 
     def __init__(
@@ -35,12 +39,14 @@ class Answering:
         explain: bool = False,
         outputs: bool = False,
         recorded: bool,
+        config: Path | None = None,
     ) -> None:
         self._screen = screen
         self._as_json = as_json
         self._explain = explain
         self._outputs = outputs
         self._recorded = recorded
+        self._config = config
         self._state = LiveState()
         self.view = live.View(screen, self._state) if screen.interactive and not as_json else None
 
@@ -57,7 +63,7 @@ class Answering:
                 self._show_result(error.result)  # the answer is paid for
             elif self._recorded and self._state.runs:
                 run_id = next(iter(self._state.runs))
-                error.add_note(f"continue with `podium resume {run_id[:SHORT]}`")
+                error.add_note(f"continue with `{command(f'resume {run_id[:SHORT]}', self._config)}`")
             root = self._state.root
             if isinstance(error, PlannerError) and self._as_json and root is not None and root.result:
                 self._show_result(root.result)  # programs need the cost of a failed run too
@@ -87,7 +93,7 @@ class Answering:
             if problem := problem_line(result):
                 self._screen.note(f"podium: {problem}")
         if self._recorded:
-            self._screen.note(f"podium: run {result.run_id}{_hint(result)}")
+            self._screen.note(f"podium: run {result.run_id}{_hint(result, self._config)}")
         if self._explain:
             self._screen.note(result.explain())
 
@@ -100,7 +106,7 @@ def show_answer(screen: Screen, result: Result) -> None:
         screen.result(result.answer)
 
 
-def _hint(result: Result) -> str:
+def _hint(result: Result, config: Path | None) -> str:
     """Return the commands that help with a run that has no complete answer."""
     short = result.run_id[:SHORT]
     if result.problem is not None and result.problem.code == FALLBACK:
@@ -109,7 +115,8 @@ def _hint(result: Result) -> str:
         case "ok":
             return ""
         case "waiting":
-            see = f": show its plan with `podium show {short}`"
-            return f"{see}, then `podium approve {short}` or `podium refuse {short} --why TEXT`"
+            see, approve = command(f"show {short}", config), command(f"approve {short}", config)
+            refuse = command(f"refuse {short} --why TEXT", config)
+            return f": show its plan with `{see}`, then `{approve}` or `{refuse}`"
         case _:
-            return f": retry the failed steps with `podium resume {short}`"
+            return f": retry the failed steps with `{command(f'resume {short}', config)}`"

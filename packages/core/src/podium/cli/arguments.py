@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -23,6 +24,16 @@ def span(text: str) -> float:
         told = f"{text!r} is not a time span: write a number and s, m, h, d or w, as in 30d"
         raise typer.BadParameter(told)
     return float(int(found[1]) * _UNITS[found[2]])
+
+
+def command(arguments: str, config: Path | None) -> str:
+    """Return a command for the user to type, with the `--config` that this command was given.
+
+    Args:
+        arguments: the name of the command and its arguments.
+        config: the value of `--config`.
+    """
+    return f"podium {arguments}" if config is None else f"podium {arguments} --config {quote(str(config))}"
 
 
 def names(text: str) -> frozenset[str]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import anyio
 
 from podium.budget.limits import OF_RUN, Limits
+from podium.cli.arguments import command
 from podium.cli.plan_files import PlanChange
 from podium.cli.run_lookup import SHORT, find_run, look
 from podium.cli.screen import Screen
@@ -28,6 +29,8 @@ class RecordedRun:
     run_id: str
     events: Sequence[Event]
     conductor: Conductor
+    config: Path | None = None
+    """The value of `--config`."""
 
     def changed(self, change: PlanChange) -> Plan | None:
         """Return the changed plan of the last round; `None` for no change.
@@ -86,7 +89,8 @@ class RecordedRun:
     def report_decision(self, screen: Screen, said: str) -> None:
         """Report the decision and the command that continues the run."""
         short = self.run_id[:SHORT]
-        screen.note(f"podium: {said} the plan of run {self.run_id}; continue with `podium resume {short}`")
+        resume = command(f"resume {short}", self.config)
+        screen.note(f"podium: {said} the plan of run {self.run_id}; continue with `{resume}`")
 
 
 def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:
@@ -110,6 +114,6 @@ def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:
     async def read() -> RecordedRun:
         row = await find_run(journal, typed)
         events = [entry.event for entry in await journal.read(row.run_id)]
-        return RecordedRun(run_id=row.run_id, events=events, conductor=conductor)
+        return RecordedRun(run_id=row.run_id, events=events, conductor=conductor, config=path)
 
     return look(journal, read)

@@ -71,8 +71,8 @@ def _demonstrate(screen: Screen, question: str, folder: Path) -> None:
     screen.result("\n".join(["", status_line(result), *filter(None, [problem_line(result)])]))
     screen.result("\nTo run it with real models:")
     command = _own_command()
-    screen.result(f"  {command} init --preset providers")
-    screen.result(f"export your keys, then\n  {command} run {shlex.quote(question)}")
+    screen.result("export the key of a provider, then")
+    screen.result(f"  {command} init --preset providers\n  {command} run {shlex.quote(question)}")
     if result.status != "ok":
         raise typer.Exit(PARTIAL if result.status == "partial" else NO_ANSWER)
 

@@ -34,7 +34,7 @@ def init(
 
     With the preset `providers`, the command lists the models of each endpoint whose key is in the
     environment, and writes the newest into the file. OPENAI_BASE_URL, ANTHROPIC_BASE_URL,
-    GEMINI_BASE_URL and SAKANA_BASE_URL replace the URLs of the preset.
+    GEMINI_BASE_URL and SAKANA_BASE_URL replace the URLs of presets that use these providers.
     """
     with reporting() as screen:
         _write(screen, preset, path, offline=offline, force=force)

@@ -37,4 +37,4 @@ def replay(  # noqa: PLR0913 - one parameter for each argument and option
         async def job(listen: Callable[[Event], None]) -> Result:
             return await replay_run(recorded.conductor, recorded.events, plan=new_plan, on_event=listen)
 
-        Answering(screen, as_json=as_json, outputs=outputs, recorded=True).carry_out(job)
+        Answering(screen, as_json=as_json, outputs=outputs, recorded=True, config=config).carry_out(job)

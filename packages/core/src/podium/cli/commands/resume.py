@@ -65,7 +65,7 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
     with reporting() as screen:
         recorded = find_recorded_run(config, run)
         change = PlanChange(file=plan, edits=edits, edit=edit, step=step, subtask=subtask, worker=worker)
-        answering = Answering(screen, as_json=as_json, outputs=outputs, recorded=True)
+        answering = Answering(screen, as_json=as_json, outputs=outputs, recorded=True, config=config)
         new_plan, policy = recorded.changed(change), None
         if approve:
             policy = Policy(approve=at_the_terminal(screen, answering.view, recorded.conductor))

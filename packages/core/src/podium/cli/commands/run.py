@@ -79,6 +79,7 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             rounds=rounds,
             seconds=seconds,
             cost=max_cost,
+            config=config,
         )
         loaded = load_config(find_config(config))
         _run(screen, loaded, asked, as_json=as_json, explain=explain, outputs=outputs)
@@ -102,6 +103,8 @@ class _Asked:
     rounds: int | None = None
     seconds: float | None = None
     cost: float | None = None
+    config: Path | None = None
+    """The value of `--config`."""
 
 
 def _run(
@@ -112,7 +115,14 @@ def _run(
     if asked.run_id is not None and not recorded and not config.is_hosted:
         off = f"remove `off` in [journal] of {config.path}" if asked.journaled else "leave out --no-journal"
         raise ConfigError(f"--run-id needs a journal, and this run is not recorded: {off}, or --run-id")
-    answering = Answering(screen, as_json=as_json, explain=explain, outputs=outputs, recorded=recorded)
+    answering = Answering(
+        screen,
+        as_json=as_json,
+        explain=explain,
+        outputs=outputs,
+        recorded=recorded,
+        config=asked.config,
+    )
     conductor = config.conductor(
         steps=asked.steps,
         rounds=asked.rounds,
