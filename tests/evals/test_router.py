@@ -108,7 +108,7 @@ def test_too_little_is_refused() -> None:
     with pytest.raises(RouterInvalid, match="there are 60 questions and 1 workers"):
         fit_router(_recorded().only([CHEAP]))
     some = [each for each in _recorded() if each.worker == CHEAP or each.question.id != "q3"]
-    with pytest.raises(RouterInvalid, match="has not answered each question"):
+    with pytest.raises(RouterInvalid, match="have not answered all questions"):
         fit_router(Recordings(some))
 
 

@@ -77,7 +77,7 @@ class RunTracing:
                         if isinstance(piece, Completion):
                             self._end(span, piece)
                         emit(piece)
-            except Exception as error:
+            except Exception as error:  # raised again: the span only notes it
                 told = scrub(str(error)) if self._has_data else type(error).__name__
                 span.set_error(SpanError(message=told, data={"code": getattr(error, "code", None)}))
                 raise

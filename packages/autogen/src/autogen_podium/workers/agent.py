@@ -101,7 +101,7 @@ class AgentWorker(Worker):
         except (ValueError, RuntimeError) as error:
             heard.release()
             return finishes.last_refusal(self.card.name) or error_in_team(error, finishes.last_error)
-        except Exception:
+        except Exception:  # raised again: the message held back is passed on first
             heard.release()
             raise
         return None

@@ -124,7 +124,7 @@ class _WatchedClient(ChatCompletionClient):
     def _noting_errors(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # raised again: only noted, because a team hides what ended it
             self._finishes.last_error = error
             raise
 

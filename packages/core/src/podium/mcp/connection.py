@@ -129,7 +129,7 @@ class Connection:
                 return await session.run(call)
         except PodiumError:
             raise
-        except Exception as error:
+        except Exception as error:  # the SDK raises many types; `call_fault` translates them
             if is_closed(error) or isinstance(error, SessionLost):
                 await shielded(self._drop(session))
             seen = Seen(self._name, seconds, watch.stderr.last_lines, watch.faults[known:])
@@ -155,7 +155,7 @@ class Connection:
             await session.opened()
         except PodiumError:
             raise
-        except BaseException as error:
+        except BaseException as error:  # the session is closed after a cancellation, too
             await shielded(session.aclose())
             if not isinstance(error, Exception):
                 raise

@@ -214,17 +214,17 @@ def mean_cost(worker: RecordedWorker) -> float:
     return fmean(price.cost(usage) for usage in worker.usages())
 
 
-def vote_plan(workers: Sequence[int], pool: int) -> Plan:
+def vote_plan(workers: Sequence[int], vote: int) -> Plan:
     """Return a plan in which workers answer and a vote decides, if there are several.
 
     Args:
         workers: numbers of the workers; a number may repeat.
-        pool: the number of workers in the pool, which `Vote` follows.
+        vote: the number of the worker that votes.
     """
     if len(workers) == 1:
         return _one(workers[0])
     steps = [Step(number, ASK) for number in workers]
-    return Plan((*steps, Step(pool, "Choose.", tuple(range(len(steps))))))
+    return Plan((*steps, Step(vote, "Choose.", tuple(range(len(steps))))))
 
 
 def own_vote(fold: Fold, times: int) -> Callable[[Question], Plan]:

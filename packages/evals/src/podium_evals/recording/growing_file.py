@@ -53,7 +53,7 @@ class GrowingFile:
             raise RecordingInvalid(f"{self.path} cannot be written: {error}") from error
         try:
             self._begin()
-        except BaseException:
+        except BaseException:  # raised again: the file is closed after an interrupt, too
             self._file.close()
             raise
         return self

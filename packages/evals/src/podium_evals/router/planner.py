@@ -8,12 +8,13 @@ from podium.plan_text import write_plan
 from podium.planners import Planner, PlanRequest, PlanText
 from podium.types import Plan, Step
 from podium.workers import Card
+from podium_evals.arms import ASK
+from podium_evals.arms.baselines import vote_plan
 from podium_evals.router.router import Router
 
 Strategy = Literal["best", "vote", "cheapest"]
 """How a question is planned: one step of the worker with the best prediction; steps of the best workers and a
 vote; or one step of the cheapest worker whose prediction is good enough."""
-_ASK = "Answer the question."
 
 
 class RouterPlanner(Planner):
@@ -25,14 +26,13 @@ class RouterPlanner(Planner):
     - `vote`: the `voters` workers with the best predictions answer, then the worker called `vote` chooses.
     - `cheapest`: one step, of the cheapest worker whose prediction is at least `threshold`. Where none is,
       the worker is unsure and the one with the best prediction answers. A worker is only "unsure" by its
-      prediction, before it is asked: nobody looks at its answer.
+      prediction, before it is asked: its answer is not examined.
 
     Args:
         router: the router.
         strategy: how a question is planned.
         voters: the number of workers in a vote.
-        threshold: the prediction that is good enough, 0 to 1; `choose_threshold` finds it for a stated
-            quality or price.
+        threshold: the prediction that is good enough, 0 to 1.
         vote: the name of the worker that chooses among the answers of a vote.
 
     Raises:
@@ -78,9 +78,9 @@ class RouterPlanner(Planner):
             plan = self._vote_plan(ranked[: self._voters], request.cards, numbers)
         elif self._strategy == "cheapest":
             enough = [name for name in ranked if known[name] >= self._threshold]
-            plan = Plan((Step(numbers[min(enough, key=self._cost, default=ranked[0])], _ASK),))
+            plan = Plan((Step(numbers[min(enough, key=self._cost, default=ranked[0])], ASK),))
         else:
-            plan = Plan((Step(numbers[ranked[0]], _ASK),))
+            plan = Plan((Step(numbers[ranked[0]], ASK),))
         text = write_plan(plan, "rows")
         if request.stream:
             yield text
@@ -93,8 +93,7 @@ class RouterPlanner(Planner):
             raise PlannerError(
                 f"a vote needs a worker called {self._vote!r}: the pool has {pool}", code="planner_refused"
             )
-        steps = [Step(numbers[name], _ASK) for name in voters]
-        return Plan((*steps, Step(numbers[self._vote], "Choose.", tuple(range(len(steps))))))
+        return vote_plan([numbers[name] for name in voters], numbers[self._vote])
 
     def _cost(self, worker: str) -> float:
         """Return the mean cost of a worker's answer; a cost that is not known is the highest."""

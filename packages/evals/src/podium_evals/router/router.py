@@ -1,4 +1,4 @@
-"""A router is fitted on a recording, saved as one file, and tells how likely each worker answers well."""
+"""A router: fitted on a recording, saved as one file. It predicts how well each worker answers a question."""
 
 import json
 import zipfile
@@ -128,19 +128,22 @@ def fit_router(recordings: Recordings, *, seed: int = 0) -> Router:
     ]
     best = max(range(len(ALPHAS)), key=lambda number: _routed(tried[number], scores[kept]))
     calibrations = [_calibrated(tried[best][:, n], scores[kept, n]) for n in range(len(workers))]
-    digest = sha256(json.dumps([workers, [question.key for question in questions]]).encode())
-    digest.update(scores.tobytes())
     facts = RouterFacts(
         workers=workers,
         costs=tuple(_costs(recordings)),
         questions=len(questions),
         kinds=len(recordings.kinds),
-        fingerprint=digest.hexdigest()[:16],
+        fingerprint=_fingerprint(recordings, scores),
         alpha=ALPHAS[best],
         calibrations=tuple(calibrations),
     )
     (fitted_on_all,) = TextScores.fit(texts, scores, [ALPHAS[best]])
     return Router(facts, fitted_on_all)
+
+
+def _fingerprint(recordings: Recordings, scores: Floats) -> str:
+    asked = [recordings.workers, [question.key for question in recordings.questions]]
+    return sha256(json.dumps(asked).encode() + scores.tobytes()).hexdigest()[:16]
 
 
 def _table(recordings: Recordings) -> Floats:
@@ -151,7 +154,7 @@ def _table(recordings: Recordings) -> Floats:
     for recording in recordings:
         table[rows[recording.question.key], columns[recording.worker]] = recording.score
     if np.isnan(table).any():
-        raise RouterInvalid("a worker has not answered each question: use `recordings.only(workers)`")
+        raise RouterInvalid("some workers have not answered all questions: use `recordings.only(workers)`")
     return table
 
 
@@ -165,11 +168,11 @@ def _calibrated(predicted: Floats, scores: Floats) -> tuple[float, float]:
 
     A score between 0 and 1 counts as a right answer in part, and in part as a wrong one.
     """
-    values, right = predicted.reshape(-1, 1), scores
+    values = predicted.reshape(-1, 1)
     fitted = LogisticRegression(C=100).fit(
         np.concatenate([values, values]),
-        np.repeat([1, 0], len(right)),
-        sample_weight=np.concatenate([right, 1 - right]),
+        np.repeat([1, 0], len(scores)),
+        sample_weight=np.concatenate([scores, 1 - scores]),
     )
     return float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
 
