@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, Unpack, get_args
+from typing import Any, Literal, NoReturn, Self, Unpack
 
 from podium.aio.event_stream import events_of
 from podium.aio.per_loop import LoopLocal
@@ -12,7 +12,6 @@ from podium.aio.resources import ResourceGroup
 from podium.aio.sync import run_sync
 from podium.budget.limits import Limits
 from podium.budget.spend import Spend
-from podium.errors import ConfigError
 from podium.execution.external_scheduler import StepStarter
 from podium.execution.retry_policy import OnFailure, Retry
 from podium.execution.run_context import Accept, ConductorSettings, RunRequest
@@ -27,7 +26,7 @@ from podium.run.listeners import Listener, with_listener
 from podium.run.nested import run_nested
 from podium.run.request import RunOptions, journal_of, new_request, within_call
 from podium.run.runner import RunSession
-from podium.secrets import scrub
+from podium.run.settings_check import check_planner, check_settings
 from podium.types.events import ApprovalGiven, Event
 from podium.types.forecast import Forecast
 from podium.types.messages import Completion, Query
@@ -88,9 +87,9 @@ class Conductor(Worker):
         show_question: bool = True,
         card: Card | None = None,
     ) -> None:
-        _check_planner(planner)
+        check_planner(planner)
         if fallback_planner is not None:
-            _check_planner(fallback_planner)
+            check_planner(fallback_planner)
         self.planner = planner
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
         self.limits = limits or Limits()
@@ -113,7 +112,8 @@ class Conductor(Worker):
             journal=journal,
             show_question=show_question,
         )
-        _check_settings(self._settings)
+        check_settings(self._settings)
+        _check_prices(self._settings, self._settings.limits)
         self.is_interruptible = any(worker.is_interruptible for worker in self.pool)
         self._entries = LoopLocal(int)
 
@@ -375,31 +375,6 @@ class _Parts(ResourceGroup):
         return self._held
 
 
-def _check_planner(planner: object) -> None:
-    if not isinstance(planner, Planner):
-        host = "make one of a framework's model with as_planner(...) of its package"
-        hint = "wrap it in a ChatPlanner" if isinstance(planner, Worker) else host
-        raise ConfigError(f"{scrub(repr(planner)):.80} is not a planner: {hint}")
-    if not isinstance(getattr(planner, "name", None), str):
-        raise ConfigError(f'{type(planner).__name__} has no name: set `name = "..."` on the class')
-
-
 def _check_prices(settings: ConductorSettings, limits: Limits) -> None:
     own = [worker.card for worker in settings.pool if not isinstance(worker, Conductor)]
     check_prices(limits, [*own, *(planner.card for planner in settings.planners)])
-
-
-def _check_settings(settings: ConductorSettings) -> None:
-    """Raise `ConfigError` for settings that would stop a run after it has started."""
-    if settings.on_failure not in get_args(OnFailure):
-        values = ", ".join(map(repr, get_args(OnFailure)))
-        raise ConfigError(f"on_failure is {settings.on_failure!r}: write one of {values}")
-    cache: object = settings.cache
-    if not isinstance(cache, Cache | None) and cache != "run":
-        told = "write 'run', or a cache of podium.journal, such as MemoryCache() for this process"
-        raise ConfigError(f"cache is {cache!r:.80}: {told}")
-    _check_prices(settings, settings.limits)
-    settings.retry.check(settings.pool)
-    settings.policy.fit(settings.pool.cards)
-    if settings.policy.waits and settings.journal is None:
-        raise ConfigError("a policy that makes plans wait for approval needs a journal: set journal")

@@ -27,9 +27,8 @@ from podium.policy import after
 from podium.resume.paid_results import PaidResults
 from podium.secrets.boundary import BUGS
 from podium.types.events import AnswerDelta, StepDelta
-from podium.types.outcome import Outcome, Problem, total_cost
+from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Plan, Step
-from podium.usage import Usage
 
 
 class RoundScheduler:
@@ -99,7 +98,7 @@ class RoundScheduler:
         finally:
             for state in () if isinstance(self.broke, Pause) else self._graph:
                 if state.outcome is None:  # stopped before it could start
-                    self._end(state, self._never_ran(state, STOPPED))
+                    self._end(state, self._stored.never_ran(state, STOPPED))
             self._context.ledger.keep(NOTHING)
 
     @property
@@ -260,7 +259,7 @@ class RoundScheduler:
                     self._has_unwanted = self._has_unwanted or state.shown is not None
                     ready.append(state)
                 case "skip":
-                    self._end(state, self._never_ran(state, self._graph.lack(state)))
+                    self._end(state, self._stored.never_ran(state, self._graph.lack(state)))
                     todo.extend(state.released())
                 case "abort":
                     for other in self._graph:
@@ -360,21 +359,7 @@ class RoundScheduler:
         if state.scope is not None:
             state.scope.cancel()
         else:
-            self._end(state, self._never_ran(state, reason))
-
-    def _never_ran(self, state: StepState, problem: Problem) -> Outcome:
-        calls = self._stored.lost(state.index)
-        return Outcome(
-            round=self._number,
-            step=state.index,
-            worker=self._context.settings.pool.names[state.step.worker],
-            status="cancelled" if problem is STOPPED else "skipped",
-            problem=problem,
-            usage=Usage.total(call.usage for call in calls),
-            cost=total_cost(call.cost for call in calls),
-            calls=calls,
-            maybe_paid=any(call.maybe_paid for call in calls),
-        )
+            self._end(state, self._stored.never_ran(state, reason))
 
     def _end(self, state: StepState, outcome: Outcome) -> None:
         if outcome.shown != state.shown:

@@ -2,7 +2,8 @@
 
 from podium.budget.spend import Spend
 from podium.execution.run_context import RunContext
-from podium.types.outcome import Call, Outcome, total_cost
+from podium.execution.step_state import STOPPED, StepState
+from podium.types.outcome import Call, Outcome, Problem, total_cost
 from podium.usage import Usage
 
 
@@ -46,3 +47,18 @@ class StoredCalls:
         repeated, paid_results = self._repeated.pop(index, ()), self._context.paid_results
         lost = () if paid_results is None else paid_results.lost.pop((self._number, index), ())
         return (*repeated, *lost)
+
+    def never_ran(self, state: StepState, problem: Problem) -> Outcome:
+        """Return the outcome of a step that did not run, with its earlier calls."""
+        calls = self.lost(state.index)
+        return Outcome(
+            round=self._number,
+            step=state.index,
+            worker=self._context.settings.pool.names[state.step.worker],
+            status="cancelled" if problem is STOPPED else "skipped",
+            problem=problem,
+            usage=Usage.total(call.usage for call in calls),
+            cost=total_cost(call.cost for call in calls),
+            calls=calls,
+            maybe_paid=any(call.maybe_paid for call in calls),
+        )
