@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo test test-long test-openai-agents test-inspect nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo test test-long test-openai-agents test-inspect test-train nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -29,7 +29,7 @@ test: $(UV)
 
 # Soak tests, the examples in their own processes, many examples for each property, the lowest versions, the
 # newest MCP SDK, and the packages with their own environments.
-test-long: $(UV) test-openai-agents test-inspect lowest newest-mcp
+test-long: $(UV) test-openai-agents test-inspect test-train lowest newest-mcp
 	$(RUN) $(PYTEST) -m 'long or hypothesis' --hypothesis-profile=long
 
 # It has its own lock, because it needs openai 3 and crewai needs openai 2.
@@ -43,6 +43,12 @@ INSPECT := packages/inspect
 test-inspect: $(UV)
 	$(UV) run --frozen --project $(INSPECT) mypy $(INSPECT)/src
 	$(UV) run --frozen --project $(INSPECT) $(PYTEST) $(INSPECT) docs/inspect.md
+
+# It has its own lock, because trainers pin the releases of torch and transformers.
+TRAIN := packages/train
+test-train: $(UV)
+	$(UV) run --frozen --project $(TRAIN) mypy $(TRAIN)/src
+	$(UV) run --frozen --project $(TRAIN) $(PYTEST) $(TRAIN)
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
 nightly: $(PYTHONS:%=test-%) properties soak mutation wheels

@@ -104,6 +104,7 @@ DISTRIBUTIONS = (
     ),
     Distribution("openai-agents-podium", "openai-agents", pages=("docs/openai-agents.md",)),
     Distribution("inspect-podium", "inspect", pages=("docs/inspect.md",)),
+    Distribution("podium-train", "train"),
 )
 
 
@@ -126,7 +127,11 @@ def main() -> int:
         wheels = Path(folder)
         build = [uv, "build", "--quiet", "--out-dir", str(wheels)]
         _run([*build, "--all-packages"], cwd=ROOT)
-        for apart in ("packages/openai-agents", "packages/inspect"):  # they are not in the workspace
+        for apart in (
+            "packages/openai-agents",
+            "packages/inspect",
+            "packages/train",
+        ):  # they are not in the workspace
             _run([*build, apart], cwd=ROOT)
         for python in asked.python or PYTHONS:
             for each in DISTRIBUTIONS:

@@ -1,0 +1,8 @@
+from .environment import (
+    Environment as Environment,
+    Split as Split,
+)
+from .episode import (
+    Episode as Episode,
+    PlanOutcome as PlanOutcome,
+)

@@ -1,0 +1,45 @@
+"""The base class of environments."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Literal
+
+from podium.types import Plan
+from podium_train.environments.episode import Episode, PlanOutcome
+
+Split = Literal["train", "validation", "questions", "kinds", "workers", "mixes"]
+"""A part of an environment's episodes: for training, for choosing checkpoints and settings, or held out with
+unseen questions, unseen kinds of questions, unseen workers, or unseen combinations of known workers."""
+
+
+class Environment(ABC):
+    """Draws episodes, and carries out plans for them.
+
+    Both are deterministic: the same arguments give the same result in every process, so that rewards can be
+    cached and runs can be repeated. Environments that call live workers cannot promise it; they say so by
+    `version`.
+    """
+
+    name: str
+    """The name of the environment in logs and caches."""
+    version: str
+    """Changes whenever the outcome of a plan may change: a hash of the data, or the time for live workers."""
+    splits: tuple[Split, ...]
+    """The splits that the environment has."""
+
+    @abstractmethod
+    def episodes(self, split: Split, count: int, *, seed: int) -> Sequence[Episode]:
+        """Return `count` episodes of a split.
+
+        Raises:
+            ConfigError: the environment has no such split.
+        """
+
+    @abstractmethod
+    async def carry_out(self, episode: Episode, plan: Plan) -> PlanOutcome | None:
+        """Return the outcome of a valid plan.
+
+        Returns:
+            `None` if the outcome cannot be known, for example because an answer is not recorded or a worker
+            cannot be reached. The plan is then neither rewarded nor punished.
+        """
