@@ -216,10 +216,11 @@ def test_one_process_appends(tmp_path: Path) -> None:
 def test_another_file_is_not_appended_to(tmp_path: Path) -> None:
     """Nor a folder; the file is left as it is."""
     path = tmp_path / "notes.txt"
-    path.write_text("notes\n")
-    with pytest.raises(RecordingInvalid, match=r"notes\.txt"):
-        GrowingFile(path).__enter__()
-    assert path.read_text() == "notes\n"
+    for text in ("notes\n", "notes without an end", '{"type": "other"}\n{"half": '):
+        path.write_text(text)
+        with pytest.raises(RecordingInvalid, match=r"notes\.txt"):
+            GrowingFile(path).__enter__()
+        assert path.read_text() == text
     with pytest.raises(RecordingInvalid, match="cannot be written"):
         GrowingFile(tmp_path).__enter__()
 

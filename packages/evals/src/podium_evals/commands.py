@@ -15,6 +15,7 @@ from podium.config import Config, find_config, find_journal, load_config
 from podium.errors import ConfigError
 from podium.workers import Worker
 from podium_evals.grading import GRADERS, choose_graders
+from podium_evals.plans.commands import record_plans
 from podium_evals.recorded import (
     Origin,
     Progress,
@@ -214,3 +215,6 @@ def _tell(screen: Screen, summary: Summary, out: Path, *, as_json: bool) -> None
 def _tell_counts(screen: Screen, what: str, counts: Mapping[str, int]) -> None:
     for reason, number in Counter(counts).most_common():
         screen.note(f"podium: {number} {what}: {reason}")
+
+
+record.command("plans", epilog=EXIT_CODES)(record_plans)

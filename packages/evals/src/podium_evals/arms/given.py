@@ -1,16 +1,14 @@
 """An arm that is a planner of the user: a prompted chat model, a trained conductor, or code."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from podium.budget import Spend
-from podium.planners import Planner, PlanRequest, PlanText
+from podium.planners import Planner, PlanRequest
 from podium.types import Message
 from podium_evals.arms.arm import Fold
 from podium_evals.arms.choosing import ASK
 from podium_evals.arms.planner_arm import PlannerArm
+from podium_evals.arms.wrapped_planner import WrappedPlanner
 
 _OF_QUESTION = f"""
 
@@ -60,35 +58,26 @@ class GivenPlanner(PlannerArm):
         planner = self._planner if isinstance(self._planner, Planner) else self._planner(fold)
         if not self._is_told:
             return planner
-        return _Told(planner, _OF_BUNDLE if fold.bundles else _OF_QUESTION)
+        return told_planner(planner, of_bundles=bool(fold.bundles))
 
 
-class _Told(Planner):
+def told_planner(planner: Planner, *, of_bundles: bool) -> Planner:
+    """Return a planner whose question ends with what recorded workers can answer.
+
+    Args:
+        planner: the planner.
+        of_bundles: whether it plans bundles, in place of questions.
+    """
+    return _Told(planner, _OF_BUNDLE if of_bundles else _OF_QUESTION)
+
+
+class _Told(WrappedPlanner):
     """Shows a planner the question with a text after it."""
 
     def __init__(self, planner: Planner, text: str) -> None:
-        self.name, self.spelling, self.worker = planner.name, planner.spelling, planner.worker
-        self.reads_cards = planner.reads_cards
-        self._inner = planner
+        super().__init__(planner)
         self._text = text
 
-    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        async with aclosing(self._inner.plan(self._shown(request))) as pieces:
-            async for piece in pieces:
-                yield piece
-
-    def order(self, workers: int, run_id: str) -> Sequence[int]:
-        return self._inner.order(workers, run_id)
-
-    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
-        return self._inner.worst_case(self._shown(request), answer_tokens)
-
-    def messages(self, request: PlanRequest) -> Sequence[Message]:
-        return self._inner.messages(self._shown(request))
-
-    def _shown(self, request: PlanRequest) -> PlanRequest:
+    def shown(self, request: PlanRequest) -> PlanRequest:
         *before, question = request.query
         return replace(request, query=(*before, Message("user", question.text + self._text)))
-
-    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
-        return (self._inner,)

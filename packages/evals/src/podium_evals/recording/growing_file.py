@@ -1,28 +1,20 @@
 """A recording on disk that grows answer by answer, and survives the death of its process.
 
-Each answer is on the disk (fsync) before the next call is counted as recorded. A line that was cut when the
-process died is removed when the file is opened again.
+Each answer is on the disk (fsync) before the next call is counted as recorded.
 """
 
 import json
-import os
 from collections import Counter
-from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
 import anyio
-import anyio.to_thread
 
-from podium_evals.errors import RecordingInvalid
 from podium_evals.recorded import Provenance, Question, Sample
 from podium_evals.recorded.recording_file import header_line, question_line, read_recordings, sample_line
-
-try:
-    import fcntl
-except ImportError:  # Windows has no locks of this kind: there, two processes are not kept apart
-    fcntl = None  # type: ignore[assignment]
+from podium_evals.recording.appended_lines import AppendedLines
 
 
 class GrowingFile:
@@ -44,41 +36,28 @@ class GrowingFile:
         """The ids that samples were appended with."""
         self._provenance = provenance or Provenance(source=str(path))
         self._questions: set[str] = set()
+        self._file = AppendedLines(self.path, begins='{"type": "recording"', what="recording")
         self._lock = anyio.Lock()
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        try:
-            self._file: BinaryIO = self.path.open("a+b", buffering=0)
-        except OSError as error:
-            raise RecordingInvalid(f"{self.path} cannot be written: {error}") from error
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(self._file)
             self._begin()
-        except BaseException:  # raised again: the file is closed after an interrupt, too
-            self._file.close()
-            raise
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        self._stack.close()
 
     def _begin(self) -> None:
-        if fcntl is not None:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise RecordingInvalid(f"{self.path}: another process appends to it") from error
-        self._file.seek(0)
-        content = self._file.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            self._file.truncate(len(whole))
-        if not whole:
-            self._write([header_line(self._provenance)])
+        if not self._file.lines:
+            self._file.write([header_line(self._provenance)])
             return
         read_recordings(self.path)  # refuses any other file
-        for line in whole.splitlines():
+        for line in self._file.lines:
             row = json.loads(line)
             if row["type"] == "question":
                 self._questions.add(_question_key(row))
@@ -98,22 +77,13 @@ class GrowingFile:
         Raises:
             RecordingInvalid: the disk does not take it.
         """
-        async with self._lock:  # one line for each question; lines do not mix
+        async with self._lock:  # one line for each question
             lines = [] if question.key in self._questions else [question_line(question)]
             lines.append(sample_line(question, worker, sample, sample_id))
-            try:
-                await anyio.to_thread.run_sync(self._write, lines)
-            except OSError as error:
-                raise RecordingInvalid(f"{self.path} cannot be written: {error}") from error
+            await self._file.append(lines)
             self._questions.add(question.key)
             self.samples[question.key, worker] += 1
             self.ids.add(sample_id)
-
-    def _write(self, lines: Sequence[str]) -> None:
-        data = "".join(lines).encode()
-        while data:
-            data = data[self._file.write(data) :]
-        os.fsync(self._file.fileno())
 
 
 def _question_key(row: dict[str, str]) -> str:

@@ -18,7 +18,7 @@ from podium_evals.calibration.probe_curve import COUNTS, probe_curve
 from podium_evals.evidence.commands import evidence
 from podium_evals.recorded import Progress as Download, Recordings
 from podium_evals.results.headroom import conclude, headroom_arms
-from podium_evals.results.named_arms import ARMS, NEED_PROBES, named_arms
+from podium_evals.results.named_arms import ARMS, NEED_PROBES, PLANS, named_arms
 from podium_evals.results.pools import POOLS, read_pool
 from podium_evals.results.probe_table import draw_probes
 from podium_evals.results.progress import answer_bar, cores
@@ -71,8 +71,8 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         str | None,
         typer.Option(
             metavar="NAMES",
-            help=f"Arms separated by commas: {', '.join(ARMS)}. Default: all, and without --probes all but "
-            f"{', '.join(NEED_PROBES)}.",
+            help=f"Arms separated by commas: {', '.join(ARMS)}, or {PLANS}FILE for plans of `podium record "
+            f"plans`. Default: all, and without --probes all but {', '.join(NEED_PROBES)}.",
         ),
     ] = None,
     probes: Annotated[

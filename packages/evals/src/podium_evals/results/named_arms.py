@@ -1,6 +1,7 @@
 """The arms that commands know by name."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from podium.errors import ConfigError
 from podium_evals.arms import (
@@ -18,6 +19,7 @@ from podium_evals.arms import (
     RoutingOracle,
 )
 from podium_evals.calibration import CalibratedArm, CalibratedRouterArm
+from podium_evals.plans import RecordedPlansArm, read_plans
 from podium_evals.router import RouterArm
 
 BASE = BestSingle().name
@@ -41,6 +43,8 @@ ARMS: Mapping[str, Callable[[Sequence[str]], Sequence[Arm]]] = {
     "oracle": lambda _: [RoutingOracle()],
     "any-correct": lambda _: [AnyCorrect()],
 }
+PLANS = "planner:"
+"""What the name of an arm begins with that is a file of plans."""
 NEED_PROBES = ("calibrated", "calibrated-found", "calibrated-router")
 """The arms that need probes."""
 
@@ -49,13 +53,23 @@ def named_arms(names: Sequence[str], workers: Sequence[str]) -> list[Arm]:
     """Return the arms of these names, in the order of `ARMS`; the best single is always among them.
 
     Args:
-        names: names of `ARMS`.
+        names: names of `ARMS`, and `planner:FILE` for a file of plans; these come last.
         workers: the workers of the pool.
 
     Raises:
         ConfigError: there is no such arm.
+        RecordingInvalid: a file of plans cannot be read.
     """
-    if unknown := [name for name in names if name not in ARMS]:
-        raise ConfigError(f"there is no arm {unknown[0]!r}: the arms are {', '.join(ARMS)}")
-    wanted = {*names, "best"}
-    return [arm for name, make in ARMS.items() if name in wanted for arm in make(workers)]
+    known = [name for name in names if not name.startswith(PLANS)]
+    if unknown := [name for name in known if name not in ARMS]:
+        raise ConfigError(
+            f"there is no arm {unknown[0]!r}: the arms are {', '.join(ARMS)}, and {PLANS}FILE for plans of "
+            "`podium record plans`"
+        )
+    wanted = {*known, "best"}
+    found = [arm for name, make in ARMS.items() if name in wanted for arm in make(workers)]
+    return found + [_of_plans(name.removeprefix(PLANS)) for name in names if name.startswith(PLANS)]
+
+
+def _of_plans(path: str) -> Arm:
+    return RecordedPlansArm(f"plans of {Path(path).stem}", read_plans(path))

@@ -1,0 +1,5 @@
+"""Recorded plans: a planner is asked once, its plans are kept in a file and scored as an arm."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
