@@ -28,6 +28,8 @@ from podium.config import load_config
 
 # Collection imports every framework. Garbage collections would double its time, and find nothing.
 gc.disable()
+# Tests run in several processes, and threads of numerical libraries that compete for the cores take longer.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).parent
 
 

@@ -10,8 +10,8 @@ settings.register_profile(
     "short", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 # `make test` always uses the same examples; `make nightly` uses new ones.
-settings.register_profile("long", settings.get_profile("short"), max_examples=300)
-settings.register_profile("nightly", settings.get_profile("long"), derandomize=False)
+settings.register_profile("long", settings.get_profile("short"), max_examples=150)
+settings.register_profile("nightly", settings.get_profile("short"), max_examples=300, derandomize=False)
 # `make mutation` needs only any failing example, not the smallest.
 settings.register_profile(
     "mutation", settings.get_profile("short"), max_examples=10, phases=[Phase.explicit, Phase.generate]

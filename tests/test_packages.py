@@ -17,7 +17,7 @@ PROJECTS: dict[str, dict[str, Any]] = {
     for folder in FOLDERS
 }
 NAMES = {project["name"]: folder for folder, project in PROJECTS.items()}
-APART = {"inspect-podium", "openai-agents-podium"}
+APART = {"inspect-podium", "openai-agents-podium", "podium-train"}
 """Distributions that are not installed beside the others: each has an environment of its own."""
 TEXTS = [
     ROOT / "README.md",
