@@ -3,6 +3,17 @@ from .environments import (
     Episode as Episode,
     PlanOutcome as PlanOutcome,
 )
+from .pools import (
+    PoolDraw as PoolDraw,
+    disguised as disguised,
+    measured_rates as measured_rates,
+)
+from .prompts import (
+    MAX_STEPS as MAX_STEPS,
+    PromptStyle as PromptStyle,
+    fingerprint as fingerprint,
+    messages as messages,
+)
 from .reward import (
     Reward as Reward,
     reward_of as reward_of,

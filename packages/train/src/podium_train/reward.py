@@ -6,9 +6,7 @@ from podium.errors import PlanError
 from podium.plan_text import parse_plan
 from podium.types import Plan
 from podium_train.environments import Environment, Episode, PlanOutcome
-
-MAX_STEPS = 5
-"""Maximum number of steps of a plan, as in the paper."""
+from podium_train.prompts import MAX_STEPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

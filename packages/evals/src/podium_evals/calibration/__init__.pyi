@@ -24,6 +24,9 @@ from .probe_curve import (
 from .rates import (
     PRIOR_WEIGHT as PRIOR_WEIGHT,
     Tally as Tally,
+    estimates as estimates,
+    intervals as intervals,
+    priors as priors,
 )
 from .shift import (
     with_measured as with_measured,

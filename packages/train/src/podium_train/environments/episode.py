@@ -22,13 +22,27 @@ class Episode:
     """The kind of the question, by which results are clustered."""
     reference: str = ""
     """What the environment needs to find the right answer, for example the key of a recorded question."""
+    texts: tuple[tuple[str, str], ...] = ()
+    """Name and content of each named text, to which subtasks refer as `{{name}}`."""
+    shows_question: bool = True
+    """Whether workers see the question in addition to their subtask."""
+    fills: tuple[int, ...] = ()
+    """Places in `cards` of the workers that read no prose, such as a vote; see `PlanRequest.fills`."""
 
     @cached_property
     def key(self) -> str:
         """A hash of the episode: episodes with equal contents have the same key in all processes."""
-        cards = [(card.name, card.description) for card in self.cards]
-        content = [self.question, cards, self.workers, self.kind, self.reference]
+        cards = [_shown(card) for card in self.cards]
+        known: list[object] = [self.question, cards, self.workers, self.kind, self.reference]
+        content = [*known, self.texts, self.shows_question, self.fills]
         return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()[:32]
+
+
+def _shown(card: Card) -> list[object]:
+    """Return the parts of a card that prompts show."""
+    price = None if card.price is None else (card.price.input, card.price.output)
+    rates = [(rate.kind.name, rate.rate, rate.answers, str(rate.measured_on)) for rate in card.measured]
+    return [card.name, card.description, price, card.context_window, sorted(card.parts), rates]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +51,8 @@ class PlanOutcome:
 
     score: float
     """The grade of the answer, from 0 to 1."""
-    cost: float = 0.0
-    """What the plan's worker calls cost, in the environment's unit (USD where prices are known)."""
+    cost: float | None = 0.0
+    """What the calls of workers cost, in the environment's unit, mostly USD; `None` if a price is unknown."""
     calls: int = 0
     """Number of worker calls."""
     tokens: int = 0

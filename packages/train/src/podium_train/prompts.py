@@ -1,0 +1,106 @@
+"""The messages of an episode, by the code that plans in production, and the fingerprint of that code."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from functools import cache
+from hashlib import sha256
+
+from podium.errors import ConfigError
+from podium.plan_text import Spelling
+from podium.planners import ChatPlanner, PlanRequest, Show
+from podium.types import Message
+from podium.workers import Card, Kind, MeasuredRate, Price, ScriptedWorker
+from podium_train.environments import Episode
+
+MAX_STEPS = 5
+"""Maximum number of steps of a plan, as in the paper."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptStyle:
+    """How a conductor is asked for a plan: settings of `podium.planners.ChatPlanner` and of its run.
+
+    Raises:
+        ConfigError: a setting is invalid.
+    """
+
+    spelling: Spelling = "lists"
+    """The form of the plan's text."""
+    show: Show = "cards"
+    """Whether the prompt describes workers by their cards, or only by their numbers."""
+    examples: int | None = None
+    """Number of example plans, from 0 to 4; `None` takes the planner's default."""
+    max_steps: int = MAX_STEPS
+    """`Limits.plan_steps` of the runs in production."""
+
+    def __post_init__(self) -> None:
+        if self.max_steps < 1:
+            raise ConfigError(f"max_steps is {self.max_steps!r}: it must be 1 or more")
+        _planner(self.spelling, self.show, self.examples)
+
+
+def messages(episode: Episode, style: PromptStyle) -> tuple[Message, ...]:
+    """Return the messages that a planner in production sends to its model for this episode.
+
+    A run in production adds what remains of its budget, if a limit is near.
+    """
+    request = PlanRequest(
+        query=(Message("user", episode.question),),
+        context=tuple((name, len(text)) for name, text in episode.texts),
+        cards=episode.cards,
+        max_steps=style.max_steps,
+        shows_question=episode.shows_question,
+        fills=episode.fills,
+    )
+    return tuple(_planner(style.spelling, style.show, style.examples).messages(request))
+
+
+def fingerprint(style: PromptStyle) -> str:
+    """Return a digest of the prompt's constant text and settings.
+
+    It changes whenever the installed Podium would write another prompt for the same episode. A conductor
+    should be served with the prompt that it was trained with.
+    """
+    told = [[(message.role, message.text) for message in messages(each, style)] for each in _samples()]
+    content = json.dumps([asdict(style), told], ensure_ascii=False)
+    return sha256(content.encode()).hexdigest()[:16]
+
+
+@cache
+def _planner(spelling: Spelling, show: Show, examples: int | None) -> ChatPlanner:
+    worker = ScriptedWorker("conductor", "")
+    return ChatPlanner(worker, spelling=spelling, show=show, examples=examples, constrain=False)
+
+
+@cache
+def _samples() -> Sequence[Episode]:
+    """Return episodes whose prompts together have each part that depends on an episode."""
+    kind = Kind("sums", ("What is 1 + 1?",))
+    rate = MeasuredRate(
+        kind=kind, rate=0.5, low=0.1, high=0.9, right=1.0, answers=2, measured_on=date(2026, 1, 1)
+    )
+    card = Card(
+        name="a",
+        description="Adds.",
+        price=Price(input=1.0, output=2.0),
+        context_window=8192,
+        parts=frozenset({"image_url"}),
+        measured=(rate,),
+    )
+    pools = [tuple(Card(name=f"w{number}") for number in range(size)) for size in (1, 2, 3, 5, 8)]
+    plain = [_sample(cards) for cards in pools]
+    return [*plain, _sample((card, *pools[1]), fills=(1, 2)), _sample((card,), fills=(0,), alone=True)]
+
+
+def _sample(cards: tuple[Card, ...], *, fills: tuple[int, ...] = (), alone: bool = False) -> Episode:
+    return Episode(
+        question="What is 2 + 2?",
+        cards=cards,
+        workers=tuple(card.name for card in cards),
+        kind="sums",
+        texts=(("part_1", "What is 2 + 2?"),) if alone else (),
+        shows_question=not alone,
+        fills=fills,
+    )

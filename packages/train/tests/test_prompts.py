@@ -1,0 +1,142 @@
+"""The messages of an episode are those of production."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import date
+
+import anyio
+import pytest
+
+from podium import Conductor
+from podium.budget import Limits
+from podium.errors import ConfigError, PlannerError
+from podium.planners import ChatPlanner
+from podium.workers import Card, Kind, MeasuredRate, Price, ScriptedWorker
+from podium_evals.recorded import JoinParts
+from podium_train import Episode, PromptStyle, fingerprint, messages
+
+RATE = MeasuredRate(
+    kind=Kind("sums", ("1 + 1?",)),
+    rate=0.7,
+    low=0.4,
+    high=0.9,
+    right=2,
+    answers=3,
+    measured_on=date(2026, 1, 1),
+)
+CARDS = (
+    Card(name="small", description="Adds.", price=Price(input=1, output=2), measured=(RATE,)),
+    Card(name="large"),
+)
+SHOWN = Episode(question="What is 2 + 2?", cards=CARDS, workers=("a", "b"), kind="sums")
+ALONE = replace(
+    SHOWN,
+    cards=(*CARDS, JoinParts().card),
+    workers=("a", "b", "join-parts"),
+    texts=(("part_1", "What is 2 + 2?"),),
+    shows_question=False,
+    fills=(2,),
+)
+STYLES = [
+    PromptStyle(),
+    PromptStyle(spelling="rows"),
+    PromptStyle(show="ordinals", examples=0),
+    PromptStyle(spelling="json", max_steps=3, examples=1),
+]
+
+
+def asked_in_production(episode: Episode, style: PromptStyle) -> object:
+    """Return the messages that a conductor sends to its planner's model."""
+    model = ScriptedWorker("model", "no plan")
+    workers = [ScriptedWorker(card, "ok") for card in episode.cards if card.name != "join-parts"]
+    planner = ChatPlanner(model, spelling=style.spelling, show=style.show, examples=style.examples)
+    conductor = Conductor(
+        planner,
+        [*workers, *([JoinParts()] if episode.fills else [])],
+        limits=Limits(plan_steps=style.max_steps),
+        show_question=episode.shows_question,
+    )
+
+    async def plan() -> None:
+        with pytest.raises(PlannerError):
+            await conductor.plan(episode.question, context=dict(episode.texts))
+
+    anyio.run(plan)
+    return model.requests[0].messages
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("episode", [SHOWN, ALONE])
+def test_the_messages_are_those_of_a_run(style: PromptStyle, episode: Episode) -> None:
+    """With cards, rates, prices, hidden questions, named texts and workers that read no prose."""
+    assert messages(episode, style) == asked_in_production(episode, style)
+
+
+def test_episodes_differ_by_all_that_the_conductor_reads() -> None:
+    """A rate, a price and a named text each change the key, by which rewards are cached."""
+    episode = SHOWN
+    others = [
+        replace(episode, cards=(replace(CARDS[0], measured=()), CARDS[1])),
+        replace(episode, cards=(replace(CARDS[0], price=None), CARDS[1])),
+        replace(episode, texts=(("part_1", "?"),)),
+        replace(episode, shows_question=False),
+        replace(episode, fills=(0,)),
+    ]
+    assert len({each.key for each in (episode, *others)}) == 6
+
+
+def test_fingerprints_differ_by_style_and_not_by_process() -> None:
+    """A fingerprint is stored with an export and compared when it is served."""
+    prints = [fingerprint(style) for style in STYLES]
+    assert len(set(prints)) == len(STYLES)
+    code = "from podium_train import *; print(fingerprint(PromptStyle()))"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == prints[0]
+
+
+def test_the_fingerprint_changes_with_each_text_of_the_prompt() -> None:
+    """A word more in any of the planner's texts is another prompt."""
+    code = (
+        "import sys, json, podium.prompts.render as render\n"
+        "from podium_train import PromptStyle, fingerprint\n"
+        "read, name = render.read_prompt, sys.argv[1]\n"
+        "def changed(file):\n"
+        "    text = read(file)\n"
+        "    if file != name: return text\n"
+        "    return text.replace('violin', 'cello') if file.endswith('json') else text + ' Really.'\n"
+        "render.read_prompt = changed\n"
+        "import podium.planners.planner_prompt as prompt\n"
+        "prompt.read_prompt = changed\n"
+        "print(json.dumps(fingerprint(PromptStyle())))\n"
+    )
+    found = {}
+    for file in (
+        "none",
+        "conductor.txt",
+        "system.txt",
+        "lists.txt",
+        "references.txt",
+        "texts.txt",
+        "examples.json",
+    ):
+        run = subprocess.run([sys.executable, "-c", code, file], capture_output=True, text=True, check=True)
+        found[file] = json.loads(run.stdout)
+    assert found["none"] == fingerprint(PromptStyle())
+    assert len(set(found.values())) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"spelling": "xml"}, "spelling"),
+        ({"show": "names"}, "show"),
+        ({"examples": 9}, "examples"),
+        ({"max_steps": 0}, "max_steps"),
+    ],
+)
+def test_wrong_styles_are_refused(settings: dict[str, object], told: str) -> None:
+    """The message names the setting."""
+    with pytest.raises(ConfigError, match=told):
+        PromptStyle(**settings)  # type: ignore[arg-type]
