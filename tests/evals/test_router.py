@@ -13,10 +13,10 @@ from podium.errors import ConfigError, PlannerError
 from podium.planners import Planner
 from podium.usage import Usage
 from podium.workers import Card, Kind, MeasuredRate, Price
-from podium_evals.arms import BestSingle, evaluate, folds
+from podium_evals.arms import BestSingle, GivenPlanner, evaluate, folds
 from podium_evals.errors import RouterInvalid
 from podium_evals.recorded import Question, Recording, Recordings, Sample, Vote, recorded_pool
-from podium_evals.router import Router, RouterArm, RouterPlanner, fit_router
+from podium_evals.router import Router, RouterArm, RouterPlanner, Strategy, fit_router
 from tests.contracts.planner_contract import PlannerContract
 
 pytestmark = pytest.mark.anyio
@@ -56,6 +56,18 @@ async def test_a_router_learns_from_the_words_who_is_good_at_what() -> None:
     assert routed.difference is not None
     assert routed.score.mean == 1
     assert routed.difference.together.excludes_zero
+
+
+@pytest.mark.parametrize("strategy", ["best", "vote"])
+async def test_the_arm_is_the_planner(strategy: Strategy) -> None:
+    """Its plans are looked up; runs of the planner have the same scores, calls, tokens and costs."""
+    parts = list(folds(_recorded(), "questions"))
+    options: dict[str, Any] = {"strategy": strategy, "voters": 2}
+    live = GivenPlanner("live", lambda fold: RouterPlanner(fit_router(fold.train), **options), is_told=False)
+    arms = [BestSingle(), RouterArm(**options), live]
+    _, routed, planned = await evaluate(arms, parts, base="best single", unit="question")
+    assert replace(routed, name="") == replace(planned, name="")
+    assert routed.recorded == 30
 
 
 def test_predictions_are_probabilities(router: Router) -> None:

@@ -24,6 +24,7 @@ from podium_evals.arms import (
     evaluate,
     folds,
 )
+from podium_evals.arms.planner_arm import arm_pool
 from podium_evals.errors import PodiumError
 from podium_evals.recorded import Question, Recording, Recordings, Sample
 from podium_evals.results import ARMS
@@ -73,7 +74,7 @@ def _poisoned(fold: Fold) -> Fold:
 
 async def _plans(arm: PlannerArm, fold: Fold) -> list[Plan | str]:
     """Return the plan of each question, or why there is none."""
-    conductor = Conductor(arm.planner(fold.blind, 0), arm.pool(fold.blind, 0))
+    conductor = Conductor(arm.planner(fold.blind, 0), arm_pool(fold.blind, 0))
     found: list[Plan | str] = []
     for question in fold.test.questions:
         try:

@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,17 +20,26 @@ from podium_evals.arms import Arm
 from podium_evals.evidence import PARTS, KeptAnswers, Measured, Part, measure, write_page
 from podium_evals.evidence.figures import pareto
 from podium_evals.evidence.kept import source_digest
+from podium_evals.evidence.measuring import ABOVE_BEST, PRICES
 from podium_evals.recorded import Recordings
+from podium_evals.results import fingerprint
 from podium_evals.results.pools import EASY, HARD, MID
 from podium_evals.results.report import OnShare
 
 Podium = Callable[..., Result]
 ARMS = ("workers", "kind-rule", "vote-3", "own-3", "mixture", "any-correct")
-KNOWN = Part(name=f"{EASY}, mid", recording=EASY, pool="mid", arms=ARMS)
+KNOWN = Part(name=f"{EASY}, mid", recording=EASY, pool="mid", arms=ARMS, tiers=True)
 SMALL = (
     KNOWN,
     Part(name=f"{HARD}, mid", recording=HARD, pool="mid", arms=ARMS),
-    Part(name="kinds", recording=HARD, pool="mid", arms=("vote-3",), split="kinds"),
+    Part(
+        name=f"{HARD}, mid, kinds",
+        recording=HARD,
+        pool="mid",
+        arms=("vote-3", "calibrated", "calibrated-found"),
+        split="kinds",
+        probes=3,
+    ),
     Part(name="workers", recording=HARD, pool="mid", arms=("vote-3",), split="workers", questions=20),
     Part(name="bundles", recording=HARD, pool="mid", arms=("workers", "kind-rule"), bundles=300),
 )
@@ -79,6 +90,10 @@ def test_the_page_has_each_part_and_is_the_same_each_time(kept: Path, tmp_path: 
     assert "| easy, mid: best single | .609 |" in page
     assert "best single 3 times | 3.00 |" in page
     assert "### hard, mid: 4 bundles, known kinds" in page
+    assert "3 questions of each kind are set aside" in page
+    assert re.search(r"\| calibrated \| \.\d{3} \([+−]\.\d{3} to [+−]\.\d{3}\) \|", page)
+    assert "With 3 graded questions of each new kind, choosing the worker by the measured rates" in page
+    assert "| hard, mid, new kinds: calibrated | .493 |" in page
     assert measured[0].report.fingerprint in page
     assert str(tmp_path) not in page
 
@@ -87,14 +102,46 @@ def test_pictures_are_small_and_say_what_they_show(kept: Path, tmp_path: Path) -
     """They are well-formed SVG on white, with texts that can be searched, below 150 kB."""
     write_page(_measured(kept), tmp_path / "page.md", "make evidence")
     texts = {}
-    for name in ("headroom", "cost", "kinds"):
+    for name in ("headroom", "cost", "tiers", "kinds"):
         path = tmp_path / "images" / f"evidence-{name}.svg"
         assert path.stat().st_size < 150_000
         root = ET.fromstring(path.read_bytes())  # noqa: S314 - written by this test
         texts[name] = " ".join(root.itertext())
     assert "kind rule" in texts["headroom"]
     assert "Pareto front" in texts["cost"]
+    assert "best single" in texts["tiers"]
     assert "rhymes" in texts["kinds"]
+
+
+def test_a_tier_says_what_was_stated_and_what_was_reached(kept: Path, tmp_path: Path) -> None:
+    """A row for each goal; one that cannot be chosen says so, and none is kept that was not reached."""
+    measured = _measured(kept)
+    tiers = measured[0].tiers
+    assert tiers is not None
+    assert len(tiers.tiers) + len(tiers.unreached) == len(ABOVE_BEST) + len(PRICES)
+    assert sum(worker.is_best for worker in tiers.workers) == 1
+    write_page(measured, tmp_path / "page.md", "make evidence")
+    page = (tmp_path / "page.md").read_text()
+    stated = re.compile(r"\| easy, mid \| (score of \.\d{3}|\d\.\d\d USD) \|")
+    rows = [line.removesuffix(" |").split(" | ") for line in page.splitlines() if stated.match(line)]
+    assert len(rows) == len(ABOVE_BEST) + len(PRICES)
+    for row in rows:
+        assert row[-1] in {"yes", "no", "within the interval", "cannot be chosen"}
+    for tier, row in zip(tiers.tiers, rows, strict=False):
+        reached = tier.reached.quality.mean if tier.goal.of == "quality" else -tier.reached.cost.mean
+        stated = tier.goal.value if tier.goal.of == "quality" else -tier.goal.value
+        assert (row[-1] == "yes") is (reached >= stated)
+
+
+def test_tiers_are_kept(kept: Path, tmp_path: Path) -> None:
+    """They are read in place of being measured; a damaged file is measured again."""
+    shutil.copytree(kept, tmp_path / "kept")
+    recordings, folder = _of(KNOWN), KeptAnswers(tmp_path / "kept")
+    found = folder.read_tiers(fingerprint(recordings), [ABOVE_BEST, PRICES])
+    assert found is not None
+    assert found == _measured(tmp_path / "kept")[0].tiers
+    assert folder.read_tiers(fingerprint(recordings), [ABOVE_BEST, (1.0,)]) is None
+    assert folder.read_tiers("other", [ABOVE_BEST, PRICES]) is None
 
 
 @pytest.mark.anyio
@@ -207,3 +254,45 @@ def test_the_command_writes_the_page(podium: Podium, tmp_path: Path) -> None:
     anew = (*options[:-3], str(tmp_path / "other"), "--processes", "1")
     assert podium("evals", "evidence", *anew).exit_code == 0
     assert out.read_text() == page
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_killed_command_goes_on(
+    podium: Podium, tmp_path: Path, spawn: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """The next run asks only what is missing, and writes the page of a run that was not killed."""
+    data = write_folder(tmp_path / "data")
+
+    def options(name: str) -> tuple[str, ...]:
+        return (
+            "--data",
+            str(data),
+            "--out",
+            str(tmp_path / name / "page.md"),
+            "--kept",
+            str(tmp_path / "kept" / name),
+        )
+
+    kept = tmp_path / "kept" / "killed"
+    process = spawn("evals", "evidence", *options("killed"), "--processes", "2")
+    until = time.monotonic() + 300
+    while len(list(kept.rglob("*.json"))) < 30:
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    time.sleep(1)  # an arm that was being written
+    before = {path: path.stat().st_mtime_ns for path in kept.rglob("*.json")}
+    assert not (tmp_path / "killed" / "page.md").exists()
+    assert podium("evals", "evidence", *options("killed"), "--processes", "2").exit_code == 0
+    after = {path: path.stat().st_mtime_ns for path in kept.rglob("*.json")}
+    assert {path: after[path] for path in before} == before
+    assert len(after) > len(before)
+    assert podium("evals", "evidence", *options("whole"), "--processes", "1").exit_code == 0
+    for name in (
+        "page.md",
+        *(f"images/evidence-{each}.svg" for each in ("headroom", "cost", "tiers", "kinds")),
+    ):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

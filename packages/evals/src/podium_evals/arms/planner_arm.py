@@ -43,10 +43,6 @@ class PlannerArm(Arm):
     def planner(self, fold: Fold, seed: int) -> Planner:
         """Return the planner, fitted on `fold.train`. The scores of `fold.test` are left out."""
 
-    def pool(self, fold: Fold, seed: int) -> list[Worker]:
-        """Return the workers of the runs."""
-        return arm_pool(fold, seed)
-
     async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
         """Plan and run each query.
 
@@ -54,7 +50,7 @@ class PlannerArm(Arm):
             ArmUnfit: the planner cannot be fitted, or its server does not answer.
         """
         for seed in seeds:
-            pool = self.pool(fold, seed)
+            pool = arm_pool(fold, seed)
             planner = self.planner(fold.blind, seed)
             if fold.bundles and self.plans_parts:
                 planner = PartByPart(planner, fold.bundles, join=len(pool) - 1)

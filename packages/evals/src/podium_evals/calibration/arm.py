@@ -10,7 +10,7 @@ import numpy as np
 
 from podium import Plan, Step
 from podium.planners import kind_of
-from podium.workers import Kind, MeasuredRate, Worker
+from podium.workers import Card, Kind, MeasuredRate
 from podium_evals.arms import ASK, ChoosingArm, Fold
 from podium_evals.arms.baselines import best_of
 from podium_evals.calibration.rates import Tally, estimates, intervals, priors
@@ -67,17 +67,14 @@ class CalibratedRouterArm(RouterArm):
     def __init__(self, **options: Any) -> None:
         super().__init__("calibrated router", **options)
 
-    def pool(self, fold: Fold, seed: int) -> list[Worker]:
-        """Return the workers, with their rates.
+    def cards(self, fold: Fold, seed: int) -> Sequence[Card]:
+        """Return the cards of the workers, with their rates.
 
         Raises:
             ArmUnfit: the fold has no probes.
         """
-        workers = super().pool(fold, seed)
         rates = dict(zip(fold.test.workers, measured_rates(fold, seed), strict=True))
-        for worker in workers:
-            worker.card = replace(worker.card, measured=rates.get(worker.card.name, ()))
-        return workers
+        return [replace(card, measured=rates.get(card.name, ())) for card in super().cards(fold, seed)]
 
 
 def measured_rates(fold: Fold, seed: int) -> Sequence[tuple[MeasuredRate, ...]]:

@@ -1,4 +1,4 @@
-"""The answer of the page in three sentences, written from what was measured."""
+"""The answer of the page in a few sentences, written from what was measured."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,17 @@ from podium_evals.evidence.tables import between
 from podium_evals.statistics import Interval
 
 KINDS, ROUTER, VOTE = "kind rule", "learned router", "vote of the best 3"
+MEASURED = "calibrated, kind found"
 
 
 def answer(known: Sequence[Measured], new: Sequence[Measured]) -> str:
-    """Return the three sentences.
+    """Return the sentences.
 
     Args:
         known: the parts with new questions of known kinds.
         new: the parts with new kinds.
     """
-    return " ".join((_of_known_kinds(known), _of_new_kinds(new), _of_votes(known)))
+    return " ".join((_of_known_kinds(known), _of_new_kinds(new), _of_measured(new), _of_votes(known)))
 
 
 def _of_known_kinds(known: Sequence[Measured]) -> str:
@@ -53,6 +54,18 @@ def _of_new_kinds(new: Sequence[Measured]) -> str:
         f"On kinds that were never measured, {told}, while a vote of the three best workers gains in "
         f"{len(votes)} of {len(new)}{gains}, with three calls for each question."
     )
+
+
+def _of_measured(new: Sequence[Measured]) -> str:
+    measured = _arms(new, MEASURED)
+    if not measured:
+        return "What it gains to measure the workers on a few questions of a new kind was not asked."
+    graded = max(each.report.setting.probes for each in new)
+    told = f"With {graded} graded questions of each new kind, choosing the worker by the measured rates"
+    gains = _gaining(new, MEASURED)
+    if not gains:
+        return f"{told} is not shown to gain in any of {len(measured)} pools."
+    return f"{told} gains in {len(gains)} of {len(measured)} (from {_range(gains)}), with one call for each."
 
 
 def _of_votes(known: Sequence[Measured]) -> str:

@@ -12,26 +12,14 @@ import numpy as np
 
 from podium_evals.arms import ArmResult
 from podium_evals.evidence.measuring import Measured
+from podium_evals.evidence.palette import COLOURS, LINE, MARKERS, PALE, TEXT
+from podium_evals.evidence.tier_figure import draw_tiers
 from podium_evals.router.figure import check_figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TEXT, LINE, PALE = "#1f2430", "#3b4252", "#c3c9d4"
-COLOURS = {
-    "random worker": "#9aa3b2",
-    "random plan": "#6b7280",
-    "best single": "#1f2430",
-    "kind rule": "#0072b2",
-    "learned router": "#009e73",
-    "vote of the best 3": "#d55e00",
-    "vote of the best 5": "#e69f00",
-    "best single 3 times": "#8e44ad",
-    "routing oracle": "#56b4e9",
-    "any correct, not achievable": "#dbe7ff",
-}
-MARKERS = dict(zip(COLOURS, "ov*sDP^Xhd", strict=True))
 _STYLE = {
     "svg.hashsalt": "podium",
     "svg.fonttype": "none",  # text stays text: small, and searched and read aloud as text
@@ -63,6 +51,7 @@ def draw_all(measured: Sequence[Measured], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     _draw(folder / "evidence-headroom.svg", partial(_headroom, measured=measured))
     _draw(folder / "evidence-cost.svg", partial(_costs, measured=measured))
+    _draw(folder / "evidence-tiers.svg", partial(draw_tiers, measured=measured))
     _draw(folder / "evidence-kinds.svg", partial(_kinds, measured=measured[0]))
 
 

@@ -1,4 +1,4 @@
-"""Keeps what arms answered, so that a second run asks nothing that the first has asked.
+"""Keeps what was measured, so that a second run asks nothing that the first has asked.
 
 Answers are found by all that they depend on: the recorded answers, the setting, the arm, and the source of
 both packages. Another version of the source finds nothing.
@@ -15,20 +15,24 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 import podium
 import podium_evals
 from podium_evals.arms import Arm, Tallies, Tally
 from podium_evals.results import Setting
+from podium_evals.router import Tiers
 
 _OF_CORE = ("hosted.py", "replay.py", "hosts", "mcp", "a2a", "config", "cli")  # a run imports none of these
-_OF_EVALS = ("audit", "commands.py", "evidence", "grading", "recording", "results", "tasks")
+_OF_EVALS = ("audit", "commands.py", "evidence", "grading", "plans", "recording", "results", "tasks")
 _OF_COMPARISONS = ("bootstrap.py", "comparison.py")
 _OTHER_SOURCE = frozenset((*_OF_CORE, *_OF_EVALS, *_OF_COMPARISONS))
 """Files and folders on which answers do not depend."""
+_TIERS = TypeAdapter(Tiers)
 
 
 class KeptAnswers:
-    """The tallies of arms, in a folder.
+    """The tallies of arms, and tiers, in a folder.
 
     Args:
         folder: the folder; it is created.
@@ -57,10 +61,26 @@ class KeptAnswers:
             "unrecorded": tallies.unrecorded,
             "unfit": tallies.unfit,
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        begun = path.with_suffix(f".{os.getpid()}")
-        begun.write_text(json.dumps(told), "utf-8")
-        begun.replace(path)
+        _replace(path, json.dumps(told).encode())
+
+    def read_tiers(self, fingerprint: str, asked: object) -> Tiers | None:
+        """Return tiers; `None` if they are not kept, or if their file is damaged.
+
+        Args:
+            fingerprint: of the recordings.
+            asked: the goals.
+        """
+        try:
+            return _TIERS.validate_json(self._path_of_tiers(fingerprint, asked).read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def write_tiers(self, fingerprint: str, asked: object, tiers: Tiers) -> None:
+        """Keep tiers. A kill leaves no half of a file."""
+        _replace(self._path_of_tiers(fingerprint, asked), _TIERS.dump_json(tiers))
+
+    def _path_of_tiers(self, fingerprint: str, asked: object) -> Path:
+        return self._named(["tiers", fingerprint, asked, _digest_of_comparisons()])
 
     def forget_others(self) -> None:
         """Delete what other versions of the source have kept."""
@@ -71,8 +91,18 @@ class KeptAnswers:
     def _path(self, fingerprint: str, setting: Setting, arm: Arm) -> Path:
         asked = asdict(setting)
         del asked["processes"]  # the figures do not depend on it
-        key = json.dumps([fingerprint, asked, type(arm).__qualname__, arm.name])
-        return self._folder / f"{sha256(key.encode()).hexdigest()[:32]}.json"
+        return self._named([fingerprint, asked, type(arm).__qualname__, arm.name])
+
+    def _named(self, key: object) -> Path:
+        return self._folder / f"{sha256(json.dumps(key).encode()).hexdigest()[:32]}.json"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file that is there as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    begun = path.with_suffix(f".{os.getpid()}")
+    begun.write_bytes(content)
+    begun.replace(path)
 
 
 @cache
@@ -86,6 +116,13 @@ def source_digest() -> str:
             if file.suffix in (".py", ".toml") and _OTHER_SOURCE.isdisjoint(path.parts):
                 digest.update(str(path).encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
+
+
+@cache
+def _digest_of_comparisons() -> str:
+    """Return the SHA-256 of the source of intervals, on which tiers depend and answers do not."""
+    root = _folder(podium_evals) / "statistics"
+    return sha256(b"\0".join((root / name).read_bytes() for name in _OF_COMPARISONS)).hexdigest()
 
 
 def _folder(package: Any) -> Path:

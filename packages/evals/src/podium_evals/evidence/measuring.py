@@ -20,10 +20,15 @@ from podium_evals.evidence.parts import Part
 from podium_evals.recorded import Recordings
 from podium_evals.results import BASE, Report, Setting, fingerprint, named_arms
 from podium_evals.results.report import OnShare, asked_folds, report_of
+from podium_evals.router import Tiers, measure_tiers
 
 Told = Callable[[int], AbstractContextManager[OnShare]]
 """Returns, for a number of arms, the context in which their progress is shown."""
 OWN = OwnMajority(3).name
+ABOVE_BEST = (0.0, 0.02, 0.05)
+"""The stated qualities of tiers, above the score of the best single where it is chosen."""
+PRICES = (0.0001, 0.0003, 0.001)
+"""The stated prices of tiers, in USD for a question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,8 @@ class Measured:
     """The single workers, compared with the best single by themselves."""
     against_own: tuple[ArmResult, ...]
     """The arms compared with the best single that is asked three times; empty if it has fewer samples."""
+    tiers: Tiers | None
+    """Tiers of a router; `None` if the part has none."""
 
     def arm(self, name: str) -> ArmResult | None:
         """Return what an arm reached; `None` if it was not asked."""
@@ -63,6 +70,7 @@ async def measure(
     Raises:
         ArmUnfit: the recordings cannot be split, or the best single cannot be asked.
         RecordingInvalid: there are too few questions for bundles.
+        RouterInvalid: a router of tiers cannot be fitted, or a price is not known.
     """
     setting = part.setting(recordings, processes)
     arms = named_arms(part.arms, recordings.workers)
@@ -82,7 +90,17 @@ async def measure(
         against_own=tuple(
             compare_answers(ways, folds, asked, base=OWN, unit=setting.unit) if has_own else ()
         ),
+        tiers=_tiers(recordings, kept) if part.tiers else None,
     )
+
+
+def _tiers(recordings: Recordings, kept: KeptAnswers) -> Tiers:
+    data, asked = fingerprint(recordings), [ABOVE_BEST, PRICES]
+    found = kept.read_tiers(data, asked)
+    if found is None:
+        found = measure_tiers(recordings, above_best=ABOVE_BEST, prices=PRICES)
+        kept.write_tiers(data, asked, found)
+    return found
 
 
 async def _ask(

@@ -10,6 +10,7 @@ from podium_evals.evidence.answer import answer
 from podium_evals.evidence.figures import draw_all
 from podium_evals.evidence.measuring import Measured
 from podium_evals.evidence.published import comparison
+from podium_evals.evidence.tier_tables import single_table, tier_table
 from podium_evals.results import conclude, rounding
 
 
@@ -47,11 +48,15 @@ def write_page(measured: Sequence[Measured], path: Path, command: str) -> None:
         known=tables.grid(known, tables.score_and_gain),
         costs=tables.grid(known, tables.cost),
         new=tables.grid(new, tables.score_and_gain),
+        new_costs=tables.grid(new, tables.cost),
+        probes=max(each.report.setting.probes for each in new),
+        singles=single_table(known),
+        tiers=tier_table(known),
         workers=tables.grid(workers, tables.score_and_gain),
         bundles=tables.grid(bundles, tables.score_and_gain),
         own=tables.table(_OWN_HEAD, _against_own(known), 2),
         heat=known[0].part.title,
-        published=comparison(known),
+        published=comparison([*known, *new]),
         data=tables.table(("recording, pool", "SHA-256", "source"), _data(known), 3),
         prices=_prices(measured),
         versions=", ".join(f"{name} {number}" for name, number in known[0].report.versions.items()),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from podium_evals.arms import SplitName
 from podium_evals.recorded import Recordings
+from podium_evals.results.named_arms import NEED_PROBES
 from podium_evals.results.pools import EASY, HARD, MMLU
 from podium_evals.results.report import Setting, every_sample
 
@@ -21,8 +22,9 @@ _KNOWN = (
     "oracle",
     "any-correct",
 )
-_NEW = ("random", "kind-rule", "router", "vote-3", "own-3", "any-correct")
+_NEW = ("random", "kind-rule", "router", *NEED_PROBES, "vote-3", "own-3", "any-correct")
 _BUNDLES = ("workers", "random", "kind-rule", "router", "vote-3", "own-3", "any-correct")
+_PROBES = 3
 _PARTS_OF_A_BUNDLE = 6
 """How many questions there are for each bundle at least: a bundle has up to five parts of different kinds."""
 
@@ -42,6 +44,10 @@ class Part:
     """The most bundles that are asked in place of the questions; fewer if there are few questions."""
     questions: int | None = None
     """The most questions of a fold that are asked; `None` asks all."""
+    probes: int = 0
+    """Number of graded questions of each new kind that arms may read; no arm is asked them."""
+    tiers: bool = False
+    """Whether tiers of a router are measured besides. The prices of all workers must be known."""
 
     @property
     def title(self) -> str:
@@ -58,17 +64,35 @@ class Part:
             split=self.split,
             seeds=every_sample(recordings),
             questions=self.questions,
+            probes=self.probes,
             bundles=bundles,
             processes=processes,
         )
 
 
 _POOLS = ((EASY, "mid"), (EASY, "all"), (HARD, "mid"), (HARD, "all"), (MMLU, "chat"))
+_UNPRICED = (MMLU,)
+"""Recordings with workers whose price nobody listed."""
 
 PARTS = (
-    *(Part(name=f"{recording}, {pool}", recording=recording, pool=pool) for recording, pool in _POOLS),
     *(
-        Part(name=f"{recording}, mid, kinds", recording=recording, pool="mid", arms=_NEW, split="kinds")
+        Part(
+            name=f"{recording}, {pool}",
+            recording=recording,
+            pool=pool,
+            tiers=recording not in _UNPRICED,
+        )
+        for recording, pool in _POOLS
+    ),
+    *(
+        Part(
+            name=f"{recording}, mid, kinds",
+            recording=recording,
+            pool="mid",
+            arms=_NEW,
+            split="kinds",
+            probes=_PROBES,
+        )
         for recording in (EASY, HARD)  # the 14 kinds of MMLU-Pro say little about other kinds
     ),
     Part(

@@ -12,6 +12,7 @@ from podium_evals.results.pools import EASY, HARD, MMLU
 from podium_evals.statistics import Interval
 
 ANY, BEST, RULE, VOTE = "any correct, not achievable", "best single", "kind rule", "vote of the best 3"
+RANDOM, ROUTER, CALIBRATED = "random worker", "learned router", "calibrated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +33,45 @@ class Claim:
 
 
 CLAIMS = (
+    Claim(f"{EASY}, mid", RANDOM, "score", 0.453),
     Claim(f"{EASY}, mid", BEST, "score", 0.609),
     Claim(f"{EASY}, mid", RULE, "score", 0.694),
     Claim(f"{EASY}, mid", RULE, "gain", (0.073, 0.097)),
+    Claim(f"{EASY}, mid", ROUTER, "score", 0.693),
     Claim(f"{EASY}, mid", ANY, "score", 0.773),
+    Claim(f"{EASY}, all", RANDOM, "score", 0.546),
     Claim(f"{EASY}, all", BEST, "score", 0.824),
     Claim(f"{EASY}, all", RULE, "score", 0.850),
     Claim(f"{EASY}, all", RULE, "gain", (0.019, 0.035)),
+    Claim(f"{EASY}, all", ROUTER, "score", 0.858),
     Claim(f"{EASY}, all", ANY, "score", 0.903),
     Claim(f"{EASY}, all", OWN, "score", 0.843),
     Claim(f"{EASY}, all", VOTE, "score", 0.838),
+    Claim(f"{HARD}, mid", RANDOM, "score", 0.321),
     Claim(f"{HARD}, mid", BEST, "score", 0.410),
     Claim(f"{HARD}, mid", RULE, "score", 0.511),
     Claim(f"{HARD}, mid", RULE, "gain", (0.087, 0.115)),
+    Claim(f"{HARD}, mid", ROUTER, "score", 0.513),
     Claim(f"{HARD}, mid", ANY, "score", 0.614),
+    Claim(f"{HARD}, all", RANDOM, "score", 0.404),
     Claim(f"{HARD}, all", BEST, "score", 0.633),
     Claim(f"{HARD}, all", RULE, "score", 0.676),
     Claim(f"{HARD}, all", RULE, "gain", (0.031, 0.053)),
+    Claim(f"{HARD}, all", ROUTER, "score", 0.670),
     Claim(f"{HARD}, all", ANY, "score", 0.754),
+    Claim(f"{MMLU}, chat", RANDOM, "score", 0.513),
     Claim(f"{MMLU}, chat", BEST, "score", 0.718),
     Claim(f"{MMLU}, chat", RULE, "score", 0.732),
+    Claim(f"{MMLU}, chat", VOTE, "score", 0.733),
     Claim(f"{MMLU}, chat", ANY, "score", 0.915),
+    Claim(f"{EASY}, mid, kinds", BEST, "score", 0.608),
+    Claim(f"{EASY}, mid, kinds", ROUTER, "score", 0.637),
+    Claim(f"{EASY}, mid, kinds", CALIBRATED, "score", 0.671),
+    Claim(f"{EASY}, mid, kinds", CALIBRATED, "gain", (0.028, 0.097)),
+    Claim(f"{HARD}, mid, kinds", BEST, "score", 0.394),
+    Claim(f"{HARD}, mid, kinds", ROUTER, "score", 0.424),
+    Claim(f"{HARD}, mid, kinds", CALIBRATED, "score", 0.493),
+    Claim(f"{HARD}, mid, kinds", CALIBRATED, "gain", (0.058, 0.142)),
 )
 
 
@@ -68,7 +87,8 @@ def _rows(parts: dict[str, Measured]) -> Iterator[Sequence[str]]:
         arm = None if measured is None else measured.arm(claim.arm)
         if measured is None or arm is None or arm.score is None or arm.recorded < arm.questions:
             continue
-        name = f"{measured.part.title}: {claim.arm}"
+        is_new = ", new kinds" if measured.part.split == "kinds" else ""
+        name = f"{measured.part.title}{is_new}: {claim.arm}"
         if isinstance(claim.value, float):
             told, agrees = rounding.score(claim.value), _is_in(claim.value, arm.score)
             yield [

@@ -15,6 +15,10 @@ MEANING = {
     "random plan": "one to five drawn workers answer, and the most frequent answer wins",
     "kind rule": "the worker that is best at the question's kind answers; the rule is told the kind",
     "learned router": "a small model reads the question and chooses the worker (TF-IDF, ridge)",
+    "calibrated": "the worker with the best rate on a few graded questions of the kind answers; the arm is "
+    "told the kind",
+    "calibrated, kind found": "the same, with the kind found from the text of the question",
+    "calibrated router": "the learned router, whose predictions are counted together with these rates",
     "vote of the best 3": "the three best workers answer, and the most frequent answer wins",
     "vote of the best 5": "the same with five",
     "best single 3 times": "the best single answers three times, and its most frequent answer wins",

@@ -26,9 +26,14 @@ from .router import (
     Router as Router,
     RouterFacts as RouterFacts,
 )
+from .tiers import (
+    OneWorker as OneWorker,
+    Tier as Tier,
+    Tiers as Tiers,
+    measure_tiers as measure_tiers,
+)
 from .training import (
     Gain as Gain,
-    Tier as Tier,
     Training as Training,
     TrainingReport as TrainingReport,
     WorkerReport as WorkerReport,

@@ -1,6 +1,6 @@
 """A planner that asks a router, and no model."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -9,6 +9,7 @@ from podium.errors import ConfigError, PlannerError
 from podium.plan_text import write_plan
 from podium.planners import Planner, PlanRequest, PlanText
 from podium.types import Plan, Step
+from podium.workers import Card
 from podium_evals.arms import ASK
 from podium_evals.arms.baselines import vote_plan
 from podium_evals.calibration.shift import with_measured
@@ -74,9 +75,28 @@ class RouterPlanner(Planner):
         Raises:
             PlannerError: the pool lacks the workers that the strategy needs.
         """
-        numbers = {card.name: number for number, card in enumerate(request.cards)}
         question = request.query[-1].text
-        predicted = with_measured(self._router.predict(question), request.cards, question)
+        plan, why = self.choose(question, request.cards, self._router.predict(question))
+        text = write_plan(plan, "rows")
+        if request.stream:
+            yield text
+        yield PlanText(text=text, why=why, cost=0.0)
+
+    def choose(
+        self, question: str, cards: Sequence[Card], predicted: Mapping[str, float]
+    ) -> tuple[Plan, str]:
+        """Return the plan for a question, and why it was chosen.
+
+        Args:
+            question: the question.
+            cards: the cards of the workers; their order gives the numbers of the workers in the plan.
+            predicted: the predictions of the router for the question.
+
+        Raises:
+            PlannerError: the pool lacks the workers that the strategy needs.
+        """
+        numbers = {card.name: number for number, card in enumerate(cards)}
+        predicted = with_measured(predicted, cards, question)
         facts = self._router.facts
         known = dict(zip(facts.workers, facts.costs, strict=True))
         costs = {name: known.get(name) for name in predicted if name in numbers}
@@ -96,13 +116,10 @@ class RouterPlanner(Planner):
             plan = self._vote_plan(ranked[: self._voters], numbers)
         else:
             plan = Plan((Step(numbers[ranked[0]], ASK),))
-        text = write_plan(plan, "rows")
-        if request.stream:
-            yield text
         why = "predicted scores: " + ", ".join(f"{name} {predicted[name]:.2f}" for name in ranked[:3])
         if self._worth is not None:
             why += f"; a right answer is worth ${self._worth:.4g}"
-        yield PlanText(text=text, why=why, cost=0.0)
+        return plan, why
 
     def _vote_plan(self, voters: Sequence[str], numbers: dict[str, int]) -> Plan:
         if self._vote not in numbers:

@@ -7,7 +7,8 @@ from rich.text import Text
 
 from podium.cli import Screen
 from podium_evals.results import rounding
-from podium_evals.router.training import Tier, TrainingReport
+from podium_evals.router.tiers import Tier
+from podium_evals.router.training import TrainingReport
 from podium_evals.statistics import Interval
 
 

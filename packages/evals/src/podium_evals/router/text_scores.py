@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.kernel_ridge import KernelRidge
+from threadpoolctl import threadpool_limits
 
 from podium_evals.statistics.splits import Places
 
@@ -55,11 +56,13 @@ class TextScores:
         vectorizers = [TfidfVectorizer(sublinear_tf=True, dtype=np.float32, **kind) for kind in _KINDS]
         terms = csr_matrix(hstack([vectorizer.fit_transform(texts) for vectorizer in vectorizers]))
         alike = (terms @ terms.T).toarray()
-        tried = [_out_of_fold(alike, scores, folds, alpha) for alpha in ALPHAS]
-        routed = [scores[np.arange(len(scores)), each.argmax(axis=1)].mean() for each in tried]
-        best = int(np.argmax(routed))
         middle = scores.mean(axis=0)
-        ridge = KernelRidge(alpha=ALPHAS[best], kernel="precomputed").fit(alike, _short(scores - middle))
+        with threadpool_limits(limits=1):  # several threads wait for each other more than they compute
+            tried = [_out_of_fold(alike, scores, folds, alpha) for alpha in ALPHAS]
+            routed = [scores[np.arange(len(scores)), each.argmax(axis=1)].mean() for each in tried]
+            best = int(np.argmax(routed))
+            ridge = KernelRidge(alpha=ALPHAS[best], kernel="precomputed")
+            ridge.fit(alike, _short(scores - middle))
         fitted = cls(vectorizers, terms.T @ ridge.dual_coef_, middle)
         return fitted, ALPHAS[best], tried[best]
 

@@ -11,12 +11,13 @@ from podium_evals.errors import RouterInvalid
 from podium_evals.recorded import Recordings
 from podium_evals.results import rounding
 from podium_evals.router.choice import choose
-from podium_evals.router.curve import CurvePoint, Goal, quality_curve, reach
+from podium_evals.router.curve import CurvePoint, Goal, quality_curve
 from podium_evals.router.fitting import LEAST_QUESTIONS, Fitted, fit_table
 from podium_evals.router.found_kinds import find_kinds, has_kinds
 from podium_evals.router.router import Router
 from podium_evals.router.score_table import Prices, ScoreTable
 from podium_evals.router.text_scores import Floats
+from podium_evals.router.tiers import Tier, tier_of
 from podium_evals.statistics import Interval, Resampling, Unit, halves, interval_of_mean, leave_kinds_out
 
 _KIND_FOLDS = 5
@@ -67,17 +68,6 @@ class Gain:
         if self.difference.high < 0:
             return f"{on} the router loses: {low} to {high} against {self.best}. Use {self.best} alone."
         return f"{on} no gain over {self.best} is shown ({low} to {high}). There, use {self.best} alone."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tier:
-    """What a goal led to."""
-
-    goal: Goal
-    chosen: CurvePoint
-    """The point that reaches the goal, on the half of the questions where it was chosen."""
-    reached: CurvePoint
-    """What its worth reaches on the other half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +147,11 @@ def train_router(
     fitted = fit_table(half, seed=seed)
     predicted = fitted.router.predict_all(rest.texts)
     curve = _curve(rest, predicted, fitted)
-    tier = None if goal is None else _tier(goal, half, rest, fitted, predicted)
+    costs = fitted.router.facts.costs
+    tier = None
+    if goal is not None:
+        on_half = quality_curve(half, fitted.out_of_fold, costs=costs)
+        tier = tier_of(goal, on_half, rest, predicted, costs)
     gains = [_gain("questions", rest, choose(predicted, half.mean_costs), [_best(half)] * len(predicted))]
     gains.extend(_gain_on_kinds(table, "clusters" if kinds_are_found else "kinds", seed, on_part))
     on_part("all questions")
@@ -250,13 +244,6 @@ def _gain(new: New, table: ScoreTable, chosen: np.ndarray[Any, Any], best: list[
 def _curve(rest: ScoreTable, predicted: Floats, fitted: Fitted) -> tuple[CurvePoint, ...]:
     costs = fitted.router.facts.costs
     return () if None in costs else quality_curve(rest, predicted, costs=costs)
-
-
-def _tier(goal: Goal, half: ScoreTable, rest: ScoreTable, fitted: Fitted, predicted: Floats) -> Tier:
-    costs = fitted.router.facts.costs
-    chosen = reach(goal, quality_curve(half, fitted.out_of_fold, costs=costs))
-    (reached,) = quality_curve(rest, predicted, costs=costs, worths=[chosen.worth])
-    return Tier(goal=goal, chosen=chosen, reached=reached)
 
 
 def _rates(table: ScoreTable) -> tuple[dict[str, dict[str, float]], dict[str, int]]:

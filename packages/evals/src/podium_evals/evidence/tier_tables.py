@@ -1,0 +1,70 @@
+"""The table of tiers: what a stated quality or price led to. Nothing is rounded in a router's favour."""
+
+from collections.abc import Iterator, Sequence
+
+from podium_evals.evidence.measuring import Measured
+from podium_evals.evidence.tables import score_between, table
+from podium_evals.results import rounding
+from podium_evals.router import Goal, Tier
+from podium_evals.statistics import Interval
+
+_HEAD = ("recording, pool", "stated", "score", "score, interval", "USD for 1,000", "USD, interval", "kept")
+
+
+def tier_table(measured: Sequence[Measured]) -> str:
+    """Return the table: for each pool the best single, then each goal with what it reached on the other half.
+
+    Args:
+        measured: parts; those without tiers are left out.
+    """
+    return table(_HEAD, _rows(measured), 2)
+
+
+def _rows(measured: Sequence[Measured]) -> Iterator[Sequence[str]]:
+    for each in measured:
+        if each.tiers is None:
+            continue
+        for tier in each.tiers.tiers:
+            point = tier.reached
+            yield [
+                each.part.title,
+                _stated(tier.goal),
+                rounding.score(point.quality.mean),
+                score_between(point.quality),
+                rounding.per_thousand(point.cost.mean),
+                _cost_between(point.cost),
+                _kept(tier),
+            ]
+        for goal, _ in each.tiers.unreached:
+            yield [each.part.title, _stated(goal), *[""] * 4, "cannot be chosen"]
+
+
+def _stated(goal: Goal) -> str:
+    if goal.of == "quality":
+        return f"score of {rounding.score(goal.value)}"
+    return f"{rounding.per_thousand(goal.value)} USD"
+
+
+def _kept(tier: Tier) -> str:
+    """Say whether what was stated is kept on the other half, or within its interval."""
+    if tier.goal.of == "quality":
+        reached, edge, stated = tier.reached.quality.mean, tier.reached.quality.high, tier.goal.value
+        return "yes" if reached >= stated else "within the interval" if edge >= stated else "no"
+    reached, edge, stated = tier.reached.cost.mean, tier.reached.cost.low, tier.goal.value
+    return "yes" if reached <= stated else "within the interval" if edge <= stated else "no"
+
+
+def _cost_between(interval: Interval) -> str:
+    return f"{rounding.per_thousand_down(interval.low)} to {rounding.per_thousand(interval.high)}"
+
+
+def single_table(measured: Sequence[Measured]) -> str:
+    """Return the score and the cost of the best single of each pool, on the same questions."""
+    rows = (
+        [each.part.title, worker.name, rounding.score(worker.score), rounding.per_thousand(worker.cost)]
+        for each in measured
+        if each.tiers is not None
+        for worker in each.tiers.workers
+        if worker.is_best
+    )
+    return table(("recording, pool", "best single", "score", "USD for 1,000"), rows, 2)
