@@ -60,7 +60,7 @@ def test_unsaid_price_is_unknown(path: Path) -> None:
 def test_conductor_has_what_the_file_says(path: Path) -> None:
     """Pool, limits and overrides reach the conductor."""
     path.write_text(GOOD + "[limits]\nrounds = 2\nseconds = 30\n")
-    conductor = load_config(path).conductor(seconds=5.0)
+    conductor = load_config(path).conductor(limits={"seconds": 5.0})
     assert isinstance(conductor, Conductor)
     assert conductor.pool.names == ("solver",)
     assert (conductor.limits.rounds, conductor.limits.seconds, conductor.limits.steps) == (2, 5.0, 32)

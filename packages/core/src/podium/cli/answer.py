@@ -1,5 +1,6 @@
 """Runs a job for a command and shows its result."""
 
+import re
 from pathlib import Path
 from shlex import quote
 
@@ -7,7 +8,7 @@ import anyio
 import typer
 
 from podium.cli import drawing, live
-from podium.cli.arguments import command
+from podium.cli.arguments import OPTION_OF_LIMIT, command
 from podium.cli.job import Job, follow
 from podium.cli.live.live_state import LiveState
 from podium.cli.result_json import problem_line, result_json, status_line, step_outputs
@@ -116,8 +117,7 @@ def _hint(result: Result, config: Path | None) -> str:
         return ""  # resuming would run the fallback's plan again
     resume = command(f"resume {short}", config)
     if result.problem is not None and result.problem.code == LimitExceeded.code:
-        options = "--max-cost, --steps, --calls, --rounds or --seconds"
-        return f": `{resume}` keeps the limits of the run, unless {options} replaces one"
+        return f": {_with_higher_limit(resume, result.problem.message)}"
     match result.status:
         case "ok":
             return ""
@@ -127,3 +127,12 @@ def _hint(result: Result, config: Path | None) -> str:
             return f": show its plan with `{see}`, then `{approve}` or `{refuse}`"
         case _:
             return f": retry the failed steps with `{resume}`"
+
+
+def _with_higher_limit(resume: str, message: str) -> str:
+    """Return how to continue a run that reached a limit which the message names."""
+    named = dict.fromkeys(re.findall(r"\bLimits\.(\w+)", message))
+    options = [OPTION_OF_LIMIT[name] for name in named if name in OPTION_OF_LIMIT]
+    if not options:  # a limit of one step or call, which is read from the config each time
+        return f"continue with `{resume}`"
+    return f"continue with `{resume} {' N '.join(options)} N` (a changed podium.toml is for new runs only)"

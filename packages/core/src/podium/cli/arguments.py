@@ -94,6 +94,22 @@ Seconds = Annotated[
 MaxCost = Annotated[
     float | None, typer.Option(callback=above_zero, metavar="USD", help="Cost limit of the run, in USD.")
 ]
+InputTokens = Annotated[
+    int | None, typer.Option(min=1, help="Maximum tokens that all calls of the run read.")
+]
+OutputTokens = Annotated[
+    int | None, typer.Option(min=1, help="Maximum tokens that all calls of the run write.")
+]
+OPTION_OF_LIMIT = {
+    "calls": "--calls",
+    "cost": "--max-cost",
+    "input_tokens": "--input-tokens",
+    "output_tokens": "--output-tokens",
+    "rounds": "--rounds",
+    "seconds": "--seconds",
+    "steps": "--steps",
+}
+"""The option of each limit of the whole run that has one."""
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 NewPlan = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="Replace the run's last plan with this one.")

@@ -204,7 +204,7 @@ async def _open_journal(journal: SqlJournal) -> Usage:
 def hosted_probe(config: Config) -> Probe:
     """Return a probe that asks a hosted conductor for 2 + 2."""
     probe = Probe(name="hosted", role="conductor")
-    conductor = _made(probe, partial(config.conductor, seconds=SECONDS))
+    conductor = _made(probe, partial(config.conductor, limits={"seconds": SECONDS}))
     if isinstance(conductor, HostedConductor):
         probe.name = probe.model = conductor.model
         probe.call = partial(_ask_hosted, conductor)

@@ -88,38 +88,26 @@ class Config:
         """The file of measured rates; `None` if the file names none."""
 
     def conductor(
-        self,
-        *,
-        steps: int | None = None,
-        calls: int | None = None,
-        rounds: int | None = None,
-        seconds: float | None = None,
-        cost: float | None = None,
-        journaled: bool = True,
+        self, *, limits: Mapping[str, float | None] | None = None, journaled: bool = True
     ) -> Conductor | HostedConductor:
         """Build the conductor.
 
         Args:
-            steps: replaces `[limits] steps`; `None`, here and below, keeps the file's value.
-            calls: replaces `[limits] calls`.
-            rounds: replaces `[limits] rounds`.
-            seconds: replaces `[limits] seconds`, or `[hosted] seconds`.
-            cost: replaces `[limits] cost`, in USD.
+            limits: values that replace those of `[limits]`, by the names of the fields of `Limits`; `None`
+                keeps the file's value. `seconds` also replaces `[hosted] seconds`.
             journaled: whether runs are recorded in the journal; runs of a hosted conductor never are.
 
         Raises:
             ConfigError: a named environment variable, folder or plan file does not exist, a URL or name is
-                invalid, or steps, calls, rounds or cost are given for a hosted conductor.
+                invalid, or a limit other than seconds is given for a hosted conductor.
         """
         hosted = self._sections.hosted
-        given: dict[str, Any] = {"steps": steps, "calls": calls, "rounds": rounds, "cost": cost}
+        given: dict[str, Any] = {key: value for key, value in (limits or {}).items() if value is not None}
         if hosted is not None:
-            if any(value is not None for value in given.values()):
-                told = "a hosted conductor supports only the limit seconds, not steps, calls, rounds or cost"
-                raise ConfigError(f"{told}: leave them out")
-            return self._hosted(hosted, seconds)
-        given["seconds"] = seconds
-        limits = replace(self.limits, **{key: value for key, value in given.items() if value is not None})
+            if wrong := ", ".join(given.keys() - {"seconds"}):
+                raise ConfigError(f"a hosted conductor has only the limit seconds: leave out {wrong}")
+            return self._hosted(hosted, given.get("seconds"))
+        bounds = replace(self.limits, **given)
         section = self._sections.conductor
         findings = Findings()
         workers = self._all_workers(findings)
@@ -144,7 +132,7 @@ class Config:
         return Conductor(
             planner,
             pool,
-            limits=limits,
+            limits=bounds,
             fallback_planner=self._fallback_planner(),
             direct=section.direct,
             accept=None if section.accept is None else workers[section.accept][0],

@@ -17,9 +17,11 @@ from podium.cli.arguments import (
     ConfigPath,
     Edit,
     Edits,
+    InputTokens,
     MaxCost,
     NewPlan,
     Outputs,
+    OutputTokens,
     Rounds,
     Run,
     Seconds,
@@ -52,6 +54,8 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
     rounds: Rounds = None,
     seconds: Seconds = None,
     max_cost: MaxCost = None,
+    input_tokens: InputTokens = None,
+    output_tokens: OutputTokens = None,
     approve: Approve = False,
     force: Annotated[
         bool, typer.Option("--force", help="Continue the run even after too many recoveries.")
@@ -76,7 +80,15 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
                 new_plan = None
         if recorded.is_complete:
             screen.note("podium: the run is complete: this is its recorded answer, and nothing is called")
-        limits = recorded.limits(steps=steps, calls=calls, rounds=rounds, seconds=seconds, cost=max_cost)
+        limits = recorded.limits(
+            steps=steps,
+            calls=calls,
+            rounds=rounds,
+            seconds=seconds,
+            cost=max_cost,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
         if limits is None and recorded.kept:
             told = ", ".join(recorded.kept)
             screen.note(f"podium: the run keeps its original limits: {told}")

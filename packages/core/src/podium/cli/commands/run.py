@@ -1,6 +1,6 @@
 """`podium run`: answer a question, or run a saved plan."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,9 +14,11 @@ from podium.cli.arguments import (
     AsJson,
     Calls,
     ConfigPath,
+    InputTokens,
     Labels,
     MaxCost,
     Outputs,
+    OutputTokens,
     Question,
     Rounds,
     Seconds,
@@ -58,6 +60,8 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     rounds: Rounds = None,
     seconds: Seconds = None,
     max_cost: MaxCost = None,
+    input_tokens: InputTokens = None,
+    output_tokens: OutputTokens = None,
     outputs: Outputs = False,
     approve: Approve = False,
     run_id: Annotated[
@@ -77,11 +81,15 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             labels=names(labels),
             approve=approve,
             journaled=not no_journal,
-            steps=steps,
-            calls=calls,
-            rounds=rounds,
-            seconds=seconds,
-            cost=max_cost,
+            limits={
+                "steps": steps,
+                "calls": calls,
+                "rounds": rounds,
+                "seconds": seconds,
+                "cost": max_cost,
+                "input_tokens": input_tokens,
+                "output_tokens": output_tokens,
+            },
             config=config,
         )
         loaded = load_config(find_config(config))
@@ -102,11 +110,8 @@ class _Asked:
     approve: bool = False
     """Whether each plan needs approval at the terminal."""
     journaled: bool = True
-    steps: int | None = None
-    calls: int | None = None
-    rounds: int | None = None
-    seconds: float | None = None
-    cost: float | None = None
+    limits: Mapping[str, float | None]
+    """By the names of the fields of `Limits`; `None` keeps the config's."""
     config: Path | None = None
     """The value of `--config`."""
 
@@ -127,14 +132,7 @@ def _run(
         recorded=recorded,
         config=asked.config,
     )
-    conductor = config.conductor(
-        steps=asked.steps,
-        calls=asked.calls,
-        rounds=asked.rounds,
-        seconds=asked.seconds,
-        cost=asked.cost,
-        journaled=asked.journaled,
-    )
+    conductor = config.conductor(limits=asked.limits, journaled=asked.journaled)
     if isinstance(conductor, HostedConductor):
         answering.carry_out(hosted_job(conductor, _hosted_question(asked)))
         return
